@@ -1,0 +1,43 @@
+"""Names that have a meaning to the runtime. Public: START, END, TAG_HIDDEN, TAG_NOSTREAM."""
+
+from typing import Final
+
+START: Final = "__start__"
+"""The virtual node that takes the input of a graph."""
+END: Final = "__end__"
+"""The virtual node that ends a path through a graph."""
+
+TAG_NOSTREAM: Final = "nostream"
+"""Tag of a chat model whose tokens stay out of the `messages` stream."""
+TAG_HIDDEN: Final = "langsmith:hidden"
+"""Tag of a node that traces and streams leave out."""
+
+# Channels that the runtime writes to. Their names are part of the storage format, which is
+# shared with LangGraph so that threads can be moved both ways.
+INPUT: Final = "__input__"
+ERROR: Final = "__error__"
+SCHEDULED: Final = "__scheduled__"
+INTERRUPT: Final = "__interrupt__"
+RESUME: Final = "__resume__"
+RETURN: Final = "__return__"
+PREVIOUS: Final = "__previous__"
+NO_WRITES: Final = "__no_writes__"
+TASKS: Final = "__pregel_tasks"
+ROOT: Final = "__root__"
+
+# First element of a task's path: started by a channel, by a `Send`, or by a call inside a node.
+PULL: Final = "__pregel_pull"
+PUSH: Final = "__pregel_push"
+
+NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
+"""Owner of writes that no task made: answers and updates that came with a `Command` input."""
+
+NS_SEP: Final = "|"
+"""Between the levels of a checkpoint namespace: `outer:uuid|inner:uuid`."""
+NS_END: Final = ":"
+"""Between a node's name and its task's id in a checkpoint namespace."""
+
+RESERVED: Final = frozenset(
+    {START, END, INPUT, ERROR, SCHEDULED, INTERRUPT, RESUME, RETURN, PREVIOUS, NO_WRITES, TASKS, ROOT}
+)
+"""Names that neither a node nor a state key may have."""

@@ -1,0 +1,183 @@
+"""Every error that milepost raises.
+
+    MilepostError
+    ├── GraphBuildError (ValueError)        the graph, as built, cannot run
+    ├── GraphRecursionError (RecursionError) the run needed more super-steps than allowed
+    ├── InvalidUpdateError                  a write that the state cannot take
+    ├── EmptyChannelError                   a channel was read before it had a value
+    ├── EmptyInputError                     a run was started with nothing to do
+    ├── NodeError                           what an error handler is told about a failed node
+    ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
+    ├── UnknownInterruptError (ValueError)  an answer that fits no open interrupt
+    ├── TaskNotFound                        a task id that this step does not have
+    ├── OutsideRunError (RuntimeError)      a function that works only inside a running node
+    ├── ColourError (RuntimeError)          sync and async were mixed where that cannot work
+    ├── MissingDependencyError (ImportError) an optional part is not installed
+    ├── CheckpointError
+    │   ├── MissingThreadError (ValueError) a checkpointed call without a thread_id
+    │   ├── CheckpointNotFoundError (ValueError)  no such checkpoint in this thread
+    │   ├── BrokenChainError                an ancestor that a value depends on is gone
+    │   ├── ThreadConflict                  another run has taken the thread
+    │   └── SaverError                      the saver failed while a step was saved
+    ├── SerdeError
+    │   ├── SerializationError (TypeError)  a value that could not be read back is refused
+    │   ├── DeserializationError (ValueError)  stored bytes that do not decode
+    │   ├── UnregisteredTypeError           stored bytes name a type that is not registered
+    │   └── DecryptionError                 a wrong key, or a row that was altered or moved
+    └── GraphBubbleUp                       control flow, not a failure
+        ├── GraphInterrupt                  the run pauses and can be resumed
+        ├── GraphDrained                    the run was asked to stop and can be resumed
+        └── ParentCommand                   a command addressed to the enclosing graph
+
+The docstring of an error says how to mend it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.types import Command, Interrupt
+
+
+class MilepostError(Exception):
+    """The root of every error that milepost raises."""
+
+
+class GraphBuildError(MilepostError, ValueError):
+    """The graph cannot run as it was built. The message says what to add or change."""
+
+
+class GraphRecursionError(MilepostError, RecursionError):
+    """The run reached its limit of super-steps before it came to an end.
+
+    Pass a larger `recursion_limit` in the config, or look for a loop that has no way out.
+    """
+
+
+class InvalidUpdateError(MilepostError):
+    """A node, an input or `update_state` wrote something that the state cannot take."""
+
+
+class EmptyChannelError(MilepostError):
+    """A channel was read that has no value yet."""
+
+
+class EmptyInputError(MilepostError):
+    """The run has nothing to do: no usable input, and nothing saved to go on from."""
+
+
+class NodeError(MilepostError):
+    """What an error handler is told about the node that failed.
+
+    `node` is its name, `error` what it raised in its last attempt, `input` what it was given.
+    """
+
+    def __init__(self, node: str, error: Exception, input: Any) -> None:
+        super().__init__(f"node '{node}' failed: {error!r}")
+        self.node = node
+        self.error = error
+        self.input = input
+
+
+class NodeTimeoutError(MilepostError, TimeoutError):
+    """A node ran longer than its timeout and was cancelled."""
+
+
+class UnknownInterruptError(MilepostError, ValueError):
+    """An answer that cannot be matched with an open interrupt.
+
+    `get_state(config).interrupts` lists the open ones with their ids.
+    """
+
+
+class TaskNotFound(MilepostError):
+    """A task id that does not belong to this step."""
+
+
+class OutsideRunError(MilepostError, RuntimeError):
+    """A function was called that works only inside a node or task of a running graph."""
+
+
+class ColourError(MilepostError, RuntimeError):
+    """Sync and async were mixed in a way that cannot work. The message names what to call."""
+
+
+class MissingDependencyError(MilepostError, ImportError):
+    """An optional part of milepost is not installed. The message has the install command."""
+
+
+class CheckpointError(MilepostError):
+    """Something about threads and checkpoints."""
+
+
+class MissingThreadError(CheckpointError, ValueError):
+    """A graph with a checkpointer was called without saying which thread."""
+
+
+class CheckpointNotFoundError(CheckpointError, ValueError):
+    """The thread has no checkpoint with this id."""
+
+
+class BrokenChainError(CheckpointError):
+    """A stored value depends on an ancestor that is no longer there.
+
+    Restore the missing rows from a backup; until then the value cannot be rebuilt.
+    """
+
+
+class ThreadConflict(CheckpointError):
+    """Another run has taken the thread since this one loaded it; nothing was changed.
+
+    Load the thread again and repeat the call, or give each run its own thread.
+    """
+
+
+class SaverError(CheckpointError):
+    """The saver failed while the run was saving. The cause is chained."""
+
+
+class SerdeError(MilepostError):
+    """Something about writing values to bytes or reading them back."""
+
+
+class SerializationError(SerdeError, TypeError):
+    """A value was refused because it could not be read back exactly."""
+
+
+class DeserializationError(SerdeError, ValueError):
+    """Stored bytes could not be decoded. They are left as they are."""
+
+
+class UnregisteredTypeError(DeserializationError):
+    """Stored bytes name a type that this program has not registered."""
+
+
+class DecryptionError(DeserializationError):
+    """An encrypted value did not open: a wrong key, or bytes that were altered or moved."""
+
+
+class GraphBubbleUp(MilepostError):
+    """Control flow that passes through nodes and graphs. Do not swallow it."""
+
+
+class GraphInterrupt(GraphBubbleUp):
+    """The run pauses here until it is resumed with `Command(resume=...)`."""
+
+    def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
+        super().__init__(tuple(interrupts))
+        self.interrupts: tuple[Interrupt, ...] = tuple(interrupts)
+
+
+class GraphDrained(GraphBubbleUp):
+    """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
+
+
+class ParentCommand(GraphBubbleUp):
+    """Carries a `Command(graph=...)` out of a subgraph to the graph that it addresses."""
+
+    def __init__(self, command: Command[Any]) -> None:
+        super().__init__(command)
+        self.command = command

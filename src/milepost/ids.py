@@ -1,0 +1,62 @@
+"""Ids of checkpoints and tasks.
+
+A checkpoint id is a UUID of version 6: sorted as text, ids are in order of creation. The clock
+alone does not guarantee that, so a new id is told which ids it must come after.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from hashlib import blake2b
+from random import Random
+
+# Not the module's shared generator: a program that seeds that one would repeat our ids.
+_random = Random()
+getrandbits = _random.getrandbits
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+_GREGORIAN_TO_UNIX = 0x01B21DD213814000  # 100 ns intervals between 1582-10-15 and 1970-01-01
+_last_ticks = 0
+_lock = threading.Lock()
+
+
+def checkpoint_id(*after: str | None) -> str:
+    """A new id, larger than each of `after` even if the clock has gone back since."""
+    global _last_ticks
+    ticks = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
+    for earlier in after:
+        if earlier is not None and (floor := _ticks_of(earlier)) >= ticks:
+            ticks = floor + 1
+    with _lock:
+        if ticks <= _last_ticks < ticks + 10_000_000:
+            # Two ids within one tick of the clock. The bound keeps one thread whose head lies
+            # far in the future from dragging every other thread along with it.
+            ticks = _last_ticks + 1
+        _last_ticks = ticks
+    low = getrandbits(62) | 0x8000_0000_0000_0000
+    text = f"{ticks:015x}{low:016x}"
+    return f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"
+
+
+def _ticks_of(identifier: str) -> int:
+    """The 60-bit time inside a version 6 id; 0 for an id of another make."""
+    if len(identifier) == 36 and identifier[14] == "6":
+        try:
+            return int(identifier[:8] + identifier[9:13] + identifier[15:18], 16)
+        except ValueError:
+            return 0
+    return 0
+
+
+def digest_id(*parts: str) -> str:
+    """An id in the form of a UUID that depends on nothing but `parts`."""
+    text = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def random_token() -> str:
+    """128 random bits as text: the identity of a run, or of a line of history."""
+    return f"{getrandbits(128):032x}"

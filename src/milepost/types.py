@@ -1,0 +1,371 @@
+"""The records that programs and the runtime hand to each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    final,
+)
+
+from typing_extensions import TypedDict
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
+
+__all__ = [
+    "All",
+    "CacheKey",
+    "CachePolicy",
+    "Checkpointer",
+    "Command",
+    "Durability",
+    "Interrupt",
+    "Overwrite",
+    "PregelTask",
+    "RetryPolicy",
+    "RunnableConfig",
+    "Send",
+    "StateSnapshot",
+    "StateUpdate",
+    "StreamMode",
+    "StreamWriter",
+    "TimeoutPolicy",
+    "ensure_valid_checkpointer",
+    "interrupt",
+]
+
+All: TypeAlias = Literal["*"]
+"""In `interrupt_before` and `interrupt_after`: every node."""
+
+Durability: TypeAlias = Literal["sync", "async", "exit"]
+"""When a step is saved.
+
+- `sync`: before the next step starts.
+- `async`: while the next step runs; in order, and never more than a bounded queue behind.
+- `exit`: once, when the run ends by success, error or interrupt.
+"""
+
+StreamMode: TypeAlias = Literal[
+    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
+]
+"""What a stream carries.
+
+- `values`: the whole state after each step.
+- `updates`: what each node wrote, as it finishes.
+- `custom`: what nodes send through the stream writer.
+- `messages`: tokens of chat models, with metadata.
+- `checkpoints`, `tasks`: saved checkpoints; tasks as they start and finish.
+- `debug`: `checkpoints` and `tasks` together.
+"""
+
+StreamWriter: TypeAlias = Callable[[Any], None]
+"""A function that a node is given; what it is called with goes to the `custom` stream."""
+
+Checkpointer: TypeAlias = Union[None, bool, "BaseCheckpointSaver[Any]"]
+"""What `compile(checkpointer=...)` takes.
+
+- `None`: no checkpointer; as a subgraph, the parent's.
+- `True`: as a subgraph, the parent's, with memory of its own that lasts across calls.
+- `False`: none, not even the parent's.
+- a saver: that one.
+"""
+
+
+class RunnableConfig(TypedDict, total=False):
+    """What a caller says about a run. Every key is optional."""
+
+    configurable: dict[str, Any]
+    """`thread_id`, `checkpoint_id`, `checkpoint_ns`, and whatever the program's nodes read."""
+    metadata: dict[str, Any]
+    """Saved with every checkpoint of the run."""
+    tags: list[str]
+    recursion_limit: int
+    """How many super-steps the run may take."""
+    max_concurrency: int | None
+    """How many tasks may run at the same time."""
+    run_id: Any
+    run_name: str
+    callbacks: Any
+    """Passed on to LangChain runnables untouched."""
+
+
+class _Missing:
+    """The type of MISSING, the value of "there is no value"."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __reduce__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+
+def _retry_by_default(error: Exception) -> bool:
+    """Retry what may pass: connections and server errors, but no programming errors."""
+    if isinstance(error, ConnectionError):
+        return True
+    httpx = sys.modules.get("httpx")
+    if httpx is not None and isinstance(error, httpx.HTTPStatusError):
+        return bool(error.response.status_code >= 500)
+    requests = sys.modules.get("requests")
+    if requests is not None and isinstance(error, requests.HTTPError):
+        return error.response is None or bool(error.response.status_code >= 500)
+    permanent = (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        ImportError,
+        LookupError,
+        NameError,
+        SyntaxError,
+        RuntimeError,
+        ReferenceError,
+        StopIteration,
+        StopAsyncIteration,
+        OSError,
+    )
+    return not isinstance(error, permanent)
+
+
+class RetryPolicy(NamedTuple):
+    """How often, and after which pauses, a failed node is tried again."""
+
+    initial_interval: float = 0.5
+    """Seconds before the first retry."""
+    backoff_factor: float = 2.0
+    """Each pause is this many times the one before it."""
+    max_interval: float = 128.0
+    """No pause is longer, in seconds."""
+    max_attempts: int = 3
+    """The first attempt counts."""
+    jitter: bool = True
+    """Add up to a second at random, so that many runs do not retry in step."""
+    retry_on: type[Exception] | Sequence[type[Exception]] | Callable[[Exception], bool] = (
+        _retry_by_default
+    )
+    """Which errors: a type, several types, or a function that decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutPolicy:
+    """How long one attempt of an async node may take, in seconds or as a timedelta."""
+
+    run_timeout: float | timedelta | None = None
+    """From the start of the attempt."""
+    idle_timeout: float | timedelta | None = None
+    """Since the node last wrote to a stream or called `runtime.heartbeat()`."""
+    refresh_on: Literal["auto", "heartbeat"] = "auto"
+    """What ends idleness: anything the node streams, or `runtime.heartbeat()` alone."""
+
+    @staticmethod
+    def of(value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
+        """The policy that a user's shorthand stands for."""
+        if value is None or isinstance(value, TimeoutPolicy):
+            return value
+        return TimeoutPolicy(run_timeout=value)
+
+
+def seconds(value: float | timedelta | None) -> float | None:
+    """A duration in seconds, however the user gave it."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+class CacheKey(NamedTuple):
+    """Where the result of a node or task is cached."""
+
+    namespace: tuple[str, ...]
+    key: str
+    ttl: int | None
+    """Seconds until it expires."""
+
+
+def _cache_key_by_default(*args: Any, **kwargs: Any) -> bytes:
+    """The arguments in their stored form: equal arguments give equal keys, in every process."""
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    kind, data = JsonPlusSerializer().dumps_typed((args, sorted(kwargs.items())))
+    return kind.encode() + data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePolicy:
+    """Whether a node's result may be taken from the graph's cache."""
+
+    key_func: Callable[..., str | bytes] = _cache_key_by_default
+    """Makes the key from the node's input; nodes with equal keys share a result."""
+    ttl: int | None = None
+    """Seconds until a result expires; `None` keeps it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """A question that a paused run is waiting to have answered."""
+
+    value: Any
+    """What `interrupt(value)` was called with."""
+    id: str = "placeholder-id"
+    """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
+
+
+class StateUpdate(NamedTuple):
+    """One update of `bulk_update_state`."""
+
+    values: dict[str, Any] | Any | None
+    as_node: str | None = None
+    task_id: str | None = None
+
+
+class PregelTask(NamedTuple):
+    """A task of a step, as `StateSnapshot.tasks` shows it."""
+
+    id: str
+    name: str
+    path: tuple[Any, ...]
+    error: Exception | str | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+    state: Union[None, RunnableConfig, StateSnapshot] = None  # noqa: UP007
+    """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""
+    result: Any | None = None
+
+
+class StateSnapshot(NamedTuple):
+    """The state of a thread at one of its checkpoints."""
+
+    values: dict[str, Any] | Any
+    next: tuple[str, ...]
+    """Names of the nodes that run next; empty when the graph has come to its end."""
+    config: RunnableConfig
+    """Pass it to `invoke(None, config)` to replay from here."""
+    metadata: CheckpointMetadata | None
+    created_at: str | None
+    parent_config: RunnableConfig | None
+    tasks: tuple[PregelTask, ...]
+    interrupts: tuple[Interrupt, ...]
+    """The open interrupts of all tasks."""
+
+
+@final
+class Send:
+    """Runs a node in the next step with an input of its own."""
+
+    __slots__ = ("arg", "node", "timeout")
+
+    node: str
+    arg: Any
+    timeout: TimeoutPolicy | None
+
+    def __init__(
+        self, /, node: str, arg: Any, *, timeout: float | timedelta | TimeoutPolicy | None = None
+    ) -> None:
+        self.node = node
+        self.arg = arg
+        self.timeout = TimeoutPolicy.of(timeout)
+
+    def __hash__(self) -> int:
+        return hash((Send, self.node))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Send)
+            and self.node == other.node
+            and self.arg == other.arg
+            and self.timeout == other.timeout
+        )
+
+    def __repr__(self) -> str:
+        return f"Send(node={self.node!r}, arg={self.arg!r})"
+
+
+N = TypeVar("N", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command(Generic[N]):
+    """Updates the state, answers interrupts and says where to go, in one value.
+
+    A node may return it, and a run may be started with it.
+    """
+
+    graph: str | None = None
+    """Which graph it is for: `None` for this one, `Command.PARENT` for the enclosing one."""
+    update: Any | None = None
+    resume: Any | None = None
+    """An answer to the open interrupt, or a dict of interrupt ids and their answers."""
+    goto: Send | Sequence[Send | N] | N = ()
+
+    PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
+
+    def __repr__(self) -> str:
+        said = [
+            f"{name}={value!r}"
+            for name, value in (
+                ("graph", self.graph),
+                ("update", self.update),
+                ("resume", self.resume),
+                ("goto", self.goto),
+            )
+            if value
+        ]
+        return f"Command({', '.join(said)})"
+
+    def targets(self) -> Sequence[Send | N]:
+        """`goto` as a sequence, whichever way it was given."""
+        if isinstance(self.goto, (Send, str)) or not isinstance(self.goto, Sequence):
+            return [self.goto]
+        return self.goto
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """A write that replaces the value of a reducer channel instead of passing through it."""
+
+    value: Any
+    type: Literal["__overwrite__"] = field(default="__overwrite__", repr=False)
+
+
+def interrupt(value: Any) -> Any:
+    """Pause the run here and show `value` to whoever called it; return their answer.
+
+    The first call raises, and the run ends with the interrupt in its result. When the run is
+    resumed with `Command(resume=answer)` the node starts again from its top, and this call
+    returns the answer. Needs a checkpointer.
+    """
+    from milepost.runtime.scope import current_scope
+
+    return current_scope("interrupt").interrupt(value)
+
+
+def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
+    """`checkpointer` itself if a graph can be compiled with it; TypeError otherwise."""
+    from milepost.checkpoint.base import BaseCheckpointSaver
+
+    if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
+        return checkpointer
+    hint = ""
+    if hasattr(checkpointer, "__enter__") or hasattr(checkpointer, "__aenter__"):
+        hint = (
+            " It is a context manager: enter it first, as in"
+            " `with SqliteSaver.from_conn_string(...) as saver:`."
+        )
+    raise TypeError(
+        "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
+        f"{type(checkpointer).__name__}.{hint}"
+    )

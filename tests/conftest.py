@@ -1,0 +1,38 @@
+"""The fixture matrix: a test that asks for `run`, `saver` and `durability` runs on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness import AsyncHarness, SyncHarness
+
+from milepost.checkpoint.memory import InMemorySaver
+
+
+@pytest.fixture(params=[SyncHarness, AsyncHarness], ids=["sync", "async"])
+def run(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The graph's face in one of the two colours."""
+    harness = request.param()
+    yield harness
+    harness.close()
+
+
+@pytest.fixture(params=["memory"])
+def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """An empty saver of each kind."""
+    with InMemorySaver() as memory:
+        yield memory
+
+
+@pytest.fixture(params=["sync", "async", "exit"])
+def durability(request: pytest.FixtureRequest) -> str:
+    """When steps are saved. Only for tests whose outcome does not depend on it."""
+    return request.param
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    """A config that names one thread."""
+    return {"configurable": {"thread_id": "t"}}
