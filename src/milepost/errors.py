@@ -36,6 +36,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import Self
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -140,7 +142,34 @@ class SaverError(CheckpointError):
 
 
 class SerdeError(MilepostError):
-    """Something about writing values to bytes or reading them back."""
+    """Something about writing values to bytes or reading them back.
+
+    `path` says where inside the value (`a.b[3].c`; empty for the value itself). Whoever knows
+    more about the place adds it with `at`.
+    """
+
+    def __init__(self, reason: str = "", *, path: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.thread: str | None = None
+        self.node: str | None = None
+        self.channel: str | None = None
+
+    def at(
+        self, *, thread: str | None = None, node: str | None = None, channel: str | None = None
+    ) -> Self:
+        """This error, with what is known about the place; what it knew already stays."""
+        self.thread = self.thread if self.thread is not None else thread
+        self.node = self.node if self.node is not None else node
+        self.channel = self.channel if self.channel is not None else channel
+        return self
+
+    def __str__(self) -> str:
+        places = [("path", self.path or None), ("channel", self.channel)]
+        places += [("node", self.node), ("thread", self.thread)]
+        known = ", ".join(f"{name} {place!r}" for name, place in places if place is not None)
+        return f"{self.reason} (at {known})" if known else self.reason
 
 
 class SerializationError(SerdeError, TypeError):

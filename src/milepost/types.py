@@ -341,6 +341,18 @@ class Overwrite:
     type: Literal["__overwrite__"] = field(default="__overwrite__", repr=False)
 
 
+class _Answered(NamedTuple):
+    """An interrupt that was answered, kept beside the open ones of its task."""
+
+    interrupt: Interrupt
+
+
+class _DeltaSnapshot(NamedTuple):
+    """The whole value of a `DeltaChannel`, as stored when its chain of writes gets long."""
+
+    value: Any
+
+
 def interrupt(value: Any) -> Any:
     """Pause the run here and show `value` to whoever called it; return their answer.
 

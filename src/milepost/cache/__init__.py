@@ -1,0 +1,1 @@
+"""Caches for the results of nodes and tasks."""

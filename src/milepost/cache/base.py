@@ -1,0 +1,48 @@
+"""The contract of a cache."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+ValueT = TypeVar("ValueT")
+Namespace: TypeAlias = tuple[str, ...]
+FullKey: TypeAlias = tuple[Namespace, str]
+
+
+class BaseCache(ABC, Generic[ValueT]):
+    """Keeps values under a namespace and a key, until they expire or are cleared."""
+
+    serde: SerializerProtocol = JsonPlusSerializer()
+
+    def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
+        if serde is not None:
+            self.serde = serde
+
+    @abstractmethod
+    def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """The values that are there and have not expired."""
+
+    @abstractmethod
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        """`get`, for use on an event loop."""
+
+    @abstractmethod
+    def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        """Store values, each with its time to live in seconds."""
+
+    @abstractmethod
+    async def aset(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        """`set`, for use on an event loop."""
+
+    @abstractmethod
+    def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """Drop everything in these namespaces; everything at all for None."""
+
+    @abstractmethod
+    async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        """`clear`, for use on an event loop."""

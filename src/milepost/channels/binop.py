@@ -1,0 +1,121 @@
+"""The channel of a key with a reducer: each write is combined with the value so far."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_origin
+
+from typing_extensions import Self
+
+from milepost.channels.base import BaseChannel, Value
+from milepost.errors import InvalidUpdateError
+from milepost.types import MISSING, Overwrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# A schema may name an abstract collection; its neutral element is the usual concrete one.
+_CONCRETE: dict[Any, type] = {
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Iterable: list,
+    collections.abc.Collection: list,
+    collections.abc.Set: set,
+    collections.abc.MutableSet: set,
+    collections.abc.Mapping: dict,
+    collections.abc.MutableMapping: dict,
+}
+
+
+def overwrite_of(write: Any) -> Any:
+    """The value of an Overwrite, also in its JSON form; MISSING for any other write."""
+    if type(write) is Overwrite:
+        return write.value
+    if type(write) is dict and len(write) == 1 and "__overwrite__" in write:
+        return write["__overwrite__"]
+    return MISSING
+
+
+def neutral_element(typ: Any) -> Any:
+    """What a reducer starts from: `typ()`, or MISSING where that cannot be made."""
+    origin = get_origin(typ)
+    make = _CONCRETE.get(origin or typ, origin or typ)
+    try:
+        return make()
+    except Exception:
+        return MISSING
+
+
+class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
+    """Combines each write with the value so far by a function of two arguments."""
+
+    __slots__ = ("operator", "value")
+    volatile: ClassVar[bool] = False
+
+    def __init__(self, typ: type[Value], operator: Callable[[Value, Value], Value]) -> None:
+        super().__init__(typ)
+        self.operator = operator
+        self.value: Any = neutral_element(typ)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BinaryOperatorAggregate):
+            return False
+        if "<lambda>" in (
+            getattr(self.operator, "__name__", ""),
+            getattr(other.operator, "__name__", ""),
+        ):
+            # Each evaluation of a schema makes new lambdas: they cannot be told apart.
+            return True
+        return bool(self.operator == other.operator)
+
+    __hash__ = BaseChannel.__hash__
+
+    @property
+    def ValueType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self.__class__.__new__(self.__class__)
+        new.typ = self.typ
+        new.key = self.key
+        new.operator = self.operator
+        new.value = neutral_element(self.typ) if checkpoint is MISSING else checkpoint
+        return new
+
+    def checkpoint(self) -> Any:
+        return self.value
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise self.empty()
+        value: Value = self.value
+        return value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING
+
+    def update(self, values: Sequence[Value]) -> bool:
+        if not values:
+            return False
+        value = self.value
+        overwritten = False
+        for write in values:
+            replacement = overwrite_of(write)
+            if replacement is not MISSING:
+                if overwritten:
+                    raise InvalidUpdateError(
+                        f"Key '{self.key}' was overwritten twice in one step. "
+                        "Only one node of a step may send an Overwrite for it."
+                    )
+                value = replacement
+                overwritten = True
+            elif not overwritten:
+                # Writes that come beside an Overwrite are dropped, whatever their order.
+                value = write if value is MISSING else self.operator(value, write)
+        self.value = value
+        return True

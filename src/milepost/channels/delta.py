@@ -1,0 +1,123 @@
+"""A reducer channel whose checkpoints hold only what a step wrote.
+
+Its value is rebuilt from the nearest stored snapshot by replaying the writes of the steps since.
+Every `snapshot_frequency` writes the runtime stores the whole value again, so that the replay
+stays short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import Self
+
+from milepost.channels.base import BaseChannel, Value
+from milepost.channels.binop import neutral_element, overwrite_of
+from milepost.errors import InvalidUpdateError
+from milepost.types import MISSING, _DeltaSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
+    """Combines all writes of a step with the value so far, and stores the writes alone."""
+
+    __slots__ = ("reducer", "snapshot_frequency", "value")
+    volatile: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        reducer: Callable[[Any, Sequence[Any]], Any],
+        typ: type[Value] | None = None,
+        *,
+        snapshot_frequency: int = 100,
+    ) -> None:
+        if snapshot_frequency < 1:
+            raise ValueError("snapshot_frequency counts writes: it must be at least 1.")
+        super().__init__(list if typ is None else typ)
+        self.reducer = reducer
+        """Takes the value and the list of a step's writes, returns the new value."""
+        self.snapshot_frequency = snapshot_frequency
+        self.value: Any = neutral_element(self.typ)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, DeltaChannel)
+            and self.reducer == other.reducer
+            and self.snapshot_frequency == other.snapshot_frequency
+        )
+
+    __hash__ = BaseChannel.__hash__
+
+    @property
+    def ValueType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    def _fresh(self) -> Self:
+        new = self.__class__(
+            self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency
+        )
+        new.key = self.key
+        return new
+
+    def copy(self) -> Self:
+        new = self._fresh()
+        new.value = self.value
+        return new
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self._fresh()
+        if isinstance(checkpoint, _DeltaSnapshot):
+            new.value = checkpoint.value
+        elif checkpoint is not MISSING:
+            # A whole value: the key had a plain reducer when this was stored.
+            new.value = checkpoint
+        return new
+
+    def checkpoint(self) -> Any:
+        return MISSING
+
+    def replay_writes(self, writes: Sequence[Any]) -> None:
+        """Apply stored writes, oldest first: `(task_id, channel, value)` or bare values."""
+        values = [w[2] if isinstance(w, tuple) and len(w) == 3 else w for w in writes]
+        # The last overwrite makes all that came before it irrelevant.
+        for at in range(len(values) - 1, -1, -1):
+            replacement = overwrite_of(values[at])
+            if replacement is not MISSING:
+                self.value = replacement
+                values = values[at + 1 :]
+                break
+        if values:
+            self.value = self.reducer(self._base(), values)
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise self.empty()
+        value: Value = self.value
+        return value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING
+
+    def update(self, values: Sequence[Any]) -> bool:
+        if not values:
+            return False
+        replacements = [r for w in values if (r := overwrite_of(w)) is not MISSING]
+        if len(replacements) > 1:
+            raise InvalidUpdateError(
+                f"Key '{self.key}' was overwritten twice in one step. "
+                "Only one node of a step may send an Overwrite for it."
+            )
+        if replacements:
+            self.value = replacements[0]
+        else:
+            self.value = self.reducer(self._base(), list(values))
+        return True
+
+    def _base(self) -> Any:
+        return neutral_element(self.typ) if self.value is MISSING else self.value

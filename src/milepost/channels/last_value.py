@@ -1,0 +1,140 @@
+"""The channel of a plain key: it keeps the last value, and takes one write a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import Self
+
+from milepost.channels.base import BaseChannel, Value
+from milepost.errors import InvalidUpdateError
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def one_write(key: str, values: Sequence[Any]) -> Any:
+    """The only write of a step to a channel that has no rule for combining several."""
+    if len(values) != 1:
+        raise InvalidUpdateError(
+            f"Key '{key}' was written {len(values)} times in one step, but it has no reducer to "
+            f"combine the writes. Annotate it with one, for example "
+            f"`{key}: Annotated[list, operator.add]`, or let one node write it."
+        )
+    return values[0]
+
+
+class LastValue(BaseChannel[Value, Value, Value], Generic[Value]):
+    """Keeps the last value written. Two writes in one step are an error."""
+
+    __slots__ = ("value",)
+    volatile: ClassVar[bool] = False
+
+    def __init__(self, typ: Any, key: str = "") -> None:
+        super().__init__(typ, key)
+        self.value: Any = MISSING
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LastValue)
+
+    __hash__ = BaseChannel.__hash__
+
+    @property
+    def ValueType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self.__class__(self.typ, self.key)
+        new.value = checkpoint
+        return new
+
+    def checkpoint(self) -> Any:
+        return self.value
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise self.empty()
+        value: Value = self.value
+        return value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING
+
+    def update(self, values: Sequence[Value]) -> bool:
+        if not values:
+            return False
+        self.value = values[0] if len(values) == 1 else one_write(self.key, values)
+        return True
+
+
+class LastValueAfterFinish(BaseChannel[Value, Value, tuple[Value, bool]], Generic[Value]):
+    """Keeps the last value, and shows it only once no node is left to run.
+
+    It triggers deferred nodes: `finish` makes the value available, and the node that it
+    triggers consumes it.
+    """
+
+    __slots__ = ("finished", "value")
+    volatile: ClassVar[bool] = False
+    waits_for_finish: ClassVar[bool] = True
+
+    def __init__(self, typ: Any, key: str = "") -> None:
+        super().__init__(typ, key)
+        self.value: Any = MISSING
+        self.finished = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LastValueAfterFinish)
+
+    __hash__ = BaseChannel.__hash__
+
+    @property
+    def ValueType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:  # noqa: N802
+        return self.typ
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self.__class__(self.typ, self.key)
+        if checkpoint is not MISSING:
+            new.value, new.finished = checkpoint
+        return new
+
+    def checkpoint(self) -> Any:
+        return MISSING if self.value is MISSING else (self.value, self.finished)
+
+    def get(self) -> Value:
+        if not self.finished or self.value is MISSING:
+            raise self.empty()
+        value: Value = self.value
+        return value
+
+    def is_available(self) -> bool:
+        return self.finished and self.value is not MISSING
+
+    def update(self, values: Sequence[Value]) -> bool:
+        if not values:
+            return False
+        self.finished = False
+        self.value = values[-1]
+        return True
+
+    def consume(self) -> bool:
+        if not self.finished:
+            return False
+        self.finished = False
+        self.value = MISSING
+        return True
+
+    def finish(self) -> bool:
+        if self.finished or self.value is MISSING:
+            return False
+        self.finished = True
+        return True

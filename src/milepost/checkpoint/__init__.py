@@ -1,0 +1,1 @@
+"""Savers: where the checkpoints of a thread are kept."""

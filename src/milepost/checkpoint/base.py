@@ -1,0 +1,293 @@
+"""The contract of a saver, as custom savers implement it.
+
+Five methods are required: `put`, `put_writes`, `get_tuple`, `list` and `delete_thread`, in one
+colour or in both. The others are optional, and unlock what their docstrings say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from milepost.checkpoint.records import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    copy_checkpoint,
+    empty_checkpoint,
+    get_checkpoint_id,
+)
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
+from milepost.errors import BrokenChainError, EmptyChannelError
+from milepost.types import PregelTask, RunnableConfig, StateSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+
+__all__ = [
+    "ERROR",
+    "INTERRUPT",
+    "RESUME",
+    "SCHEDULED",
+    "WRITES_IDX_MAP",
+    "BaseCheckpointSaver",
+    "ChannelVersions",
+    "Checkpoint",
+    "CheckpointMetadata",
+    "CheckpointTuple",
+    "DeltaChannelHistory",
+    "EmptyChannelError",
+    "JsonPlusSerializer",
+    "PendingWrite",
+    "PregelTask",
+    "SerializerProtocol",
+    "StateSnapshot",
+    "copy_checkpoint",
+    "empty_checkpoint",
+    "get_checkpoint_id",
+]
+
+V = TypeVar("V", int, float, str)
+
+
+class BaseCheckpointSaver(Generic[V]):
+    """Saves the checkpoints of threads. Derive from it to keep them in a place of your own."""
+
+    serde: SerializerProtocol = JsonPlusSerializer()
+    """Turns values into bytes and back. Use it for everything that you store."""
+
+    def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
+        if serde is not None:
+            self.serde = serde
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """Configurable fields that the saver reads, for tools that list them."""
+        return []
+
+    # -- reading
+
+    def get(self, config: RunnableConfig) -> Checkpoint | None:
+        """The checkpoint that `config` names, without what surrounds it."""
+        found = self.get_tuple(config)
+        return found.checkpoint if found else None
+
+    async def aget(self, config: RunnableConfig) -> Checkpoint | None:
+        """`get`, for use on an event loop."""
+        found = await self.aget_tuple(config)
+        return found.checkpoint if found else None
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint with the id in `config`, or the latest of its thread and namespace."""
+        self._left_out("get_tuple", config)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, for use on an event loop."""
+        self._left_out("aget_tuple", config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first: of one thread, or of all threads for `None`.
+
+        `filter` compares metadata, all pairs must be equal; `before` names a checkpoint, and
+        only older ones are listed.
+        """
+        self._left_out("list", config, filter, before, limit)
+
+    def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """`list`, for use on an event loop."""
+        self._left_out("alist", config, filter, before, limit)
+
+    # -- writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint whose parent is the one that `config` names.
+
+        `new_versions` are the channels that changed. Returns the config of the new checkpoint.
+        Metadata is stored in full, keys you do not know included.
+        """
+        self._left_out("put", config, checkpoint, metadata, new_versions)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put`, for use on an event loop."""
+        self._left_out("aput", config, checkpoint, metadata, new_versions)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote after the checkpoint that `config` names.
+
+        A write is stored at `WRITES_IDX_MAP.get(channel, position)`; at a negative place a later
+        write replaces the one before, at others the first one stays.
+        """
+        self._left_out("put_writes", config, writes, task_id, task_path)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """`put_writes`, for use on an event loop."""
+        self._left_out("aput_writes", config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove all checkpoints and writes of a thread, in every namespace."""
+        self._left_out("delete_thread", thread_id)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread`, for use on an event loop."""
+        self._left_out("adelete_thread", thread_id)
+
+    # -- optional
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with its whole history to a new id."""
+        self._left_out("copy_thread", source_thread_id, target_thread_id)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread`, for use on an event loop."""
+        self._left_out("acopy_thread", source_thread_id, target_thread_id)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Drop history: all but the latest checkpoints (`keep_latest`), or all (`delete`)."""
+        self._left_out("prune", thread_ids, strategy)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune`, for use on an event loop."""
+        self._left_out("aprune", thread_ids, strategy)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints that certain runs made, and their writes."""
+        self._left_out("delete_for_runs", run_ids)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs`, for use on an event loop."""
+        self._left_out("adelete_for_runs", run_ids)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """For each delta channel, the writes since its nearest stored value, and that value.
+
+        This walks the ancestors with `get_tuple`; a saver that can query does it faster.
+        """
+        walk = _delta_walk(config, channels)
+        try:
+            ancestor = next(walk)
+            while True:
+                ancestor = walk.send(self.get_tuple(ancestor))
+        except StopIteration as done:
+            return _delta_result(done)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history`, for use on an event loop."""
+        walk = _delta_walk(config, channels)
+        try:
+            ancestor = next(walk)
+            while True:
+                ancestor = walk.send(await self.aget_tuple(ancestor))
+        except StopIteration as done:
+            return _delta_result(done)
+
+    def get_next_version(self, current: V | None, channel: None) -> V:  # noqa: ARG002
+        """The version after `current`; must be larger. The default counts in integers."""
+        if isinstance(current, str):
+            raise NotImplementedError(
+                f"{type(self).__name__} stores text versions: override get_next_version."
+            )
+        return 1 if current is None else current + 1
+
+    # -- for subclasses
+
+    def _left_out(self, method: str, *_arguments: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{type(self).__name__} does not implement {method}(). "
+            "Override it, or use a saver that has it."
+        )
+
+
+def _delta_walk(
+    config: RunnableConfig, channels: Sequence[str]
+) -> Generator[RunnableConfig, CheckpointTuple | None, dict[str, DeltaChannelHistory]]:
+    """Yields configs of checkpoints to fetch, from `config` towards the root."""
+    found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}
+    searching = set(channels)
+    child = yield config
+    while child is not None and searching and child.parent_config is not None:
+        ancestor = yield child.parent_config
+        if ancestor is None:
+            place = child.parent_config.get("configurable", {})
+            raise BrokenChainError(
+                f"Checkpoint '{place.get('checkpoint_id')}' of thread '{place.get('thread_id')}' "
+                f"is gone, and the channels {sorted(searching)} depend on it. Restore it from a "
+                "backup; a prune must keep the ancestors that delta channels need."
+            )
+        applied = writes_leading_to(child, ancestor.pending_writes or ())
+        for channel in tuple(searching):
+            writes = [write for write in applied if write[1] == channel]
+            found[channel]["writes"][:0] = writes
+            if channel in ancestor.checkpoint["channel_values"]:
+                found[channel]["seed"] = ancestor.checkpoint["channel_values"][channel]
+                searching.discard(channel)
+        child = ancestor
+    return found
+
+
+def writes_leading_to(
+    child: CheckpointTuple, writes: Sequence[PendingWrite]
+) -> Sequence[PendingWrite]:
+    """Of the writes stored at a checkpoint, those that made `child` out of it.
+
+    Several children may share a parent: the step that was taken from it, updates by
+    `update_state`, later inputs. An update's writes are stored under its checkpoint's own id.
+    """
+    source = child.metadata.get("source")
+    if source == "update":
+        own = child.checkpoint["id"]
+        return [write for write in writes if write[0].startswith(own)]
+    if source in ("fork", "input"):
+        return ()
+    return [write for write in writes if ":" not in write[0]]
+
+
+def _delta_result(done: StopIteration) -> Mapping[str, DeltaChannelHistory]:
+    result: Mapping[str, DeltaChannelHistory] = done.value
+    return result

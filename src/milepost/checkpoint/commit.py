@@ -1,0 +1,122 @@
+"""A step's persistence: what the runtime asks of a saver that can do more than the five methods.
+
+The public contract saves a checkpoint and each task's writes in separate calls. A saver that
+derives from `StepSaver` takes them together, in one transaction, checks that the run still owns
+the thread, and is told only what changed.
+
+Saving has two halves. `prepare` encodes: it needs no I/O, has no colour, and runs before the next
+step starts, so that a node cannot change a value that is still to be written. `commit` and
+`acommit` store what was prepared, now or a little later, one step or several at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
+from milepost.errors import ThreadConflict
+from milepost.ids import random_token
+
+Prepared = TypeVar("Prepared")
+
+
+@dataclass(slots=True)
+class Fence:
+    """One run's claim on one thread.
+
+    The first commit of a run compares the head of the thread with the one that the run loaded,
+    and makes the run's token the thread's; every later commit finds its token there or fails.
+    All graphs of a run share one fence, whichever of them commits first.
+    """
+
+    head: str | None
+    """The thread's latest checkpoint when the run loaded it; None for a new thread."""
+    forced: bool = False
+    """The run starts from an older checkpoint on purpose: the head need not match."""
+    token: str = field(default_factory=random_token)
+    taken: bool = False
+    """Whether the first commit has succeeded."""
+
+    def check(self, thread_id: str, head: str | None, token: str | None) -> None:
+        """Raise ThreadConflict unless a thread with this head and token may be written to."""
+        if token == self.token:
+            return
+        if not self.taken and (self.forced or head == self.head):
+            return
+        if self.taken and head is None:
+            happened = "was deleted"
+        else:
+            happened = "was taken by another run" if self.taken else "has moved on"
+        raise ThreadConflict(
+            f"Thread '{thread_id}' {happened} since this run loaded it, so this run cannot save "
+            "to it any more. Nothing of the present step was stored. Load the thread again and "
+            "repeat the call, or give each run a thread of its own."
+        )
+
+
+@dataclass(slots=True)
+class TaskWrites:
+    """What one task wrote."""
+
+    task_id: str
+    task_path: str
+    node: str
+    """Only for error messages."""
+    writes: Sequence[tuple[str, Any]]
+
+
+@dataclass(slots=True)
+class NewCheckpoint:
+    """A checkpoint to be saved, with its changes apart from what it inherits."""
+
+    checkpoint: Checkpoint
+    """Without `channel_values`: see `changed` and `values`."""
+    metadata: CheckpointMetadata
+    changed: Mapping[str, Any]
+    """Channels with a new version, and what to store for each; MISSING for an emptied one."""
+    values: Callable[[], dict[str, Any]]
+    """All channel values, for a saver that stores the whole state."""
+
+
+@dataclass(slots=True)
+class StepCommit:
+    """What is to be stored together."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+    """The checkpoint that `writes` belong to and `new` descends from."""
+    writes: Sequence[TaskWrites]
+    new: NewCheckpoint | None
+    fence: Fence
+
+
+class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
+    """A saver that stores a step in one transaction and fences writers."""
+
+    instant = False
+    """Whether a commit is only memory traffic, so that deferring it would cost more."""
+
+    @abstractmethod
+    def prepare(self, step: StepCommit) -> Prepared:
+        """Encode a step. Raises SerializationError if a value cannot be stored."""
+
+    @abstractmethod
+    def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        """Store steps in order and durably; for each, None or why it alone was not stored."""
+
+    @abstractmethod
+    async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        """`commit`, for use on an event loop."""
+
+    @abstractmethod
+    def head(self, thread_id: str) -> str | None:
+        """The id of the thread's latest checkpoint in the root graph."""
+
+    @abstractmethod
+    async def ahead(self, thread_id: str) -> str | None:
+        """`head`, for use on an event loop."""

@@ -1,0 +1,582 @@
+"""A saver that keeps threads in this process: for tests, demos and short-lived programs.
+
+It keeps to the same rules as the savers on disk. Values are stored as bytes, so nothing that a
+program does to its objects later changes what was saved; one entry is stored for each changed
+channel, not the whole state; writers are fenced.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typing_extensions import Self
+
+from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.records import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    Place,
+    get_checkpoint_id,
+    place_of,
+)
+from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
+from milepost.errors import SerdeError
+from milepost.ids import getrandbits
+from milepost.types import MISSING, RunnableConfig
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.commit import Fence
+
+_Typed = tuple[str, bytes]
+_EMPTY: _Typed = ("empty", b"")
+
+
+class _Stored(NamedTuple):
+    """One checkpoint. The mappings inside are never changed, so they can be shared."""
+
+    checkpoint: Checkpoint
+    metadata: _Typed
+    parent_id: str | None
+
+
+class _StoredWrite(NamedTuple):
+    task_id: str
+    channel: str
+    value: _Typed
+    task_path: str
+
+
+class _Thread:
+    """The registry's entry for a thread: its head, its owner, and where its data is."""
+
+    __slots__ = ("blob_keys", "head", "token", "write_keys")
+
+    def __init__(self) -> None:
+        self.head: str | None = None
+        self.token: str | None = None
+        self.blob_keys: set[tuple[str, str, str, Any]] = set()
+        self.write_keys: set[tuple[str, str, str]] = set()
+
+
+class _Prepared(NamedTuple):
+    """A step in its stored form."""
+
+    place: Place
+    writes: list[tuple[tuple[str, int], _StoredWrite]]
+    blobs: list[tuple[tuple[str, str, str, Any], _Typed]]
+    stored: _Stored | None
+    fence: Fence | None
+
+
+class InMemorySaver(StepSaver[_Prepared]):
+    """Keeps threads in memory; they are lost when the process ends.
+
+    `factory` makes the three mappings `storage`, `writes` and `blobs`; it is called like
+    `collections.defaultdict`.
+    """
+
+    instant = True
+
+    storage: MutableMapping[str, dict[str, dict[str, _Stored]]]
+    """Thread → namespace → checkpoint id → checkpoint."""
+    writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], _StoredWrite]]
+    """Thread, namespace and checkpoint → task and place → write."""
+    blobs: MutableMapping[tuple[str, str, str, Any], _Typed]
+    """Thread, namespace, channel and version → value."""
+
+    def __init__(
+        self,
+        *,
+        serde: SerializerProtocol | None = None,
+        factory: Callable[..., MutableMapping[Any, Any]] = defaultdict,
+    ) -> None:
+        super().__init__(serde=serde)
+        self.storage = factory(dict)
+        self.writes = factory(dict)
+        self.blobs = factory(bytes)
+        self._threads: dict[str, _Thread] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        return None
+
+    # -- a step in one go
+
+    def prepare(self, step: StepCommit) -> _Prepared:
+        place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        return _Prepared(
+            place,
+            [w for task in step.writes for w in self._encode_writes(place, task)],
+            self._encode_blobs(place, step.new) if step.new else [],
+            self._encode_checkpoint(place, step.new) if step.new else None,
+            step.fence,
+        )
+
+    def commit(self, steps: Sequence[_Prepared]) -> list[Exception | None]:
+        outcome: list[Exception | None] = []
+        with self._lock:
+            for step in steps:
+                try:
+                    self._store(step)
+                except Exception as error:
+                    outcome.append(error)
+                else:
+                    outcome.append(None)
+        return outcome
+
+    async def acommit(self, steps: Sequence[_Prepared]) -> list[Exception | None]:
+        return self.commit(steps)
+
+    def head(self, thread_id: str) -> str | None:
+        with self._lock:
+            if (thread := self._threads.get(thread_id)) is not None:
+                return thread.head
+            # The mappings may have been filled by a factory that remembers.
+            return max(self.storage.get(thread_id, {}).get("", {}), default=None)
+
+    async def ahead(self, thread_id: str) -> str | None:
+        return self.head(thread_id)
+
+    def _store(self, step: _Prepared) -> None:
+        thread_id, ns, checkpoint_id = step.place
+        thread = self._threads.get(thread_id)
+        fence = step.fence
+        if fence is not None:
+            fence.check(
+                thread_id,
+                thread.head if thread else self.head(thread_id),
+                thread.token if thread else None,
+            )
+        if thread is None:
+            thread = self._threads[thread_id] = _Thread()
+            thread.head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+        if fence is not None:
+            thread.token = fence.token
+            fence.taken = True
+        if step.writes:
+            assert checkpoint_id is not None
+            write_key = (thread_id, ns, checkpoint_id)
+            rows = self.writes.get(write_key)
+            if rows is None:
+                rows = self.writes[write_key] = {}
+                thread.write_keys.add(write_key)
+            for at, write in step.writes:
+                if at[1] < 0 or at not in rows:
+                    rows[at] = write
+        for blob_key, blob in step.blobs:
+            self.blobs[blob_key] = blob
+            thread.blob_keys.add(blob_key)
+        if (stored := step.stored) is not None:
+            new_id = stored.checkpoint["id"]
+            by_ns = self.storage.get(thread_id)
+            if by_ns is None:
+                by_ns = self.storage[thread_id] = {}
+            by_ns.setdefault(ns, {})[new_id] = stored
+            if ns == "" and (fence is not None or thread.head is None or new_id > thread.head):
+                thread.head = new_id
+
+    # -- the five methods
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        place = place_of(config)
+        values = checkpoint["channel_values"]
+        new = NewCheckpoint(
+            checkpoint,
+            metadata,
+            {channel: values.get(channel, MISSING) for channel in new_versions},
+            values.copy,
+        )
+        new.checkpoint = {**checkpoint, "channel_versions": {
+            **checkpoint["channel_versions"], **new_versions}}
+        step = _Prepared(
+            place,
+            [],
+            self._encode_blobs(place, new),
+            self._encode_checkpoint(place, new),
+            None,
+        )
+        with self._lock:
+            self._store(step)
+        return place._replace(checkpoint_id=checkpoint["id"]).config()
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        place = place_of(config)
+        task = TaskWrites(task_id, task_path, "", writes)
+        step = _Prepared(place, list(self._encode_writes(place, task)), [], None, None)
+        with self._lock:
+            self._store(step)
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = place_of(config)
+        with self._lock:
+            saved = self.storage.get(place.thread_id, {}).get(place.checkpoint_ns)
+            if not saved:
+                return None
+            wanted = place.checkpoint_id
+            if wanted is None:
+                wanted = self.head(place.thread_id) if place.checkpoint_ns == "" else max(saved)
+            if wanted is None or wanted not in saved:
+                return None
+            return self._read(place._replace(checkpoint_id=wanted), saved[wanted])
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        left = limit
+        for place in self._places(config, get_checkpoint_id(before) if before else None):
+            if left is not None and left <= 0:
+                return
+            with self._lock:
+                saved = self.storage.get(place.thread_id, {}).get(place.checkpoint_ns, {})
+                stored = saved.get(place.checkpoint_id or "")
+                if stored is None:  # deleted since the listing began
+                    continue
+                if filter:
+                    metadata = self._metadata(place, stored)
+                    if any(metadata.get(key, MISSING) != wanted for key, wanted in filter.items()):
+                        continue
+                found = self._read(place, stored)
+            yield found
+            if left is not None:
+                left -= 1
+
+    def delete_thread(self, thread_id: str) -> None:
+        thread_id = str(thread_id)
+        with self._lock:
+            self.storage.pop(thread_id, None)
+            thread = self._threads.pop(thread_id, None)
+            if thread is None:
+                write_keys: Any = [key for key in self.writes if key[0] == thread_id]
+                blob_keys: Any = [key for key in self.blobs if key[0] == thread_id]
+            else:
+                write_keys, blob_keys = thread.write_keys, thread.blob_keys
+            for write_key in write_keys:
+                self.writes.pop(write_key, None)
+            for blob_key in blob_keys:
+                self.blobs.pop(blob_key, None)
+
+    # -- optional methods
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        with self._lock:
+            for found in list(self._all(source_thread_id)):
+                source = place_of(found.config)
+                target = source._replace(thread_id=str(target_thread_id))
+                parent = found.parent_config and place_of(found.parent_config).checkpoint_id
+                new = NewCheckpoint(
+                    found.checkpoint,
+                    found.metadata,
+                    {
+                        channel: found.checkpoint["channel_values"].get(channel, MISSING)
+                        for channel in found.checkpoint["channel_versions"]
+                    },
+                    dict,
+                )
+                rows = self.writes.get((source.thread_id, source.checkpoint_ns, found.checkpoint["id"]), {})
+                self._store(
+                    _Prepared(
+                        target,
+                        [
+                            (at, row._replace(value=self._move(source, target, row)))
+                            for at, row in rows.items()
+                        ],
+                        self._encode_blobs(target, new),
+                        self._encode_checkpoint(target._replace(checkpoint_id=parent), new),
+                        None,
+                    )
+                )
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
+        for thread_id in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(thread_id)
+                continue
+            with self._lock:
+                kept: set[tuple[str, str]] = set()
+                for ns in self.storage.get(thread_id, {}):
+                    latest = self.get_tuple(Place(thread_id, ns, None).config())
+                    while latest is not None:
+                        kept.add((ns, latest.checkpoint["id"]))
+                        if not _leans_on_ancestors(latest) or latest.parent_config is None:
+                            break
+                        latest = self.get_tuple(latest.parent_config)
+                self._keep(thread_id, lambda ns, id, kept=kept: (ns, id) in kept)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        runs = set(map(str, run_ids))
+        with self._lock:
+            for thread_id in tuple(self.storage):
+                doomed = {
+                    (place_of(found.config).checkpoint_ns, found.checkpoint["id"])
+                    for found in self._all(thread_id)
+                    if str(found.metadata.get("run_id")) in runs
+                }
+                if doomed:
+                    self._keep(thread_id, lambda ns, id, doomed=doomed: (ns, id) not in doomed)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
+        """A counter that orders versions, and random digits that keep branches apart."""
+        count = 0 if current is None else int(str(current).partition(".")[0])
+        return f"{count + 1:032}.{getrandbits(64):016x}"
+
+    # -- the other colour: nothing here waits, so there is nothing to write twice
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self.get_tuple(config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        for found in self.list(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return self.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self.put_writes(config, writes, task_id, task_path)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.delete_thread(thread_id)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        self.copy_thread(source_thread_id, target_thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        self.prune(thread_ids, strategy=strategy)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        self.delete_for_runs(run_ids)
+
+    # -- encoding and decoding
+
+    def _encode_writes(
+        self, place: Place, task: TaskWrites
+    ) -> Iterator[tuple[tuple[str, int], _StoredWrite]]:
+        for position, (channel, value) in enumerate(task.writes):
+            at = (task.task_id, WRITES_IDX_MAP.get(channel, position))
+            try:
+                typed = dumps_at(self.serde, value, _write_place(place, *at))
+            except SerdeError as error:
+                raise error.at(thread=place.thread_id, node=task.node, channel=channel) from None
+            yield at, _StoredWrite(task.task_id, channel, typed, task.task_path)
+
+    def _encode_blobs(
+        self, place: Place, new: NewCheckpoint
+    ) -> list[tuple[tuple[str, str, str, Any], _Typed]]:
+        versions = new.checkpoint["channel_versions"]
+        rows = []
+        for channel, value in new.changed.items():
+            key = (place.thread_id, place.checkpoint_ns, channel, versions[channel])
+            try:
+                blob = _EMPTY if value is MISSING else dumps_at(self.serde, value, _blob_place(key))
+            except SerdeError as error:
+                raise error.at(thread=place.thread_id, channel=channel) from None
+            rows.append((key, blob))
+        return rows
+
+    def _encode_checkpoint(self, place: Place, new: NewCheckpoint) -> _Stored:
+        checkpoint = new.checkpoint
+        updated = checkpoint.get("updated_channels")
+        return _Stored(
+            Checkpoint(
+                v=checkpoint["v"],
+                id=checkpoint["id"],
+                ts=checkpoint["ts"],
+                channel_values={},
+                channel_versions=dict(checkpoint["channel_versions"]),
+                versions_seen={n: dict(s) for n, s in checkpoint["versions_seen"].items()},
+                updated_channels=None if updated is None else list(updated),
+            ),
+            dumps_at(self.serde, new.metadata, _metadata_place(place, checkpoint["id"])),
+            place.checkpoint_id,
+        )
+
+    def _read(self, place: Place, stored: _Stored) -> CheckpointTuple:
+        thread_id, ns, checkpoint_id = place
+        assert checkpoint_id is not None
+        values = {}
+        for channel, version in stored.checkpoint["channel_versions"].items():
+            key = (thread_id, ns, channel, version)
+            blob = self.blobs.get(key)
+            if blob is not None and blob[0] != "empty":
+                try:
+                    values[channel] = loads_at(self.serde, blob, _blob_place(key))
+                except SerdeError as error:
+                    raise error.at(thread=thread_id, channel=channel) from None
+        return CheckpointTuple(
+            place.config(),
+            Checkpoint(
+                v=stored.checkpoint["v"],
+                id=checkpoint_id,
+                ts=stored.checkpoint["ts"],
+                channel_values=values,
+                channel_versions=stored.checkpoint["channel_versions"].copy(),
+                versions_seen={
+                    node: seen.copy() for node, seen in stored.checkpoint["versions_seen"].items()
+                },
+                updated_channels=stored.checkpoint["updated_channels"],
+            ),
+            self._metadata(place, stored),
+            place._replace(checkpoint_id=stored.parent_id).config() if stored.parent_id else None,
+            self._read_writes(place),
+        )
+
+    def _metadata(self, place: Place, stored: _Stored) -> CheckpointMetadata:
+        metadata: CheckpointMetadata = loads_at(
+            self.serde, stored.metadata, _metadata_place(place, stored.checkpoint["id"])
+        )
+        return metadata
+
+    def _read_writes(self, place: Place) -> list[PendingWrite]:
+        thread_id, ns, checkpoint_id = place
+        rows = self.writes.get((thread_id, ns, checkpoint_id or ""))
+        if not rows:
+            return []
+        result = []
+        for at, row in sorted(rows.items(), key=lambda item: (item[1].task_path, item[0])):
+            try:
+                value = loads_at(self.serde, row.value, _write_place(place, *at))
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=row.channel) from None
+            result.append((row.task_id, row.channel, value))
+        return result
+
+    def _move(self, source: Place, target: Place, row: _StoredWrite) -> _Typed:
+        """A stored write for another thread: an encrypted one is sealed anew for its place."""
+        at = (row.task_id, WRITES_IDX_MAP.get(row.channel, 0))
+        rows = self.writes[(source.thread_id, source.checkpoint_ns, source.checkpoint_id or "")]
+        at = next(key for key, candidate in rows.items() if candidate is row)
+        value = loads_at(self.serde, row.value, _write_place(source, *at))
+        return dumps_at(self.serde, value, _write_place(target, *at))
+
+    # -- walking
+
+    def _places(self, config: RunnableConfig | None, before: str | None) -> Iterator[Place]:
+        """The checkpoints that a listing is about, newest first within a thread."""
+        with self._lock:
+            if config is None:
+                threads: Sequence[str] = tuple(self.storage)
+                ns_wanted, id_wanted = None, None
+            else:
+                place = place_of(config)
+                threads = (place.thread_id,)
+                ns_wanted = (config.get("configurable") or {}).get("checkpoint_ns")
+                id_wanted = place.checkpoint_id
+            found = [
+                Place(thread_id, ns, checkpoint_id)
+                for thread_id in threads
+                for checkpoint_id, ns in sorted(
+                    (
+                        (checkpoint_id, ns)
+                        for ns, saved in self.storage.get(thread_id, {}).items()
+                        if ns_wanted is None or ns == ns_wanted
+                        for checkpoint_id in saved
+                        if id_wanted is None or checkpoint_id == id_wanted
+                        if before is None or checkpoint_id < before
+                    ),
+                    reverse=True,
+                )
+            ]
+        return iter(found)
+
+    def _all(self, thread_id: str) -> Iterator[CheckpointTuple]:
+        return self.list({"configurable": {"thread_id": thread_id}})
+
+    def _keep(self, thread_id: str, wanted: Callable[[str, str], bool]) -> None:
+        """Drop all checkpoints but the wanted ones, and what only the dropped ones used."""
+        thread = self._threads.setdefault(thread_id, _Thread())
+        used: set[tuple[str, str, str, Any]] = set()
+        for ns, saved in self.storage.get(thread_id, {}).items():
+            for checkpoint_id in [id for id in saved if not wanted(ns, id)]:
+                del saved[checkpoint_id]
+                key = (thread_id, ns, checkpoint_id)
+                self.writes.pop(key, None)
+                thread.write_keys.discard(key)
+            for stored in saved.values():
+                versions = stored.checkpoint["channel_versions"]
+                used.update((thread_id, ns, c, v) for c, v in versions.items())
+        for blob_key in thread.blob_keys - used:
+            self.blobs.pop(blob_key, None)
+        thread.blob_keys &= used
+        thread.head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+
+
+MemorySaver = InMemorySaver
+"""The older name of InMemorySaver."""
+
+
+def _leans_on_ancestors(found: CheckpointTuple) -> bool:
+    """Whether a delta channel of this checkpoint has no stored value of its own."""
+    return any(
+        channel not in found.checkpoint["channel_values"]
+        for channel in found.metadata.get("counters_since_delta_snapshot") or ()
+    )
+
+
+def _blob_place(key: tuple[str, str, str, Any]) -> str:
+    thread_id, ns, channel, version = key
+    return f"blob\0{thread_id}\0{ns}\0{channel}\0{version}"
+
+
+def _write_place(place: Place, task_id: str, position: int) -> str:
+    return (
+        f"write\0{place.thread_id}\0{place.checkpoint_ns}\0{place.checkpoint_id}"
+        f"\0{task_id}\0{position}"
+    )
+
+
+def _metadata_place(place: Place, checkpoint_id: str) -> str:
+    return f"metadata\0{place.thread_id}\0{place.checkpoint_ns}\0{checkpoint_id}"

@@ -1,0 +1,81 @@
+"""What a saver asks of a serializer, and what a serializer asks of a cipher.
+
+A saver works with anything that has `dumps_typed` and `loads_typed`. Two more abilities are
+optional, and the functions below use them where they are offered:
+
+- *place binding* (`dumps_typed_at`, `loads_typed_at`): the value opens only where it was put.
+- *encode and seal as two steps* (`encode`, `decode`, `seal`, `unseal`): a saver can store the
+  difference between two encoded values and seal that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeGuard, runtime_checkable
+
+
+@runtime_checkable
+class SerializerProtocol(Protocol):
+    """Turns a value into a kind and bytes, and back."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The value as `(kind, data)`; raises SerializationError rather than lose something."""
+        ...
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value that `dumps_typed` was given."""
+        ...
+
+
+@runtime_checkable
+class CipherProtocol(Protocol):
+    """Encrypts and decrypts. It must authenticate: altered bytes must not decrypt."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """The name that `decrypt` will be given, and the ciphertext."""
+        ...
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """The plaintext; raises if the ciphertext or the key is not the right one."""
+        ...
+
+
+@runtime_checkable
+class PlaceBinding(Protocol):
+    """A serializer whose values open only at the place where they were stored."""
+
+    def dumps_typed_at(self, obj: Any, place: str) -> tuple[str, bytes]: ...
+
+    def loads_typed_at(self, data: tuple[str, bytes], place: str) -> Any: ...
+
+
+@runtime_checkable
+class TwoStep(Protocol):
+    """A serializer that encodes and seals separately. Sealing may be the identity."""
+
+    def encode(self, obj: Any) -> tuple[str, bytes]: ...
+
+    def decode(self, kind: str, data: bytes) -> Any: ...
+
+    def seal(self, data: bytes, place: str) -> bytes: ...
+
+    def unseal(self, data: bytes, place: str) -> bytes: ...
+
+
+def is_two_step(serde: object) -> TypeGuard[TwoStep]:
+    """Whether `serde` offers encode, decode, seal and unseal."""
+    return all(callable(getattr(serde, name, None)) for name in _TWO_STEP)
+
+
+_TWO_STEP = ("encode", "decode", "seal", "unseal")
+
+
+def dumps_at(serde: SerializerProtocol, value: Any, place: str) -> tuple[str, bytes]:
+    """Write `value` bound to `place` if `serde` can bind, and unbound otherwise."""
+    bound = getattr(serde, "dumps_typed_at", None)
+    return serde.dumps_typed(value) if bound is None else bound(value, place)
+
+
+def loads_at(serde: SerializerProtocol, data: tuple[str, bytes], place: str) -> Any:
+    """Read what `dumps_at` wrote at `place`."""
+    bound = getattr(serde, "loads_typed_at", None)
+    return serde.loads_typed(data) if bound is None else bound(data, place)

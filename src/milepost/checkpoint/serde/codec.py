@@ -1,0 +1,120 @@
+"""The fast path: one call of ormsgpack for a whole value, with our types as extensions.
+
+ormsgpack walks dicts, lists and scalars in native code and calls back for everything else. The
+payload of an extension is packed by another call, one `Level` deeper. Levels are made once and
+shared by all threads: they carry the depth, so that no call has to.
+
+Two things ormsgpack does not tell us, and both would lose a type in silence: it writes bytearray
+as bytes, and with non-string keys allowed it writes an enum key as its value. So keys other than
+str are allowed only after a look at them, and a payload in which a bytes header may occur is
+looked through for buffers. Whatever this path cannot write exactly, it leaves to `exact`, which
+walks the value in Python, knows where it is, and has the last word.
+"""
+
+from __future__ import annotations
+
+from threading import local
+from typing import TYPE_CHECKING, Any, Final
+
+import ormsgpack
+
+from milepost.checkpoint.serde import depth
+from milepost.checkpoint.serde.signals import NotExact
+from milepost.checkpoint.serde.survey import keys_are_native, may_hold_buffer
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.serde.registry import TypeRegistry
+
+PASS_THROUGH: Final = (
+    ormsgpack.OPT_PASSTHROUGH_BIG_INT
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+OTHER_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
+
+_OTHER_KEY: Final = ("Dict key must be str",)
+
+packb = ormsgpack.packb
+unpackb = ormsgpack.unpackb
+
+
+class Level:
+    """Packs and unpacks at one depth of nesting."""
+
+    __slots__ = ("_deeper", "default", "depth", "hook", "registry")
+
+    def __init__(self, registry: TypeRegistry, depth: int = 0) -> None:
+        self.registry = registry
+        self.depth = depth
+        self._deeper: Level | None = None
+        self.default = self._write
+        self.hook = self._read
+
+    @property
+    def deeper(self) -> Level:
+        level = self._deeper
+        if level is None:
+            if self.depth >= depth.MAX_OBJECTS:
+                raise NotExact
+            level = self._deeper = Level(self.registry, self.depth + 1)
+        return level
+
+    def pack(self, value: Any) -> bytes:
+        """`value` as msgpack; any exception means that the exact path must try."""
+        try:
+            data = packb(value, self.default, PASS_THROUGH)
+        except TypeError as error:
+            # Only this complaint, which is about this payload: a retry for what failed deeper
+            # down would double the work at every level.
+            if error.args != _OTHER_KEY or not keys_are_native(value):
+                raise
+            data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
+        if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and may_hold_buffer(value):
+            raise NotExact
+        if self.depth == depth.GUARDED:
+            depth.check(data)
+        return data
+
+    def pack_fields(self, payload: Any) -> bytes:
+        """The payload of a type with fields. Only the exact path needs to know the difference."""
+        return self.pack(payload)
+
+    def unpack(self, data: bytes) -> Any:
+        """The value in `data`; any exception means that the exact path must explain."""
+        if self.depth == depth.GUARDED:
+            depth.check(data)
+        return unpackb(data, ext_hook=self.hook, option=OTHER_KEYS)
+
+    def _write(self, obj: Any) -> ormsgpack.Ext:
+        cls = type(obj)
+        try:
+            writer = self.registry.writers.get(cls) or self.registry.find_writer(cls)
+            return writer(obj, self._deeper or self.deeper)
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            _interrupted.error = interrupt
+            raise
+
+    def _read(self, code: int, data: bytes) -> Any:
+        try:
+            return self.registry.readers[code](data, self._deeper or self.deeper)
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            _interrupted.error = interrupt
+            raise
+
+
+_interrupted = local()
+
+
+def take_interrupt() -> None:
+    """Raise the interrupt that ormsgpack swallowed, if there was one.
+
+    It reports whatever a callback raises as an error of its own; Ctrl-C must not become one.
+    """
+    error = getattr(_interrupted, "error", None)
+    if error is not None:
+        _interrupted.error = None
+        raise error

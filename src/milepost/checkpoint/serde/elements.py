@@ -1,0 +1,137 @@
+"""Lists and dicts, element by element: the bytes of the parts are the bytes of the whole.
+
+A saver that stores only what changed compares elements, so it needs each one's bytes. Head and
+elements joined are exactly what encoding the whole value gives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from milepost.checkpoint.serde import exact, skim
+from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, packb, take_interrupt
+from milepost.checkpoint.serde.paths import Trail
+from milepost.checkpoint.serde.standard import array_head, map_head
+from milepost.checkpoint.serde.survey import NATIVE_KEYS, may_hold_buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from milepost.checkpoint.serde.codec import Level
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+Kind: TypeAlias = Literal["list", "dict"]
+
+_KEYS = PASS_THROUGH | OTHER_KEYS
+
+
+def elements_kind(value: Any) -> Kind | None:
+    """Whether `value` can be cut into elements, and as what.
+
+    Only exact lists, and exact dicts whose keys msgpack holds natively: any other container is
+    stored as one piece.
+    """
+    if type(value) is list:
+        return "list"
+    if type(value) is dict and NATIVE_KEYS.issuperset(map(type, value)):
+        if any(type(key) is int and not -(1 << 63) <= key < 1 << 64 for key in value):
+            return None
+        return "dict"
+    return None
+
+
+def encode_elements(
+    value: list[Any] | dict[Any, Any], serde: JsonPlusSerializer | None = None
+) -> list[bytes]:
+    """The bytes of each element: of a dict, of each key and its value together.
+
+    TypeError if `elements_kind` says that the value has none; SerializationError as for the
+    whole value.
+    """
+    level = _level_of(serde)
+    kind = elements_kind(value)
+    if kind is None:
+        raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
+    if isinstance(value, dict):
+        values = _encode(level, value.values(), list(value))
+        keys = _encode_keys(level, value)
+        return [key + member for key, member in zip(keys, values, strict=True)]
+    return _encode(level, value, range(len(value)))
+
+
+def encode_element(value: Any, serde: JsonPlusSerializer | None = None, *, at: Any = 0) -> bytes:
+    """The bytes of one element of a list; `at` is its index, for the path in an error."""
+    return _encode(_level_of(serde), [value], [at])[0]
+
+
+def join_elements(kind: Kind, elements: Sequence[bytes]) -> bytes:
+    """The bytes of the whole value."""
+    head = array_head if kind == "list" else map_head
+    return head(len(elements)) + b"".join(elements)
+
+
+def split_elements(data: bytes) -> tuple[Kind, list[bytes]] | None:
+    """The elements in the bytes of a whole list or dict, without decoding them.
+
+    None if the bytes are another kind of value, or are cut short.
+    """
+    if not data:
+        return None
+    kind, size, position = skim.head(data, 0)
+    if kind not in (skim.ARRAY, skim.MAP):
+        return None
+    per_element = 1 if kind == skim.ARRAY else 2
+    elements = []
+    for _ in range(size):
+        start = position
+        position = skim.skip(data, position, per_element)
+        if position < 0:
+            return None
+        elements.append(data[start:position])
+    if position != len(data):
+        return None
+    return ("list" if kind == skim.ARRAY else "dict"), elements
+
+
+def _level_of(serde: JsonPlusSerializer | None) -> Level:
+    if serde is None:
+        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        serde = JsonPlusSerializer()
+    return serde.level
+
+
+def _encode(level: Level, members: Iterable[Any], places: Sequence[Any]) -> list[bytes]:
+    members = list(members)
+    default = level.default
+    try:
+        # One look for buffers over all of them, as for a whole value.
+        encoded = [packb(member, default, PASS_THROUGH) for member in members]
+        if not may_be_bytes(encoded) or not may_hold_buffer(members):
+            return encoded
+    except Exception:
+        take_interrupt()
+    return [
+        _encode_one(level, member, place) for member, place in zip(members, places, strict=True)
+    ]
+
+
+def _encode_one(level: Level, member: Any, place: Any) -> bytes:
+    try:
+        return level.pack(member)
+    except Exception:
+        take_interrupt()
+        return exact.pack(level, member, Trail(place))
+
+
+def may_be_bytes(encoded: list[bytes]) -> bool:
+    """Whether a bytes header may occur among the encoded elements."""
+    data = b"".join(encoded)
+    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data
+
+
+def _encode_keys(level: Level, value: dict[Any, Any]) -> list[bytes]:
+    try:
+        return [packb(key, None, _KEYS) for key in value]
+    except Exception:
+        return [exact.pack(level, key, Trail(key)) for key in value]

@@ -1,0 +1,39 @@
+"""One value to bytes and back: the fast path, and the exact path where that fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint.serde import exact, explain
+from milepost.checkpoint.serde.codec import OTHER_KEYS, Level, take_interrupt, unpackb
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.serde.paths import Trail
+
+_HEAD: Final = b"\x92"
+_TAIL: Final = b"\xa8milepost"
+_MARK: Final = "milepost"
+
+
+def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+    """`value` as msgpack; SerializationError if it could not be read back exactly."""
+    try:
+        return level.pack(value)
+    except Exception:
+        take_interrupt()
+        return exact.pack(level, value, trail)
+
+
+def unpack(level: Level, data: bytes) -> Any:
+    """The value in `data`; DeserializationError if it does not decode."""
+    # ormsgpack ignores what follows the value. Read as the first of a pair whose second is known,
+    # a value that is too short or too long does not go unnoticed.
+    try:
+        value, mark = unpackb(
+            b"".join((_HEAD, data, _TAIL)), ext_hook=level.hook, option=OTHER_KEYS
+        )
+        if mark == _MARK:
+            return value
+    except Exception:
+        take_interrupt()
+    raise explain.failure(level, data)

@@ -1,0 +1,95 @@
+"""The default serializer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.checkpoint.serde import engine
+from milepost.checkpoint.serde.codec import Level
+from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
+from milepost.errors import DeserializationError, SerializationError
+
+
+class JsonPlusSerializer:
+    """Writes and reads values exactly, as msgpack.
+
+    What cannot be read back exactly is refused when it is written. `pickle_fallback=True` writes
+    such values with pickle instead, and is needed to read them: whoever can change stored pickle
+    can run code in the reader, so it is off unless asked for.
+
+    `registry` holds the types that may be saved; all serializers share one by default.
+    """
+
+    def __init__(
+        self, *, pickle_fallback: bool = False, registry: TypeRegistry | None = None
+    ) -> None:
+        self.registry = default_registry if registry is None else registry
+        self.pickle_fallback = pickle_fallback
+        self.level = Level(self.registry)
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The value as `(kind, data)`; SerializationError says what was refused, and where."""
+        if obj is None:
+            return "null", b""
+        if type(obj) is bytes:
+            return "bytes", obj
+        try:
+            return "msgpack", engine.pack(self.level, obj)
+        except SerializationError:
+            if not self.pickle_fallback:
+                raise
+            return "pickle", _pickled(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value that was written; DeserializationError if these bytes are not one."""
+        kind, body = data
+        if kind == "msgpack":
+            return engine.unpack(self.level, body)
+        if kind == "null" and not body:
+            return None
+        if kind == "bytes":
+            return bytes(body)
+        if kind == "pickle":
+            return self._unpickled(body)
+        raise DeserializationError(
+            f"the stored kind {kind[:40]!r} is not one that this serializer writes"
+            + ("; it is encrypted: use EncryptedSerializer" if "+" in kind else "")
+        )
+
+    def _unpickled(self, body: bytes) -> Any:
+        if not self.pickle_fallback:
+            raise DeserializationError(
+                "the stored value is pickle, which can run code when it is read; if you trust"
+                " whoever can write to this storage, use JsonPlusSerializer(pickle_fallback=True)"
+            )
+        import pickle
+
+        try:
+            return pickle.loads(body)
+        except Exception as error:
+            raise DeserializationError(f"the stored pickle does not load: {error}") from error
+
+    def encode(self, obj: Any) -> tuple[str, bytes]:
+        """The first of two steps: see `TwoStep`."""
+        return self.dumps_typed(obj)
+
+    def decode(self, kind: str, data: bytes) -> Any:
+        """The value that `encode` was given."""
+        return self.loads_typed((kind, data))
+
+    def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
+        """The second step: nothing to do, since this serializer keeps no secrets."""
+        return data
+
+    def unseal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
+        """What was sealed."""
+        return data
+
+
+def _pickled(obj: Any) -> bytes:
+    import pickle
+
+    try:
+        return pickle.dumps(obj)
+    except Exception as error:
+        raise SerializationError(f"neither msgpack nor pickle can write it: {error}") from error

@@ -1,0 +1,106 @@
+"""Pydantic models as plain values. Pydantic is looked at only if the program has imported it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from milepost.checkpoint.serde.fields import complete
+
+Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+
+def is_model(cls: type) -> bool:
+    """Whether `cls` is a pydantic v2 model."""
+    pydantic = sys.modules.get("pydantic")
+    base = getattr(pydantic, "BaseModel", None)
+    return base is not None and cls is not base and issubclass(cls, base)
+
+
+def of_model(cls: Any) -> Codec:
+    """What pydantic itself keeps of an instance, so that no validator needs to run again."""
+    specs = cls.model_fields
+    names = specs.keys()
+    set_one = object.__setattr__
+    make = object.__new__
+
+    def default(name: str) -> Any:
+        spec = specs[name]
+        if spec.is_required():
+            raise KeyError(name)
+        return spec.get_default(call_default_factory=True)
+
+    def encode(model: Any) -> Any:
+        given = model.__pydantic_fields_set__
+        extra = model.__pydantic_extra__
+        private = model.__pydantic_private__
+        return [
+            model.__dict__,
+            None if given == names else sorted(given),
+            extra,
+            None if private is None else _set_only(private),
+        ]
+
+    def decode(payload: Any) -> Any:
+        stored, given, extra, private = payload
+        if stored.keys() != names:
+            stored = complete(cls, stored, names, default)
+        known = set(names if given is None else given)
+        if not known <= names:  # a migration took a field away
+            known &= names | (extra or {}).keys()
+        model = make(cls)
+        set_one(model, "__dict__", stored)
+        set_one(model, "__pydantic_fields_set__", known)
+        set_one(model, "__pydantic_extra__", extra)
+        set_one(model, "__pydantic_private__", private)
+        return model
+
+    return encode, decode
+
+
+def _set_only(private: dict[str, Any]) -> dict[str, Any]:
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    return {name: value for name, value in private.items() if value is not undefined}
+
+
+_NAMED = {
+    cls.__name__: cls
+    for cls in (bool, bytes, complex, dict, float, frozenset, int, list, object, set, str, tuple)
+} | {"NoneType": type(None)}
+
+
+def generic_parts(cls: Any) -> tuple[type, tuple[Any, ...]] | None:
+    """The generic model and its arguments, for a parametrised model such as `Box[int]`."""
+    parts = getattr(cls, "__pydantic_generic_metadata__", None)
+    if not isinstance(parts, dict) or not parts.get("origin") or not parts.get("args"):
+        return None
+    return parts["origin"], parts["args"]
+
+
+def resolve_name(name: str, types: Mapping[str, Any]) -> Any:
+    """The class that a stored name means, made only of registered models and built-in types."""
+    if name in types:
+        return types[name].cls
+    if not name.endswith("]"):
+        return _NAMED.get(name)
+    head, _, inside = name[:-1].partition("[")
+    origin = resolve_name(head, types)
+    arguments = [resolve_name(argument, types) for argument in _split(inside)]
+    if origin is None or any(argument is None for argument in arguments):
+        return None
+    try:
+        return origin[tuple(arguments) if len(arguments) > 1 else arguments[0]]
+    except TypeError:
+        return None
+
+
+def _split(text: str) -> list[str]:
+    """The arguments in `text`, cut at the commas that are not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for position, sign in enumerate(text):
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    return [*parts, text[start:].strip()]

@@ -1,0 +1,246 @@
+"""Which types may be written and read, and under which names.
+
+Reading looks a stored name up here and nowhere else: it imports nothing, and calls nothing that
+is not registered. Registering only ever adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from milepost.checkpoint.serde import families, own, records, standard
+from milepost.checkpoint.serde.discover import Discovery
+from milepost.errors import UnregisteredTypeError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ormsgpack import Ext
+
+    from milepost.checkpoint.serde.codec import Level
+    from milepost.checkpoint.serde.records import Decode, Encode, Migration, RecordType
+
+T = TypeVar("T")
+Writer = Callable[[Any, "Level"], "Ext"]
+Reader = Callable[[bytes, "Level"], Any]
+
+
+class TypeRegistry:
+    """The types that one or more serializers know. All of ours share `default_registry`."""
+
+    def __init__(self) -> None:
+        self.writers: dict[type, Writer] = dict(standard.WRITERS)
+        """By exact class. Filled as classes are met; holds only what is allowed."""
+        self.readers: dict[int, Reader] = families.Readers({**standard.READERS, **records.READERS})
+        """By extension code."""
+        self.by_tag: dict[str, Decode] = {}
+        """Decoders that were looked up before, by the tag that stands in stored bytes."""
+        self.types: dict[str, RecordType] = {}
+        """Registered types by every name that they have or had."""
+        self._lock = RLock()
+        self._discovery = Discovery(self._allow)
+        for record in own.records():
+            self._add(record)
+
+    def register(
+        self,
+        cls: type,
+        *,
+        name: str | None = None,
+        version: int = 1,
+        encode: Encode | None = None,
+        decode: Decode | None = None,
+        old_names: Iterable[str] = (),
+    ) -> None:
+        """Allow `cls`; see `register_type`."""
+        record = records.make(cls, name=name, version=version, encode=encode, decode=decode)
+        with self._lock:
+            self._add(record, old_names)
+
+    def add_migration(self, cls: type, from_version: int, migrate: Migration) -> None:
+        """Bring values stored at `from_version` to the next; see `register_migration`."""
+        with self._lock:
+            record = next((r for r in self.types.values() if r.cls is cls), None)
+            if record is None:
+                raise LookupError(f"Register {cls.__qualname__} with its version first.")
+            record.migrations[from_version] = migrate
+            self.by_tag.clear()
+
+    def _add(self, record: RecordType, old_names: Iterable[str] = ()) -> None:
+        names = {record.name, records.name_of(record.cls)}
+        for name in old_names:
+            # A dotted name may be meant as module and class: `shop.models.Order`.
+            names |= {name, ":".join(name.rsplit(".", 1))}
+        for name in names:
+            known = self.types.get(name)
+            if known is None or known.cls is record.cls:
+                continue
+            if not _same_place(known.cls, record.cls):
+                raise ValueError(
+                    f"The stored name {name!r} belongs to {known.cls!r}; give"
+                    f" {record.cls!r} another name."
+                )
+            # The definition was executed again (a reload, a function that defines classes).
+            self.writers.pop(known.cls, None)
+        former = next((r for r in self.types.values() if r.cls is record.cls), None)
+        if former is not None:
+            record.migrations = former.migrations
+            names |= {name for name, known in self.types.items() if known is former}
+        self.types.update(dict.fromkeys(names, record))
+        self.by_tag.clear()
+        self.writers[record.cls] = record.write
+
+    def find_writer(self, cls: type) -> Writer:
+        """The writer of a class that has not been met yet; Refused if it is not allowed."""
+        with self._lock:
+            writer = families.writer_for(cls, self)
+            if writer is not None:
+                self.writers[cls] = writer
+                return writer
+            if records.is_data_type(cls):
+                self._discovery.find_class(cls)
+                if cls in self.writers:
+                    return self.writers[cls]
+                twin = self.types.get(records.name_of(cls))
+                if twin is not None and _same_place(twin.cls, cls):
+                    # An instance from before its class was defined anew; it will be read back
+                    # as the new one. Not kept, so that old classes can be collected.
+                    return twin.write
+            raise families.refusal(cls)
+
+    def decoder(self, tag: str) -> Decode:
+        """The decoder for a stored tag; UnregisteredTypeError if there is none."""
+        name, _, version = tag.partition("@")
+        with self._lock:
+            record = self._find(name)
+            if record is None:
+                raise UnregisteredTypeError(
+                    f"the stored type {name!r} is not registered in this program. Compile the"
+                    " graph that uses it, or call register_type on its class, with"
+                    f" old_names=[{name!r}] if it was moved or renamed"
+                )
+            decode = record.decoder(int(version) if version else 1)
+            self.by_tag[tag] = decode
+            return decode
+
+    def error_decoder(self, tag: str) -> Decode | None:
+        """The decoder of an exception class, if it is known."""
+        decode = self.by_tag.get(tag)
+        if decode is None:
+            families.allow_error(tag.partition("@")[0], self)
+            try:
+                decode = self.decoder(tag)
+            except UnregisteredTypeError:
+                return None
+        return decode
+
+    def _find(self, name: str) -> RecordType | None:
+        if name not in self.types:
+            families.allow_name(name, self)
+        if name not in self.types:
+            self._discovery.find_name(name)
+        return self.types.get(name)
+
+    def register_data_types(self, *things: Any) -> None:
+        """Allow classes, the types that schemas mention, and those visible in modules."""
+        for thing in things:
+            if hasattr(thing, "__spec__") and hasattr(thing, "__dict__"):
+                self.register_module_types(thing)
+            else:
+                self.register_schema_types(thing)
+
+    def register_module_types(self, module: ModuleType) -> None:
+        """Allow the data types that are visible in a module's namespace.
+
+        Costs nothing now: the module is looked through when a type is first missing.
+        """
+        self._discovery.modules[module.__name__] = module
+
+    def register_schema_types(self, tp: Any) -> None:
+        """Allow the data types that a schema's annotations mention, however deep."""
+        self._discovery.walk(tp)
+
+    def _allow(self, cls: type) -> None:
+        if cls in self.writers:
+            return
+        writer = families.writer_for(cls, self)
+        if writer is not None:
+            self.writers[cls] = writer
+            return
+        try:
+            self.register(cls)
+        except (TypeError, ValueError):
+            return  # needs encode and decode, or a name of its own: refused when it is written
+
+
+def _same_place(one: type, other: type) -> bool:
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+default_registry = TypeRegistry()
+"""What every serializer uses unless it is given a registry of its own."""
+
+
+@overload
+def register_type(
+    cls: type[T],
+    /,
+    *,
+    name: str | None = ...,
+    version: int = ...,
+    encode: Callable[[T], Any] | None = ...,
+    decode: Callable[[Any], T] | None = ...,
+    old_names: Iterable[str] = ...,
+    registry: TypeRegistry | None = ...,
+) -> type[T]: ...
+@overload
+def register_type(
+    *,
+    name: str | None = ...,
+    version: int = ...,
+    encode: Callable[[Any], Any] | None = ...,
+    decode: Callable[[Any], Any] | None = ...,
+    old_names: Iterable[str] = ...,
+    registry: TypeRegistry | None = ...,
+) -> Callable[[type[T]], type[T]]: ...
+def register_type(
+    cls: type[T] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    encode: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    old_names: Iterable[str] = (),
+    registry: TypeRegistry | None = None,
+) -> type[T] | Callable[[type[T]], type[T]]:
+    """Allow a type to be saved. A call, or a decorator of the class.
+
+    - `name`: what it is stored under; the default, `module:Class`, breaks when the class moves.
+    - `old_names`: names it was stored under before.
+    - `version`: raise it when the fields change in a way that defaults do not cover, and add a
+      migration with `register_migration`.
+    - `encode`, `decode`: for classes that are not dataclasses, enums, named tuples, pydantic
+      models or exceptions. `encode` returns any value that can be saved, `decode` takes it.
+    """
+
+    def add(cls: type[T]) -> type[T]:
+        (default_registry if registry is None else registry).register(
+            cls, name=name, version=version, encode=encode, decode=decode, old_names=old_names
+        )
+        return cls
+
+    return add if cls is None else add(cls)
+
+
+def register_migration(
+    cls: type, from_version: int, migrate: Migration, *, registry: TypeRegistry | None = None
+) -> None:
+    """Bring what was stored at `from_version` to the next version.
+
+    `migrate` is given what was stored (for types with fields a dict of them, for enums the
+    member's name, otherwise what `encode` had returned) and returns it in the newer shape.
+    """
+    (default_registry if registry is None else registry).add_migration(cls, from_version, migrate)

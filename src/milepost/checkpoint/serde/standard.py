@@ -1,0 +1,145 @@
+"""Built-in containers and numbers that msgpack has no type for.
+
+A writer takes the object and the level on which to pack what is inside it; a reader takes the
+payload and the level on which to unpack it. Both are found by exact class and by code.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, OrderedDict, defaultdict, deque
+from types import EllipsisType, NotImplementedType
+from typing import TYPE_CHECKING, Any, Final
+
+from ormsgpack import Ext
+
+from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.signals import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from milepost.checkpoint.serde.codec import Level
+
+_FACTORIES: Final = {
+    cls.__name__: cls
+    for cls in (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
+}
+"""Default factories that can be told by name. Any other callable could not be read back."""
+
+_COMPLEX = struct.Struct("<dd")
+
+
+def array_head(size: int) -> bytes:
+    """The head of a msgpack array."""
+    if size < 16:
+        return bytes((0x90 | size,))
+    if size < 1 << 16:
+        return b"\xdc" + size.to_bytes(2, "big")
+    return b"\xdd" + size.to_bytes(4, "big")
+
+
+def map_head(size: int) -> bytes:
+    """The head of a msgpack map."""
+    if size < 16:
+        return bytes((0x80 | size,))
+    if size < 1 << 16:
+        return b"\xde" + size.to_bytes(2, "big")
+    return b"\xdf" + size.to_bytes(4, "big")
+
+
+def _unordered(code: int, members: Iterable[Any], level: Level) -> Ext:
+    # In the order of their bytes: a set must not look changed because another process, with
+    # other string hashes, wrote it.
+    packed = sorted(map(level.pack, members))
+    return Ext(code, array_head(len(packed)) + b"".join(packed))
+
+
+def flat(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Key, value, key, value, …"""
+    return [member for pair in pairs for member in pair]
+
+
+def paired(members: list[Any]) -> Iterable[tuple[Any, Any]]:
+    """The pairs of a flat list."""
+    return zip(members[::2], members[1::2], strict=True)
+
+
+def _write_int(value: int, _: Level) -> Ext:
+    size = value.bit_length() // 8 + 1
+    return Ext(ext.BIGINT, value.to_bytes(size, "little", signed=True))
+
+
+def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
+    factory = value.default_factory
+    if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
+        raise Refused(
+            f"its default factory {factory!r} could not be read back; save dict(value) instead"
+        )
+    name = None if factory is None else factory.__name__
+    return Ext(ext.DEFAULT_DICT, level.pack([name, flat(value.items())]))
+
+
+def _read_default_dict(data: bytes, level: Level) -> defaultdict[Any, Any]:
+    name, members = level.unpack(data)
+    return defaultdict(None if name is None else _FACTORIES[name], paired(members))
+
+
+def _read_deque(data: bytes, level: Level) -> deque[Any]:
+    size, members = level.unpack(data)
+    return deque(members, size)
+
+
+def _read_bytes(data: bytes, _: Level) -> bytearray:
+    return bytearray(data)
+
+
+def _collected(make: Callable[[Any], Any]) -> Callable[[bytes, Level], Any]:
+    def read(data: bytes, level: Level) -> Any:
+        members = level.unpack(data)
+        if type(members) is not list:
+            raise ValueError("a list was expected")
+        return make(members)
+
+    return read
+
+
+def _counter(members: list[Any]) -> Counter[Any]:
+    counter: Counter[Any] = Counter()
+    dict.update(counter, paired(members))
+    return counter
+
+
+WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
+    tuple: lambda value, level: Ext(ext.TUPLE, level.pack(list(value))),
+    set: lambda value, level: _unordered(ext.SET, value, level),
+    frozenset: lambda value, level: _unordered(ext.FROZENSET, value, level),
+    deque: lambda value, level: Ext(ext.DEQUE, level.pack([value.maxlen, list(value)])),
+    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(flat(value.items()))),
+    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(flat(value.items()))),
+    defaultdict: _write_default_dict,
+    bytearray: lambda value, _: Ext(ext.BYTEARRAY, bytes(value)),
+    int: _write_int,
+    complex: lambda value, _: Ext(ext.COMPLEX, _COMPLEX.pack(value.real, value.imag)),
+    range: lambda value, level: Ext(ext.RANGE, level.pack([value.start, value.stop, value.step])),
+    slice: lambda value, level: Ext(ext.SLICE, level.pack([value.start, value.stop, value.step])),
+    EllipsisType: lambda *_: Ext(ext.SINGLETON, b"..."),
+    NotImplementedType: lambda *_: Ext(ext.SINGLETON, b"NotImplemented"),
+}
+
+READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
+    ext.TUPLE: _collected(tuple),
+    ext.SET: _collected(set),
+    ext.FROZENSET: _collected(frozenset),
+    ext.DEQUE: _read_deque,
+    ext.PAIRS: _collected(lambda members: dict(paired(members))),
+    ext.ORDERED_DICT: _collected(lambda members: OrderedDict(paired(members))),
+    ext.COUNTER: _collected(_counter),
+    ext.DEFAULT_DICT: _read_default_dict,
+    ext.BYTEARRAY: _read_bytes,
+    ext.BIGINT: lambda data, _: int.from_bytes(data, "little", signed=True),
+    ext.COMPLEX: lambda data, _: complex(*_COMPLEX.unpack(data)),
+    ext.RANGE: _collected(lambda members: range(*members)),
+    ext.SLICE: _collected(lambda members: slice(*members)),
+    ext.SINGLETON: lambda data, _: {b"...": ..., b"NotImplemented": NotImplemented}[data],
+}

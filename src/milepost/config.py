@@ -1,0 +1,33 @@
+"""Functions that find what belongs to the node that they are called in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from milepost.runtime.scope import current_scope
+
+if TYPE_CHECKING:
+    from milepost.store.base import BaseStore
+    from milepost.types import RunnableConfig, StreamWriter
+
+__all__ = ["get_config", "get_store", "get_stream_writer"]
+
+
+def get_config() -> RunnableConfig:
+    """The config of the running node."""
+    return current_scope("get_config").config
+
+
+def get_store() -> BaseStore:
+    """The store that the graph was compiled with."""
+    store = current_scope("get_store").session.store
+    if store is None:
+        raise RuntimeError(
+            "The graph has no store. Compile it with one: `builder.compile(store=InMemoryStore())`."
+        )
+    return store
+
+
+def get_stream_writer() -> StreamWriter:
+    """A function that sends to the `custom` stream."""
+    return current_scope("get_stream_writer").stream_writer

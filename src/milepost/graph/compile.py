@@ -1,0 +1,235 @@
+"""From a builder to a Program: every edge becomes a channel, every node a record."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from milepost.channels import (
+    BaseChannel,
+    DeltaChannel,
+    EphemeralValue,
+    LastValueAfterFinish,
+    NamedBarrierValue,
+    NamedBarrierValueAfterFinish,
+    Topic,
+)
+from milepost.checkpoint.serde.registry import default_registry
+from milepost.constants import END, ROOT, START, TASKS
+from milepost.graph.routing import (
+    Router,
+    branch_route,
+    edge_channel,
+    join_channel,
+    update_writer,
+)
+from milepost.runtime.calls import Callee, callee_of, function_of
+from milepost.runtime.program import Branch, Node, Program, Reader, Write
+from milepost.state.schema import schema_of
+from milepost.types import Send
+
+if TYPE_CHECKING:
+    from milepost.graph.spec import BranchSpec, NodeSpec
+    from milepost.graph.state import StateGraph
+
+Channels = dict[str, BaseChannel[Any, Any, Any]]
+
+
+def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Program:
+    """What the runtime needs to know of a graph."""
+    router = Router(name, builder.nodes)
+    keys = tuple(builder.channels)
+    channels: Channels = dict(builder.channels)
+    channels[START] = _keyed(START, EphemeralValue(builder.input_schema))
+    channels[TASKS] = _keyed(TASKS, Topic(Send))
+    triggers: dict[str, list[str]] = {name: [] for name in (START, *builder.nodes)}
+    triggers[START].append(START)
+    edges: dict[str, list[Write]] = {name: [] for name in (START, *builder.nodes)}
+
+    for spec in builder.nodes.values():
+        channel: BaseChannel[Any, Any, Any] = (
+            LastValueAfterFinish(Any) if spec.defer else EphemeralValue(Any, guard=False)
+        )
+        channels[edge_channel(spec.name)] = _keyed(edge_channel(spec.name), channel)
+        triggers[spec.name].append(edge_channel(spec.name))
+    for start, end in sorted(builder.edges):
+        if end != END:
+            edges[start].append((edge_channel(end), None))
+    for starts, end in sorted(builder.waiting_edges):
+        if end == END:
+            continue
+        join = join_channel(starts, end)
+        barrier = (
+            NamedBarrierValueAfterFinish if builder.nodes[end].defer else NamedBarrierValue
+        )
+        channels[join] = _keyed(join, barrier(str, set(starts)))
+        triggers[end].append(join)
+        for start in starts:
+            edges[start].append((join, start))
+
+    nodes = {
+        START: _start_node(builder, router, tuple(edges[START])),
+        **{
+            spec.name: _node(builder, router, spec, tuple(triggers[spec.name]), edges[spec.name])
+            for spec in builder.nodes.values()
+        },
+    }
+    by_channel: dict[str, tuple[str, ...]] = {TASKS: ()}
+    for node, listens in triggers.items():
+        for channel_name in listens:
+            by_channel[channel_name] = (*by_channel.get(channel_name, ()), node)
+    _register_types(builder)
+    output = schema_of(builder.output_schema)
+    return Program(
+        name=name,
+        nodes=nodes,
+        channels=channels,
+        keys=keys,
+        output_keys=ROOT if output.is_root else output.keys,
+        stream_keys=ROOT if ROOT in builder.channels else keys,
+        triggers=by_channel,
+        waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
+        delta=tuple(name for name in keys if isinstance(channels[name], DeltaChannel)),
+        goto=router.goto,
+        writes_of_update=update_writer(router, "input", keys, builder.managed, lenient=False),
+    )
+
+
+def _start_node(
+    builder: StateGraph[Any, Any, Any, Any], router: Router, edges: tuple[Write, ...]
+) -> Node:
+    schema = schema_of(builder.input_schema)
+    return Node(
+        name=START,
+        callee=Callee(START, _identity, None),
+        triggers=(START,),
+        reader=Reader(channel=START),
+        writes_of=update_writer(router, START, schema.keys, builder.managed, lenient=True),
+        edges=edges,
+        branches=_branches(builder, router, START, builder.state_schema),
+    )
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _node(
+    builder: StateGraph[Any, Any, Any, Any],
+    router: Router,
+    spec: NodeSpec,
+    triggers: tuple[str, ...],
+    edges: list[Write],
+) -> Node:
+    defaults: Mapping[str, Any] = builder.defaults
+    subgraphs = _subgraphs(spec.action)
+    is_graph = bool(subgraphs) and subgraphs[0] is spec.action
+    writes_of = update_writer(
+        router, spec.name, tuple(builder.channels), builder.managed, lenient=is_graph
+    )
+    reader = _reader(builder, spec.input_schema)
+    handler = spec.error_handler or defaults.get("error_handler")
+    metadata = dict(spec.metadata or {})
+    return Node(
+        name=spec.name,
+        callee=callee_of(spec.action, spec.name),
+        triggers=triggers,
+        reader=reader,
+        push_reader=Reader(build=reader.build) if reader.build else None,
+        writes_of=writes_of,
+        edges=tuple(edges),
+        branches=_branches(builder, router, spec.name, spec.input_schema),
+        retry=(spec.retry if spec.retry is not None else defaults.get("retry")) or (),
+        cache=spec.cache or defaults.get("cache"),
+        timeout=spec.timeout,
+        error_handler=None
+        if handler is None
+        else Node(
+            name=spec.name,
+            callee=callee_of(handler),
+            triggers=(),
+            reader=reader,
+            writes_of=writes_of,
+        ),
+        metadata=metadata,
+        subgraphs=subgraphs,
+    )
+
+
+def _branches(
+    builder: StateGraph[Any, Any, Any, Any], router: Router, source: str, schema: Any
+) -> tuple[Branch, ...]:
+    return tuple(
+        _branch(builder, router, source, spec, schema)
+        for spec in builder.branches.get(source, {}).values()
+    )
+
+
+def _branch(
+    builder: StateGraph[Any, Any, Any, Any],
+    router: Router,
+    source: str,
+    spec: BranchSpec,
+    schema: Any,
+) -> Branch:
+    return Branch(
+        name=spec.name,
+        callee=callee_of(spec.path, spec.name),
+        reader=_reader(builder, spec.input_schema or schema),
+        route=branch_route(router, source, spec.ends),
+    )
+
+
+def _reader(builder: StateGraph[Any, Any, Any, Any], schema: Any) -> Reader:
+    read = schema_of(schema)
+    if read.is_root:
+        return Reader(channel=ROOT)
+    managed = tuple((key, manager.get) for key, manager in read.managed.items())
+    keys = None if set(read.keys) == set(builder.channels) else read.keys
+    return Reader(keys=keys, managed=managed, build=read.build)
+
+
+def _subgraphs(action: Any) -> tuple[Any, ...]:
+    """The compiled graph that a node is, or the graphs that its function's code refers to."""
+    from milepost.graph.compiled import CompiledGraph
+
+    if isinstance(action, CompiledGraph):
+        return (action,)
+    function = function_of(action)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return ()
+    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
+    found = []
+    for _name, cell in cells:
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            continue  # not bound yet
+    outer = getattr(function, "__globals__", {})
+    found.extend(outer[name] for name in code.co_names if name in outer)
+    return tuple(thing for thing in found if isinstance(thing, CompiledGraph))
+
+
+def _keyed(
+    name: str, channel: BaseChannel[Any, Any, Any]
+) -> BaseChannel[Any, Any, Any]:
+    channel.key = name
+    return channel
+
+
+def _register_types(builder: StateGraph[Any, Any, Any, Any]) -> None:
+    """Allow what an ordinary program stores: its schemas' types, and its modules' data types."""
+    modules: set[str] = set()
+    for schema in (builder.state_schema, builder.input_schema, builder.output_schema):
+        default_registry.register_schema_types(schema)
+        modules.add(getattr(schema, "__module__", ""))
+    for spec in builder.nodes.values():
+        default_registry.register_schema_types(spec.input_schema)
+        modules.add(getattr(spec.input_schema, "__module__", ""))
+        modules.add(getattr(function_of(spec.action), "__module__", None) or "")
+    for name in modules:
+        module = sys.modules.get(name)
+        if module is not None and name != "builtins":
+            default_registry.register_module_types(module)

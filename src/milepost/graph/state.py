@@ -1,0 +1,354 @@
+"""StateGraph: the builder. Nodes and edges are added to it, and `compile` makes it runnable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from typing_extensions import Self, TypeVar
+
+from milepost.channels import BaseChannel, LastValue
+from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
+from milepost.errors import GraphBuildError
+from milepost.graph.compile import compile_program
+from milepost.graph.compiled import CompiledStateGraph
+from milepost.graph.spec import (
+    BranchSpec,
+    NodeSpec,
+    command_ends,
+    first_parameter_schema,
+    literal_ends,
+)
+from milepost.managed import ManagedValue
+from milepost.runtime.calls import callee_of, is_async, name_of
+from milepost.runtime.config import check_interrupt_nodes
+from milepost.state.schema import schema_of
+from milepost.types import RetryPolicy, TimeoutPolicy, ensure_valid_checkpointer
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
+    from milepost.store.base import BaseStore
+    from milepost.types import All, CachePolicy, Checkpointer
+
+StateT = TypeVar("StateT", default=Any)
+ContextT = TypeVar("ContextT", default=None)
+InputT = TypeVar("InputT", default=StateT)
+OutputT = TypeVar("OutputT", default=StateT)
+
+
+class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
+    """A graph of nodes that read and write a shared state.
+
+    Every method that adds something returns the builder, so calls can be chained.
+    """
+
+    def __init__(
+        self,
+        state_schema: type[StateT],
+        context_schema: type[ContextT] | None = None,
+        *,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT] | None = None,
+    ) -> None:
+        self.state_schema: Any = state_schema
+        self.context_schema = context_schema
+        self.input_schema: Any = input_schema or state_schema
+        self.output_schema: Any = output_schema or state_schema
+        self.nodes: dict[str, NodeSpec] = {}
+        self.edges: set[tuple[str, str]] = set()
+        self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
+        """Joins: several sources, one target."""
+        self.branches: dict[str, dict[str, BranchSpec]] = {}
+        self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
+        self.managed: dict[str, type[ManagedValue]] = {}
+        self.defaults: dict[str, Any] = {}
+        for schema in (self.state_schema, self.input_schema, self.output_schema):
+            self.add_schema(schema)
+
+    def add_schema(self, schema: Any) -> None:
+        """Make the keys of a schema part of the state."""
+        read = schema_of(schema)
+        for key in (*read.channels, *read.managed):
+            if key in RESERVED and not read.is_root:
+                raise GraphBuildError(f"'{key}' is a reserved name: call the state key otherwise.")
+        for key, channel in read.channels.items():
+            known = self.channels.get(key)
+            if known is None:
+                self.channels[key] = channel
+            elif known != channel and type(channel) is not LastValue:
+                raise GraphBuildError(
+                    f"Channel '{key}' already exists with a different type: two schemas give it "
+                    "different reducers. Annotate it alike in both, or plainly in the second."
+                )
+        self.managed.update(read.managed)
+
+    # -- nodes
+
+    @overload
+    def add_node(self, node: Callable[..., Any] | Any, /, **options: Any) -> Self: ...
+    @overload
+    def add_node(self, node: str, action: Callable[..., Any] | Any, **options: Any) -> Self: ...
+
+    def add_node(
+        self,
+        node: Any,
+        action: Any = None,
+        *,
+        defer: bool = False,
+        metadata: dict[str, Any] | None = None,
+        input_schema: Any = None,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Any = None,
+        destinations: dict[str, str] | tuple[str, ...] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
+    ) -> Self:
+        """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
+
+        `defer` runs it only when nothing else is left to run. `input_schema` is what it reads;
+        by default the annotation of its first parameter, or the state. `destinations` are the
+        nodes that its Commands go to, for validation and drawing. `timeout` is for async nodes.
+        `error_handler` is called when the node has failed for good, and its return value is
+        taken as the node's.
+        """
+        if isinstance(node, str):
+            name = node
+            if action is None:
+                raise GraphBuildError(f"Node '{name}' has no action: add_node('{name}', function).")
+        else:
+            action = node
+            found = name_of(action)
+            if found is None or found == "<lambda>":
+                raise GraphBuildError(
+                    "The node's function has no name: give one, add_node('name', function)."
+                )
+            name = found
+        self._check_name(name)
+        callee_of(action, name)  # raises if it cannot be called
+        limit = TimeoutPolicy.of(timeout)
+        if limit is not None and not (is_async(action) or hasattr(action, "ainvoke")):
+            raise GraphBuildError(
+                f"Node '{name}' is a sync function, which nothing can stop: a timeout needs an "
+                "`async def` node."
+            )
+        schema = input_schema or first_parameter_schema(action) or self.state_schema
+        self.add_schema(schema)
+        self.nodes[name] = NodeSpec(
+            name=name,
+            action=action,
+            input_schema=schema,
+            defer=defer,
+            metadata=metadata,
+            retry=_policies(retry_policy),
+            cache=cache_policy,
+            timeout=limit,
+            error_handler=error_handler,
+            ends=destinations if destinations is not None else command_ends(action),
+        )
+        return self
+
+    def set_node_defaults(
+        self,
+        *,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Any = None,
+    ) -> Self:
+        """What nodes get that do not say otherwise."""
+        self.defaults = {
+            "retry": _policies(retry_policy),
+            "cache": cache_policy,
+            "error_handler": error_handler,
+        }
+        return self
+
+    def _check_name(self, name: str) -> None:
+        if name in self.nodes:
+            raise GraphBuildError(f"Node '{name}' already exists: give the second another name.")
+        if name in RESERVED:
+            raise GraphBuildError(f"'{name}' is a reserved name: call the node otherwise.")
+        for character in (NS_SEP, NS_END):
+            if character in name:
+                raise GraphBuildError(
+                    f"'{name}' contains '{character}', which separates the levels of checkpoint "
+                    "namespaces: use another character in node names."
+                )
+
+    # -- edges
+
+    def add_edge(self, start_key: str | Sequence[str], end_key: str) -> Self:
+        """Run `end_key` after `start_key`; after all of them if it is a list."""
+        if end_key == START:
+            raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
+        if isinstance(start_key, str):
+            if start_key == END:
+                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
+            self.edges.add((start_key, end_key))
+            return self
+        for start in start_key:
+            if start == END:
+                raise GraphBuildError("END cannot be the start of an edge: nothing runs after it.")
+            if start not in self.nodes:
+                raise GraphBuildError(f"Need to add_node('{start}') before an edge from it.")
+        if end_key != END and end_key not in self.nodes:
+            raise GraphBuildError(f"Need to add_node('{end_key}') before an edge to it.")
+        self.waiting_edges.add((tuple(start_key), end_key))
+        return self
+
+    def add_conditional_edges(
+        self,
+        source: str,
+        path: Any,
+        path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
+    ) -> Self:
+        """Ask `path` where to go after `source`.
+
+        It returns a node's name, a list of names, a Send, or END; `path_map` translates what it
+        returns, and also tells which answers are possible, as a `Literal` return type does.
+        """
+        name = name_of(path) or "condition"
+        if name in self.branches.get(source, {}):
+            raise GraphBuildError(
+                f"Node '{source}' already has a conditional edge named '{name}': give the "
+                "second function another name."
+            )
+        ends: Mapping[Hashable, str] | None = None
+        if isinstance(path_map, Mapping):
+            ends = dict(path_map)
+        elif path_map is not None:
+            ends = {name: name for name in path_map}
+        elif (literals := literal_ends(path)) is not None:
+            ends = {name: name for name in literals}
+        schema = first_parameter_schema(path)
+        if schema is not None:
+            self.add_schema(schema)
+        self.branches.setdefault(source, {})[name] = BranchSpec(
+            name=name, path=path, ends=ends, input_schema=schema
+        )
+        return self
+
+    def add_sequence(self, nodes: Sequence[Any]) -> Self:
+        """Add nodes with edges from each to the next; an item may be `(name, function)`."""
+        if not nodes:
+            raise GraphBuildError("A sequence needs at least one node.")
+        previous: str | None = None
+        for item in nodes:
+            if isinstance(item, tuple) and len(item) == 2:
+                name, action = item
+            else:
+                name, action = name_of(item), item
+                if name is None or name == "<lambda>":
+                    raise GraphBuildError(
+                        "A function in the sequence has no name: give (name, function)."
+                    )
+            if name in self.nodes:
+                raise GraphBuildError(f"Node names must be unique: '{name}' appears twice.")
+            self.add_node(name, action)
+            if previous is not None:
+                self.add_edge(previous, name)
+            previous = name
+        return self
+
+    def set_entry_point(self, key: str) -> Self:
+        """Start with this node."""
+        return self.add_edge(START, key)
+
+    def set_conditional_entry_point(
+        self, path: Any, path_map: Mapping[Hashable, str] | Sequence[str] | None = None
+    ) -> Self:
+        """Ask `path` which node to start with."""
+        return self.add_conditional_edges(START, path, path_map)
+
+    def set_finish_point(self, key: str) -> Self:
+        """End after this node."""
+        return self.add_edge(key, END)
+
+    # -- compiling
+
+    def validate(self, interrupt: Sequence[str] | None = None) -> Self:
+        """Raise GraphBuildError if the graph cannot run."""
+        sources = {start for start, _ in self.edges}
+        sources |= {start for starts, _ in self.waiting_edges for start in starts}
+        sources |= set(self.branches)
+        for source in sorted(sources):
+            if source != START and source not in self.nodes:
+                raise GraphBuildError(
+                    f"An edge starts at '{source}', which is not a node: add_node('{source}', ...)."
+                )
+        if START not in sources:
+            raise GraphBuildError(
+                "Graph must have an entrypoint: add at least one edge from START to another node, "
+                "for example add_edge(START, 'first_node')."
+            )
+        targets = {end for _, end in self.edges} | {end for _, end in self.waiting_edges}
+        for source, branches in self.branches.items():
+            for branch in branches.values():
+                for end in (branch.ends or {}).values():
+                    if end != END and end not in self.nodes:
+                        raise GraphBuildError(
+                            f"The conditional edge '{branch.name}' of '{source}' may go to '{end}', "
+                            f"which is not a node: add_node('{end}', ...)."
+                        )
+        for node in self.nodes.values():
+            for end in node.ends:
+                if end != END and end not in self.nodes:
+                    raise GraphBuildError(
+                        f"Node '{node.name}' names the destination '{end}', which is not a node: "
+                        f"add_node('{end}', ...)."
+                    )
+        for target in sorted(targets):
+            if target != END and target not in self.nodes:
+                raise GraphBuildError(
+                    f"An edge ends at '{target}', which is not a node: add_node('{target}', ...)."
+                )
+        check_interrupt_nodes(interrupt, self.nodes)
+        return self
+
+    def compile(
+        self,
+        checkpointer: Checkpointer = None,
+        *,
+        cache: BaseCache | None = None,
+        store: BaseStore | None = None,
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        debug: bool = False,
+        name: str | None = None,
+    ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
+        """Check the graph and make it runnable.
+
+        `checkpointer` saves every step of a thread. `store` is memory across threads. `cache`
+        keeps results of nodes with a cache policy. `interrupt_before` and `interrupt_after` name
+        nodes to pause at, or "*" for all.
+        """
+        ensure_valid_checkpointer(checkpointer)
+        self.validate()
+        for names in (interrupt_before, interrupt_after):
+            check_interrupt_nodes(names, self.nodes)
+        label = name or "LangGraph"
+        return CompiledStateGraph(
+            program=compile_program(self, label),
+            builder=self,
+            checkpointer=checkpointer,
+            store=store,
+            cache=cache,
+            interrupt_before=interrupt_before or (),
+            interrupt_after=interrupt_after or (),
+            debug=debug,
+            name=label,
+        )
+
+
+def _policies(
+    policy: RetryPolicy | Sequence[RetryPolicy] | None,
+) -> tuple[RetryPolicy, ...] | None:
+    if policy is None:
+        return None
+    if isinstance(policy, RetryPolicy):
+        return (policy,)
+    return tuple(policy)
+
+
+__all__ = ["CompiledStateGraph", "StateGraph", "inspect"]

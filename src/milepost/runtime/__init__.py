@@ -1,0 +1,23 @@
+"""The runtime: how a graph is run. Public: Runtime, RunControl, ExecutionInfo, get_runtime.
+
+The life of a super-step, by file:
+
+    plan.py      which tasks run next
+    task.py      one task: call the node, retry, follow its branches
+    apply.py     its writes become the next state
+    saving.py    the new checkpoint is handed to the saver
+    session.py   the loop around these; yields effects, never waits
+    drivers      sync.py and aio.py carry the effects out
+"""
+
+from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, current_scope
+
+__all__ = ["ExecutionInfo", "RunControl", "Runtime", "get_runtime"]
+
+
+def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
+    """The runtime of the node that this is called in.
+
+    `context_schema` only tells type checkers what `runtime.context` is.
+    """
+    return current_scope("get_runtime").runtime

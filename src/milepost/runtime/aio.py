@@ -1,0 +1,427 @@
+"""The driver for asyncio: carries out the effects of runtime generators on the running loop.
+
+A step's only async task is awaited right here, unless somebody wants events while it runs.
+Several tasks become asyncio tasks; sync nodes run on worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost.errors import NodeTimeoutError
+from milepost.runtime import workers
+from milepost.runtime.colour import is_sync_only
+from milepost.runtime.effects import (
+    Ask,
+    Await,
+    Call,
+    Effect,
+    Flush,
+    Listing,
+    Next,
+    Pause,
+    RunProgram,
+    Save,
+    Start,
+    TaskProgram,
+)
+from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
+from milepost.runtime.scope import enter, leave
+from milepost.runtime.stream import Feed, Part
+from milepost.types import TimeoutPolicy, seconds
+
+if TYPE_CHECKING:
+    from milepost.runtime.plan import Task
+
+R = TypeVar("R")
+
+
+class AsyncDriver:
+    """Carries out the effects of one run."""
+
+    def __init__(self, feed: Feed | None = None) -> None:
+        self.feed = feed or Feed()
+        self._loop = asyncio.get_running_loop()
+        self._ended: deque[tuple[Task, BaseException | None]] = deque()
+        self._news = asyncio.Event()
+        """Set when a task has ended or the feed has something."""
+        self._inline: tuple[Task, TaskProgram] | None = None
+        self._queue: deque[tuple[Task, TaskProgram]] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._at_once: int | None = None
+        self.result: Any = None
+        if self.feed.flows_during_nodes:
+            self.feed.wake = lambda: self._loop.call_soon_threadsafe(self._news.set)
+
+    # -- running programs
+
+    async def run(self, program: RunProgram[R]) -> R:
+        """Run a program to its end and return its result."""
+        async for _part in self.stream(program):
+            pass
+        result: R = self.result
+        return result
+
+    async def stream(self, program: RunProgram[Any]) -> AsyncGenerator[Part, None]:
+        """Run a program to its end, and yield its events as they come; see `result`."""
+        pending = self.feed.parts
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    if error is None:
+                        effect = program.send(answer)
+                    else:
+                        raised, error = error, None
+                        effect = program.throw(raised)
+                except StopIteration as done:
+                    self.result = done.value
+                    while pending:
+                        yield pending.popleft()
+                    return
+                answer = None
+                try:
+                    if type(effect) is Await:
+                        while pending:
+                            yield pending.popleft()
+                        if self._inline is not None:
+                            answer = await self._run_inline()
+                        else:
+                            while not self._ended:
+                                self._news.clear()
+                                while pending:
+                                    yield pending.popleft()
+                                if not self._ended:
+                                    await self._news.wait()
+                            answer = self._collect()
+                    else:
+                        answer = await self._carry_out(effect)
+                    while pending:
+                        yield pending.popleft()
+                except GeneratorExit as closed:
+                    await self._wind_up(program, closed)
+                    raise
+                except BaseException as failure:
+                    if isinstance(failure, asyncio.CancelledError):
+                        await self._stop_tasks()
+                    error = failure
+        except Exception:
+            # What was said before the failure still counts.
+            while pending:
+                yield pending.popleft()
+            raise
+        finally:
+            if self._running:
+                await self._stop_tasks()
+
+    async def _wind_up(self, program: RunProgram[Any], reason: BaseException) -> None:
+        """The consumer has gone: let the program save what it has, without starting more."""
+        await self._stop_tasks()
+        try:
+            effect = program.throw(reason)
+            while True:
+                effect = program.send(await self._carry_out(effect))
+        except (StopIteration, type(reason)):
+            pass
+
+    async def _stop_tasks(self) -> None:
+        self._queue.clear()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _carry_out(self, effect: Effect) -> Any:
+        kind = type(effect)
+        if kind is Save:
+            return await self._save(effect)  # type: ignore[arg-type]
+        if kind is Start:
+            return self._start(effect)  # type: ignore[arg-type]
+        if kind is Ask:
+            return await self.ask(effect)  # type: ignore[arg-type]
+        if kind is Flush:
+            return await self._flush(effect.ledger)  # type: ignore[union-attr]
+        if kind is Listing:
+            return self._open_list(effect)  # type: ignore[arg-type]
+        if kind is Next:
+            return await anext(effect.cursor, None)  # type: ignore[union-attr]
+        raise AssertionError(f"unknown effect {effect!r}")
+
+    # -- savers, stores and caches
+
+    async def ask(self, effect: Ask) -> Any:
+        """Call a method, in the colour that its owner has."""
+        target = effect.target
+        if is_sync_only(target):
+            method = getattr(target, effect.method)
+            return await in_thread(method, *effect.arguments, **effect.keywords)
+        return await getattr(target, f"a{effect.method}")(*effect.arguments, **effect.keywords)
+
+    def _open_list(self, effect: Listing) -> AsyncIterator[Any]:
+        target = effect.target
+        if not is_sync_only(target):
+            return aiter(target.alist(*effect.arguments, **effect.keywords))
+
+        async def listed() -> AsyncIterator[Any]:
+            cursor = await in_thread(target.list, *effect.arguments, **effect.keywords)
+            while (found := await in_thread(next, cursor, None)) is not None:
+                yield found
+
+        return listed()
+
+    async def _ask_all(self, program: Generator[Ask, Any, None]) -> None:
+        try:
+            effect = next(program)
+            while True:
+                try:
+                    answer = await self.ask(effect)
+                except Exception as error:
+                    effect = program.throw(error)
+                else:
+                    effect = program.send(answer)
+        except StopIteration:
+            return
+
+    # -- saving
+
+    async def _save(self, effect: Save) -> None:
+        ledger = effect.ledger
+        backlog = ledger.backlog
+        if effect.wait:
+            if backlog is not None:
+                await self._wait_for(backlog, 0)
+            if ledger.native is not None and ledger.native.instant:
+                await self._ask_all(ledger.store(effect.steps))
+            else:
+                # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
+                await _see_through(self._ask_all(ledger.store(effect.steps)))
+            return
+        if backlog is None:
+            backlog = ledger.backlog = Backlog()
+            writer = asyncio.create_task(self._write_behind(ledger, backlog))
+            _background.add(writer)
+            writer.add_done_callback(_background.discard)
+        backlog.raise_error()
+        backlog.add(effect.steps)
+        await self._wait_for(backlog, BACKLOG_LIMIT)
+
+    async def _write_behind(self, ledger: Ledger, backlog: Backlog) -> None:
+        """The background writer: stores whatever waits, several steps at once if it lags."""
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+        while not backlog.closed:
+            woken.clear()
+            steps = backlog.take(lambda: loop.call_soon_threadsafe(woken.set))
+            if not steps:
+                await woken.wait()
+                continue
+            try:
+                await self._ask_all(ledger.store(steps))
+            except BaseException as error:
+                backlog.stored(len(steps), error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                backlog.stored(len(steps))
+
+    @staticmethod
+    async def _wait_for(backlog: Backlog, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        if backlog.is_above(limit, lambda: loop.call_soon_threadsafe(ready.set)):
+            await ready.wait()
+        backlog.raise_error()
+
+    async def _flush(self, ledger: Ledger) -> None:
+        backlog = ledger.backlog
+        if backlog is None:
+            return
+        try:
+            await _see_through(self._wait_for(backlog, 0))
+        finally:
+            backlog.close()
+            ledger.backlog = None
+
+    # -- tasks
+
+    def _start(self, effect: Start) -> None:
+        tasks = effect.tasks
+        if len(tasks) == 1 and not self.feed.flows_during_nodes:
+            self._inline = tasks[0]
+            return
+        self._at_once = effect.at_once
+        self._queue.extend(tasks)
+        self._start_queued()
+
+    def _start_queued(self) -> None:
+        while self._queue and (self._at_once is None or len(self._running) < self._at_once):
+            self._run_apart(*self._queue.popleft())
+
+    def spawn(self, task: Task, program: TaskProgram, ended: Callable[[], None]) -> None:
+        """Start a task that a running task has called."""
+        context = contextvars.copy_context()
+        self._loop.call_soon_threadsafe(
+            lambda: self._run_apart(task, program, ended, context), context=context
+        )
+
+    def _run_apart(
+        self,
+        task: Task,
+        program: TaskProgram,
+        ended: Callable[[], None] | None = None,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        async def work() -> None:
+            crash: BaseException | None = None
+            try:
+                await self._perform(program)
+            except BaseException as error:
+                crash = error
+            if ended is not None:
+                ended()
+            self._ended.append((task, crash))
+            self._news.set()
+
+        running = self._loop.create_task(work(), context=context)
+        self._running.add(running)
+        running.add_done_callback(self._finished)
+
+    def _finished(self, running: asyncio.Task[None]) -> None:
+        self._running.discard(running)
+        self._start_queued()
+
+    async def _run_inline(self) -> Task:
+        assert self._inline is not None
+        task, program = self._inline
+        self._inline = None
+        await self._perform(program)
+        return task
+
+    def _collect(self) -> Task:
+        task, crash = self._ended.popleft()
+        if crash is not None:
+            raise crash
+        return task
+
+    async def _perform(self, program: TaskProgram) -> None:
+        """Carry out a task's own effects."""
+        answer: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                effect = program.send(answer) if error is None else program.throw(error)
+            except StopIteration:
+                return
+            answer = error = None
+            try:
+                if type(effect) is Call:
+                    answer = await self._call(effect)
+                elif type(effect) is Pause:
+                    await asyncio.sleep(effect.seconds)
+                else:
+                    answer = await self.ask(effect)  # type: ignore[arg-type]
+            except Exception as failure:
+                error = failure
+
+    async def _call(self, effect: Call) -> Any:
+        callee = effect.callee
+        scope = effect.scope
+        token = enter(scope)
+        try:
+            arguments = callee.arguments(scope) if callee.inject else {}
+            if callee.aio is None:
+                assert callee.sync is not None
+                result = await in_thread(callee.sync, effect.argument, **arguments)
+                return await result if type(result) is CoroutineType else result
+            work = callee.aio(effect.argument, **arguments)
+            if effect.timeout is None:
+                return await work
+            return await _within(work, effect.timeout, effect)
+        finally:
+            leave(token)
+
+
+_background: set[asyncio.Task[None]] = set()
+"""Background writers; asyncio itself keeps only weak references to tasks."""
+
+
+async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    """Call a sync function on a worker thread, in a copy of this context."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):
+            future.set_exception(RuntimeError("a node raised StopIteration"))
+        else:
+            future.set_exception(error)
+
+    def job() -> None:
+        result, error = None, None
+        try:
+            result = context.run(function, *arguments, **keywords)
+        except BaseException as failure:
+            error = failure
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            pass  # the loop was closed; nobody is waiting any more
+
+    workers.submit(job)
+    return await future
+
+
+async def _see_through(work: Any) -> None:
+    """Await something that a cancellation must not tear apart; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            await asyncio.wait([task])
+        raise
+
+
+async def _within(work: Any, policy: TimeoutPolicy, effect: Call) -> Any:
+    """Await a node for as long as its timeout allows."""
+    loop = asyncio.get_running_loop()
+    running = seconds(policy.run_timeout)
+    idle = seconds(policy.idle_timeout)
+    started = last_sign = loop.time()
+
+    def sign_of_life() -> None:
+        nonlocal last_sign
+        last_sign = loop.time()
+
+    effect.scope.heartbeat = sign_of_life
+    node = asyncio.ensure_future(work)
+    try:
+        while not node.done():
+            limits = []
+            if running is not None:
+                limits.append((started + running, f"its run timeout of {running} s"))
+            if idle is not None:
+                limits.append((last_sign + idle, f"its idle timeout of {idle} s"))
+            when, which = min(limits)
+            if loop.time() >= when:
+                raise NodeTimeoutError(
+                    f"Node '{effect.scope.task.name}' went over {which} and was cancelled."
+                )
+            await asyncio.wait([node], timeout=when - loop.time())
+        return node.result()
+    finally:
+        if not node.done():
+            node.cancel()
+            await asyncio.wait([node])

@@ -1,0 +1,108 @@
+"""The end of a super-step: the writes of its tasks become the next state.
+
+Pure: no I/O, no clock. Reducers run here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.errors import InvalidUpdateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from milepost.runtime.board import Board
+    from milepost.runtime.program import Program, Writer
+
+
+def apply_writes(
+    program: Program,
+    board: Board,
+    writers: Sequence[Writer],
+    next_version: Callable[[Any], Any],
+    *,
+    is_step: bool = True,
+) -> set[str]:
+    """Apply what `writers` wrote, in their order, and return the channels that changed.
+
+    `is_step` says that a step has ended: channels that live for one step are cleared, and if
+    nothing is left to run, channels that wait for that are told.
+    """
+    versions = board.versions
+    version = next_version(board.top)
+    changed: set[str] = set()
+
+    # What each node saw; its triggers have done their work.
+    for writer in writers:
+        triggers = [name for name in writer.triggers if name in versions]
+        if triggers:
+            seen = {name: versions[name] for name in triggers}
+            before = board.seen.get(writer.name)
+            board.seen[writer.name] = {**before, **seen} if before else seen
+    for writer in writers:
+        for name in writer.triggers:
+            channel = board.live.get(name)
+            if channel is not None and channel.consume():
+                versions[name] = version
+                changed.add(name)
+
+    # The writes themselves, all of a step's at once for each channel.
+    by_channel: dict[str, list[Any]] = {}
+    for writer in writers:
+        for name, value in writer.writes:
+            if name in by_channel:
+                by_channel[name].append(value)
+            elif name in program.channels:
+                by_channel[name] = [value]
+    for name, values in by_channel.items():
+        channel = board.channel(name)
+        try:
+            updated = channel.update(values)
+        except InvalidUpdateError as error:
+            raise InvalidUpdateError(f"{error} {_who_wrote(name, writers)}") from None
+        if updated:
+            versions[name] = version
+            changed.add(name)
+            if channel.volatile and channel.is_available():
+                board.volatile.add(name)
+
+    if is_step:
+        if board.volatile:
+            for name in tuple(board.volatile):
+                if name in by_channel:
+                    continue
+                channel = board.live[name]
+                if channel.update(()):
+                    versions[name] = version
+                    changed.add(name)
+                if not channel.is_available():
+                    board.volatile.discard(name)
+        if program.waiting and not any(
+            name in program.triggers and board.live[name].is_available() for name in changed
+        ):
+            for name in program.waiting:
+                waiting = board.live.get(name)
+                if waiting is not None and waiting.finish():
+                    versions[name] = version
+                    changed.add(name)
+
+    if changed:
+        board.top = version
+        board.dirty |= changed
+        board.refresh(changed)
+    return changed
+
+
+def _who_wrote(name: str, writers: Sequence[Writer]) -> str:
+    nodes = sorted({w.name for w in writers if any(channel == name for channel, _ in w.writes)})
+    return f"Written by: {', '.join(repr(node) for node in nodes)}."
+
+
+def merged_writes(writers: Sequence[Writer]) -> Mapping[str, int]:
+    """How many writes each channel got, for counting towards the next whole value."""
+    counts: dict[str, int] = {}
+    for writer in writers:
+        for name, _ in writer.writes:
+            counts[name] = counts.get(name, 0) + 1
+    return counts

@@ -1,0 +1,126 @@
+"""The live channels of one graph while it runs.
+
+The board is what planning reads and applying changes. Its cost follows what is written: channels
+that nothing touches are neither created nor visited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from milepost.channels.base import BaseChannel
+    from milepost.checkpoint.records import ChannelVersions, Checkpoint
+
+
+class Board:
+    """Channels with their values and versions."""
+
+    __slots__ = ("dirty", "keys", "live", "seen", "specs", "top", "values", "versions", "volatile")
+
+    def __init__(
+        self,
+        specs: Mapping[str, BaseChannel[Any, Any, Any]],
+        keys: Sequence[str],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.specs = specs
+        """The channels that the graph has, as patterns."""
+        self.keys = keys
+        """Those that make up the state, in the schema's order."""
+        self.live: dict[str, BaseChannel[Any, Any, Any]] = {}
+        """The channels in use; any other has its initial value."""
+        self.values: dict[str, Any] = {}
+        """The values of the state's keys that have one, in the schema's order."""
+        self.versions: ChannelVersions = {}
+        self.seen: dict[str, ChannelVersions] = {}
+        """Node → versions of its triggers when it last ran. The inner mappings are replaced,
+        never changed, so that saving can share them."""
+        self.top: Any = None
+        """The largest version in use."""
+        self.volatile: set[str] = set()
+        """Channels with a value that a step without a write would change."""
+        self.dirty: set[str] = set()
+        """Channels whose present version is not saved."""
+        stored: Mapping[str, Any] = {}
+        if checkpoint is not None:
+            self.versions = dict(checkpoint["channel_versions"])
+            self.seen = dict(checkpoint["versions_seen"])
+            self.top = max(self.versions.values(), default=None)
+            stored = checkpoint["channel_values"]
+        for name in keys:
+            self.live[name] = specs[name].from_checkpoint(stored.get(name, MISSING))
+        for name in stored:
+            if name not in self.live and name in specs:
+                self.live[name] = specs[name].from_checkpoint(stored[name])
+        for name, channel in self.live.items():
+            if channel.volatile and channel.is_available():
+                self.volatile.add(name)
+        self._read_all()
+
+    def channel(self, name: str) -> BaseChannel[Any, Any, Any]:
+        """The live channel of this name, made when first used."""
+        channel = self.live.get(name)
+        if channel is None:
+            channel = self.live[name] = self.specs[name].from_checkpoint(MISSING)
+        return channel
+
+    def available(self, name: str) -> bool:
+        """Whether a channel has a value."""
+        channel = self.live.get(name)
+        return channel is not None and channel.is_available()
+
+    def replace(self, name: str, channel: BaseChannel[Any, Any, Any]) -> None:
+        """Put a rebuilt channel in place: delta channels are rebuilt after loading."""
+        self.live[name] = channel
+        self._read_all()
+
+    def refresh(self, names: Iterable[str]) -> None:
+        """Bring `values` up to date for channels that have changed."""
+        values = self.values
+        for name in names:
+            channel = self.live[name]
+            if channel.is_available():
+                if name in values:
+                    values[name] = channel.get()
+                elif name in self.keys:
+                    # A key that appears must take its place in the order of the schema.
+                    self._read_all()
+                    values = self.values
+            elif name in values:
+                del values[name]
+
+    def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """The state as it would be with some writes applied; nothing is changed."""
+        by_channel: dict[str, list[Any]] = {}
+        for name, value in writes:
+            if name in self.live and name in self.keys:
+                by_channel.setdefault(name, []).append(value)
+        values = self.values.copy()
+        for name, written in by_channel.items():
+            channel = self.live[name].copy()
+            channel.update(written)
+            if channel.is_available():
+                values[name] = channel.get()
+        return values
+
+    def stored_value(self, name: str) -> Any:
+        """What a checkpoint keeps of a channel; MISSING if nothing."""
+        channel = self.live.get(name)
+        return MISSING if channel is None else channel.checkpoint()
+
+    def stored_values(self) -> dict[str, Any]:
+        """What a checkpoint keeps of all channels that were ever written."""
+        return {
+            name: value
+            for name in self.versions
+            if name in self.specs and (value := self.stored_value(name)) is not MISSING
+        }
+
+    def _read_all(self) -> None:
+        live = self.live
+        self.values = {name: live[name].get() for name in self.keys if live[name].is_available()}

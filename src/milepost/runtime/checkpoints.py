@@ -1,0 +1,303 @@
+"""The checkpoints of a run: what is stored when, and under which id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
+from milepost.checkpoint.records import (
+    FORMAT_VERSION,
+    Checkpoint,
+    CheckpointMetadata,
+    PendingWrite,
+    Place,
+    now,
+    place_of,
+)
+from milepost.constants import NS_END, NS_SEP
+from milepost.ids import checkpoint_id, digest_id, random_token
+from milepost.runtime import stream
+from milepost.runtime.apply import merged_writes
+from milepost.runtime.effects import RunProgram, Save
+from milepost.runtime.plan import Task, path_text
+from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
+
+if TYPE_CHECKING:
+    from milepost.runtime.board import Board
+    from milepost.runtime.program import Program, Writer
+    from milepost.runtime.saving import Ledger
+    from milepost.runtime.scope import Scope
+    from milepost.runtime.session import Options
+    from milepost.runtime.stream import Feed
+
+LINEAGE = "__lineage__"
+"""Where a checkpoint keeps the name of its line of history, among what nodes have seen.
+
+A new input, a fork and an update start a new line; a resume goes on with the old one. With the
+step and the path it names a task even if a crash has lost the task's checkpoint.
+"""
+
+CHILDREN = "__children__"
+"""Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come."""
+
+
+class Bookkeeping:
+    """The part of a run that knows where it is in its thread."""
+
+    program: Program
+    options: Options
+    config: RunnableConfig
+    parent: Scope | None
+    board: Board
+    feed: Feed
+    tasks: Sequence[Task]
+
+    def _prepare_bookkeeping(self) -> None:
+        self.ledger: Ledger | None = None
+        self.shared: Ledger | None = None
+        self.owns_ledger = False
+        """Whether this run, not one around it, made the ledger."""
+        self.thread_id: str | None = None
+        self.ns = ""
+        self.step = -2
+        """The step of the present checkpoint."""
+        self.checkpoint_id = ""
+        """The checkpoint that the next step starts from, stored or not."""
+        self.stored_id: str | None = None
+        """The last one that is stored."""
+        self.previous_id: str | None = None
+        """The one before the present one."""
+        self.travel: Mapping[str, str] = {}
+        """Inner graphs that are to start from checkpoints of their past: namespace → id."""
+        self._moved_from: str | None = None
+        """The namespace that the loaded checkpoint was found in, if it was such a start."""
+        self.changed: set[str] | Sequence[str] | None = None
+        """Channels that the last step changed; None if that is not known."""
+        self.metadata: CheckpointMetadata = {}
+        self.pending: Sequence[PendingWrite] = ()
+        """Writes that were stored at the present checkpoint before this run."""
+        self.resumed = False
+        """The next step was planned before, by a run that paused in front of it."""
+        self.replanned: Sequence[Task] | None = None
+        """Tasks of the next step if they are planned already."""
+        self.spawned = 0
+        """Tasks that running tasks have called and that have not ended."""
+        self._unstored = False
+        """Whether the present checkpoint waits for the end of the run."""
+        self._unstored_writes: list[TaskWrites] = []
+        self._snapshots: dict[str, _DeltaSnapshot] = {}
+        """Delta channels whose present version is stored as a whole value."""
+
+    # -- where we are
+
+    @property
+    def task_base(self) -> tuple[str, str, int]:
+        """What the ids of the next step's tasks are made of."""
+        return (self.checkpoint_id, self.ns, self.step + 1)
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The checkpoints of the enclosing graphs."""
+        if self.parent is None:
+            return {}
+        above = self.parent.session
+        return {**above.parents, above.ns: above.checkpoint_id}
+
+    def share_ledger(self, ledger: Ledger | None) -> None:
+        """Write to the thread of a run around this one in that run's name."""
+        place = place_of(self.config)
+        if (
+            ledger is not None
+            and ledger.saver is self.options.checkpointer
+            and ledger.thread_id == place.thread_id
+        ):
+            self.shared = ledger
+
+    def next_version(self, current: Any) -> Any:
+        """The version after `current`."""
+        if self.ledger is not None:
+            return self.ledger.next_version(current)
+        return 1 if current is None else current + 1
+
+    # -- lines of history
+
+    def start_lineage(self) -> None:
+        """A new line of history begins with the next checkpoint."""
+        run_id = self.config.get("run_id")
+        token = random_token() if run_id is None else f"run {run_id}"
+        self.board.seen[LINEAGE] = {LINEAGE: token}
+
+    def idempotency_key(self, task: Task) -> str:
+        """Names what a task is to do, whichever attempt or process does it."""
+        if self.parent is not None:
+            above = self.parent.session.idempotency_key(self.parent.task)
+            line = f"{above} {strip_ids(self.ns)}"
+        else:
+            line = self.board.seen.get(LINEAGE, {}).get(LINEAGE, "")
+        return digest_id("idempotency", line, str(task.base[2]), path_text(task.path))
+
+    # -- saving
+
+    def save_writes(self, writes: Sequence[TaskWrites]) -> RunProgram[None]:
+        """Store what tasks wrote, before their step has ended."""
+        ledger = self.ledger
+        if ledger is None or not writes:
+            return
+        if ledger.durability == "exit":
+            self._unstored_writes.extend(writes)
+            return
+        yield Save(ledger, [ledger.prepare(self._commit(writes, None))], not ledger.deferred)
+
+    def save_checkpoint(
+        self,
+        source: str,
+        writes: Sequence[TaskWrites] = (),
+        writers: Sequence[Writer] = (),
+    ) -> RunProgram[None]:
+        """The present state becomes a checkpoint; `writes` are stored along with it."""
+        ledger = self.ledger
+        if ledger is None:
+            if not self.feed.silent:
+                self._note(source, writers)
+                self._show_checkpoint()
+            return
+        before = self.checkpoint_id
+        self.previous_id = self.stored_id and before
+        self.checkpoint_id = checkpoint_id(before, ledger.fence.head)
+        self._note(source, writers)
+        if ledger.durability == "exit":
+            self._unstored = True
+            self._unstored_writes.clear()
+        else:
+            step = self._commit(writes, self._new_checkpoint())
+            yield Save(ledger, [ledger.prepare(step)], not ledger.deferred)
+            self.stored_id = self.checkpoint_id
+            self.board.dirty.clear()
+        self.pending = ()
+        if not self.feed.silent:
+            self._show_checkpoint()
+
+    def save_on_exit(self, error: BaseException | None) -> RunProgram[None]:
+        """Under `exit`: one commit with all that the run has come to."""
+        ledger = self.ledger
+        if ledger is None or ledger.durability != "exit":
+            return
+        if self._is_transient and error is None and not self._unstored_writes:
+            return
+        prepared = []
+        if self._unstored:
+            # Steps in between are not stored, so a delta channel cannot be rebuilt from them.
+            for name in self.program.delta:
+                if name in self.board.dirty:
+                    self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
+            prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
+            self.stored_id = self.checkpoint_id
+            self.board.dirty.clear()
+            self._unstored = False
+        if self._unstored_writes:
+            prepared.append(ledger.prepare(self._commit(self._unstored_writes, None)))
+            self._unstored_writes = []
+        if prepared:
+            yield Save(ledger, prepared, True)
+
+    @property
+    def _is_transient(self) -> bool:
+        """Whether nobody will ask for this graph's state once it has come to its end."""
+        return self.parent is not None and NS_END in self.ns
+
+    def _commit(self, writes: Sequence[TaskWrites], new: NewCheckpoint | None) -> StepCommit:
+        assert self.ledger is not None
+        return StepCommit(
+            self.ledger.thread_id, self.ns, self.stored_id, writes, new, self.ledger.fence
+        )
+
+    def _note(self, source: str, writers: Sequence[Writer]) -> None:
+        """The metadata of the present checkpoint."""
+        counters = self.metadata.get("counters_since_delta_snapshot") or {}
+        metadata: dict[str, Any] = {
+            **(self.config.get("metadata") or {}),
+            "source": source,
+            "step": self.step,
+            "parents": self.parents,
+        }
+        run_id = self.config.get("run_id")
+        if run_id is not None:
+            metadata["run_id"] = str(run_id)
+        if self.program.delta:
+            metadata["counters_since_delta_snapshot"] = self._count_deltas(counters, writers)
+        self.metadata = metadata  # type: ignore[assignment]
+
+    def _count_deltas(
+        self, counters: Mapping[str, tuple[int, int]], writers: Sequence[Writer]
+    ) -> dict[str, tuple[int, int]]:
+        """How far each delta channel is from its last whole value; decides on new ones."""
+        written = merged_writes(writers)
+        counted = {}
+        for name in self.program.delta:
+            if name not in self.board.versions:
+                continue
+            updates, steps = counters.get(name, (0, 0))
+            updates, steps = updates + written.get(name, 0), steps + 1
+            if name in self.board.dirty:
+                self._snapshots.pop(name, None)
+                channel: Any = self.board.live[name]
+                if updates >= channel.snapshot_frequency:
+                    self._snapshots[name] = _DeltaSnapshot(channel.get())
+                    updates = steps = 0
+            counted[name] = (updates, steps)
+        return counted
+
+    def _new_checkpoint(self) -> NewCheckpoint:
+        board = self.board
+        changed = {
+            name: self._snapshots.get(name, MISSING)
+            if name in self.program.delta
+            else board.stored_value(name)
+            for name in board.dirty
+        }
+        return NewCheckpoint(
+            Checkpoint(
+                v=FORMAT_VERSION,
+                id=self.checkpoint_id,
+                ts=now(),
+                channel_values={},
+                channel_versions=board.versions,
+                versions_seen=board.seen,
+                updated_channels=None if self.changed is None else sorted(self.changed),
+            ),
+            self.metadata,
+            changed,
+            lambda: {**board.stored_values(), **self._snapshots},
+        )
+
+    # -- events
+
+    def _show_checkpoint(self) -> None:
+        """Tell the streams about the present checkpoint."""
+        from milepost.runtime.snapshot import checkpoint_event
+
+        if not (self.feed.wants("checkpoints") or self.feed.wants("debug")):
+            return
+        event = checkpoint_event(self)
+        ns = stream.ns_parts(self.ns)
+        if self.feed.wants("checkpoints"):
+            self.feed.push(stream.Part(ns, "checkpoints", event))
+        if self.feed.wants("debug"):
+            self.feed.push(
+                stream.Part(ns, "debug", stream.as_debug(self.step, "checkpoint", event))
+            )
+
+    @property
+    def place(self) -> Place | None:
+        """The present checkpoint, for configs."""
+        if self.thread_id is None:
+            return None
+        return Place(self.thread_id, self.ns, self.checkpoint_id)
+
+
+def strip_ids(ns: str) -> str:
+    """A namespace without task ids: `outer:uuid|inner:uuid` → `outer|inner`."""
+    return NS_SEP.join(
+        part.partition(NS_END)[0] for part in ns.split(NS_SEP) if not part.isdigit()
+    )

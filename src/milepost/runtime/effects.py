@@ -1,0 +1,109 @@
+"""What the runtime asks its driver to do.
+
+The runtime's generators yield these and are sent the results; an error is thrown in. They never
+wait, and never call a node or a saver themselves.
+
+    yielded   by                          sent back
+    Ask       a run, history, a store op  what the method returned
+    Listing   history                     an iterator, for Next
+    Next      history                     its next item, or None at the end
+    Start     a run                       None; the tasks are under way
+    Await     a run                       a task that has ended
+    Save      a run, an update            None; the step is durable, or queued
+    Flush     a run                       None; everything queued is durable
+    Call      a task                      what the callable returned
+    Pause     a task                      None, after some seconds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from milepost.runtime.calls import Callee
+    from milepost.runtime.plan import Task
+    from milepost.runtime.saving import Ledger
+    from milepost.runtime.scope import Scope
+    from milepost.types import TimeoutPolicy
+
+
+@dataclass(slots=True)
+class Ask:
+    """Call a method of a saver, store or cache: `method` in sync code, `amethod` on a loop."""
+
+    target: Any
+    method: str
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Listing:
+    """Open `saver.list(...)` or `saver.alist(...)`."""
+
+    target: Any
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Next:
+    """The next item of an open listing."""
+
+    cursor: Any
+
+
+@dataclass(slots=True)
+class Start:
+    """Start tasks. The driver may leave one of them until it is awaited."""
+
+    tasks: Sequence[tuple[Task, TaskProgram]]
+    at_once: int | None
+    """How many may run at the same time."""
+
+
+@dataclass(slots=True)
+class Await:
+    """Wait until a started task has ended."""
+
+
+@dataclass(slots=True)
+class Save:
+    """Store a prepared step: now, or soon and in order."""
+
+    ledger: Ledger
+    steps: Sequence[Any]
+    wait: bool
+
+
+@dataclass(slots=True)
+class Flush:
+    """Wait until everything that was queued is stored."""
+
+    ledger: Ledger
+
+
+@dataclass(slots=True)
+class Call:
+    """Call a node, a branch or an error handler in the scope of a task."""
+
+    callee: Callee
+    argument: Any
+    scope: Scope
+    timeout: TimeoutPolicy | None = None
+
+
+@dataclass(slots=True)
+class Pause:
+    """Wait before the next attempt."""
+
+    seconds: float
+
+
+Effect: TypeAlias = Ask | Listing | Next | Start | Await | Save | Flush
+TaskEffect: TypeAlias = Call | Pause | Ask
+R = TypeVar("R")
+RunProgram: TypeAlias = Generator[Effect, Any, R]
+TaskProgram: TypeAlias = Generator[TaskEffect, Any, None]

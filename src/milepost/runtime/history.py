@@ -1,0 +1,142 @@
+"""Reading threads: `get_state` and `get_state_history`, as generators of effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.errors import CheckpointNotFoundError
+from milepost.runtime.effects import Ask, Effect, Listing, Next, RunProgram
+from milepost.runtime.opening import rebuild_deltas
+from milepost.runtime.plan import Task
+from milepost.runtime.snapshot import (
+    board_of,
+    child_config,
+    empty_snapshot,
+    snapshot,
+    tasks_at,
+    with_null_writes,
+    writes_behind,
+)
+from milepost.types import RunnableConfig, StateSnapshot
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.runtime.board import Board
+    from milepost.runtime.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A graph's way to look at a saver."""
+
+    program: Program
+    saver: BaseCheckpointSaver[Any]
+    inside: Callable[[str], View | None]
+    """The view of the graph inside a node."""
+
+
+def read_state(
+    view: View, config: RunnableConfig, *, subgraphs: bool
+) -> RunProgram[StateSnapshot]:
+    """The state at one checkpoint, or at the latest."""
+    place = place_of(config)
+    saved = yield Ask(view.saver, "get_tuple", (place.config(),))
+    if saved is None:
+        if place.checkpoint_id is not None:
+            raise CheckpointNotFoundError(
+                f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
+                "get_state_history(config) lists those that it has."
+            )
+        return empty_snapshot(config)
+    return (
+        yield from _show(view, saved, None, latest=place.checkpoint_id is None, subgraphs=subgraphs)
+    )
+
+
+def read_history(
+    view: View,
+    config: RunnableConfig,
+    *,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+    emit: Callable[[StateSnapshot], None],
+) -> Generator[Effect, Any, None]:
+    """The states of a thread, newest first; `emit` takes each as it is read."""
+    place = place_of(config)
+    cursor = yield Listing(
+        view.saver, (place.config(),), {"filter": filter, "before": before, "limit": limit}
+    )
+    saved = yield Next(cursor)
+    while saved is not None:
+        # The next in the list is mostly the parent, whose tasks tell what made this one.
+        following = yield Next(cursor)
+        emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
+        saved = following
+
+
+def _show(
+    view: View,
+    saved: CheckpointTuple,
+    following: CheckpointTuple | None,
+    *,
+    latest: bool,
+    subgraphs: bool,
+) -> RunProgram[StateSnapshot]:
+    board, tasks = yield from _open(view, saved)
+    states: dict[str, RunnableConfig | StateSnapshot] = {}
+    place = place_of(saved.config)
+    for task in tasks:
+        where = child_config(place.thread_id, task)
+        if where is None:
+            continue
+        inner = view.inside(task.name) if subgraphs else None
+        if inner is not None:
+            found = yield from read_state(inner, where, subgraphs=True)
+            if found.metadata is not None:
+                states[task.id] = found
+                continue
+        states[task.id] = where
+    return snapshot(
+        view.program,
+        board,
+        saved,
+        tasks,
+        latest=latest,
+        writes=writes_behind(
+            view.program, saved, (yield from _parent(view, saved, following))
+        ),
+        states=states,
+    )
+
+
+def _open(view: View, saved: CheckpointTuple) -> RunProgram[tuple[Board, list[Task]]]:
+    board = board_of(view.program, saved)
+    yield from rebuild_deltas(view.saver, view.program, board, saved)
+    with_null_writes(board, saved)
+    return board, tasks_at(view.program, board, saved)
+
+
+def _parent(
+    view: View, saved: CheckpointTuple, candidate: CheckpointTuple | None
+) -> RunProgram[tuple[CheckpointTuple, Sequence[Task]] | None]:
+    """The checkpoint before this one, with its tasks, where that tells what made this one."""
+    if saved.parent_config is None or saved.metadata.get("source") not in ("loop", "update"):
+        return None
+    parent_id = place_of(saved.parent_config).checkpoint_id
+    parent = candidate
+    if parent is None or parent.checkpoint["id"] != parent_id:
+        parent = yield Ask(view.saver, "get_tuple", (saved.parent_config,))
+    if parent is None:
+        return None
+    board = board_of(view.program, parent)
+    with_null_writes(board, parent)
+    return parent, tasks_at(view.program, board, parent)
+
+
+def place_in(config: RunnableConfig) -> Place:
+    """Where a config points."""
+    return place_of(config)

@@ -1,0 +1,104 @@
+"""Writes that are stored between two checkpoints, and what they say about the tasks there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.commit import TaskWrites
+from milepost.constants import ERROR, INTERRUPT, NO_WRITES, NULL_TASK_ID, RESUME, RETURN, SCHEDULED
+from milepost.errors import InvalidUpdateError
+from milepost.ids import digest_id
+from milepost.runtime.plan import path_text
+from milepost.types import Command, Interrupt, _Answered
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.records import PendingWrite
+    from milepost.runtime.plan import Task
+    from milepost.runtime.program import Program, Write
+
+_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES})
+_NULL_PREFIX = NULL_TASK_ID[:24]
+
+
+def interrupt_id(task_ns: str, at: int) -> str:
+    """The id of the interrupt that a task raises as its `at`-th: the same on every re-run."""
+    return digest_id("interrupt", task_ns, str(at)).replace("-", "")
+
+
+def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
+    """Give tasks back what an earlier attempt at this step has stored of them."""
+    if not pending:
+        return
+    by_task: dict[str, list[Write]] = {}
+    for task_id, channel, value in pending:
+        by_task.setdefault(task_id, []).append((channel, value))
+    for task in tasks:
+        found = by_task.get(task.id)
+        if found is None:
+            continue
+        task.writes = [write for write in found if write[0] not in _SPECIAL]
+        task.finished = any(name not in _SPECIAL or name == NO_WRITES for name, _ in found)
+        for channel, value in found:
+            if channel == ERROR:
+                task.error = value
+            elif channel == RESUME:
+                task.answers = list(value) if isinstance(value, list) else [value]
+            elif channel == INTERRUPT:
+                raised = value if isinstance(value, (list, tuple)) else [value]
+                task.interrupts = tuple(i for i in raised if isinstance(i, Interrupt))
+                task.asked = tuple(i.interrupt for i in raised if isinstance(i, _Answered))
+
+
+def to_store(task: Task) -> TaskWrites:
+    """What is stored of a task that has ended."""
+    writes: list[tuple[str, Any]]
+    if task.finished:
+        writes = list(task.writes) or [(NO_WRITES, None)]
+    elif task.interrupts:
+        writes = [(INTERRUPT, [*map(_Answered, task.asked), *task.interrupts])]
+        if task.answers:
+            writes.append((RESUME, list(task.answers)))
+    else:
+        writes = [(ERROR, task.error)]
+    return TaskWrites(task.id, path_text(task.path), task.name, writes)
+
+
+def null_writes(pending: Sequence[PendingWrite]) -> list[Write]:
+    """Writes that came with a Command from outside and belong to no task."""
+    return [
+        (channel, value)
+        for task_id, channel, value in pending
+        if task_id.startswith(_NULL_PREFIX) and channel not in _SPECIAL
+    ]
+
+
+def null_task_id(pending: Sequence[PendingWrite]) -> str:
+    """An owner for more such writes: the first of each number stays when it is written twice."""
+    used = {task_id for task_id, _, _ in pending if task_id.startswith(_NULL_PREFIX)}
+    return f"{_NULL_PREFIX}{len(used):012d}"
+
+
+def returned(pending: Sequence[PendingWrite]) -> dict[str, Any]:
+    """Task id → result, for tasks that were called inside a node and have finished."""
+    return {task_id: value for task_id, channel, value in pending if channel == RETURN}
+
+
+def command_writes(program: Program, command: Command[Any]) -> list[Write]:
+    """The writes of a Command that starts a run."""
+    if command.graph is not None:
+        raise InvalidUpdateError(
+            "A Command that starts a run cannot name another graph: leave out `graph`."
+        )
+    writes: list[Write] = []
+    for target in command.targets():
+        writes.append(program.goto(target))
+    if command.update is not None:
+        writes.extend(program.writes_of_update(command.update))
+    return writes
+
+
+def open_interrupts(tasks: Iterable[Task]) -> dict[str, Task]:
+    """Interrupt id → the task that waits for the answer."""
+    return {i.id: task for task in tasks if not task.finished for i in task.interrupts}
+

@@ -1,0 +1,165 @@
+"""The start of a super-step: which tasks run next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
+from milepost.errors import InvalidUpdateError
+from milepost.ids import digest_id
+from milepost.runtime.program import StepsLeft
+from milepost.types import Send
+
+if TYPE_CHECKING:
+    from milepost.runtime.board import Board
+    from milepost.runtime.program import Node, Program, Write
+    from milepost.types import Interrupt
+
+
+class Task:
+    """One run of one node in one step."""
+
+    __slots__ = (
+        "_id",
+        "answers",
+        "asked",
+        "base",
+        "cached",
+        "called",
+        "error",
+        "finished",
+        "input",
+        "interrupts",
+        "name",
+        "node",
+        "path",
+        "send",
+        "triggers",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        path: tuple[Any, ...],
+        triggers: Sequence[str],
+        input: Any,
+        base: tuple[str, str, int],
+        send: Send | None = None,
+    ) -> None:
+        self.name = node.name
+        self.node = node
+        self.path = path
+        self.triggers = triggers
+        self.input = input
+        self.base = base
+        """The checkpoint, namespace and step that it belongs to: what its id is made of."""
+        self.send = send
+        self._id: str | None = None
+        self.writes: Sequence[Write] = ()
+        self.finished = False
+        self.called = False
+        """It was called by a running task, and is no part of the plan."""
+        self.cached = False
+        """Its result came from the node cache."""
+        self.error: BaseException | str | None = None
+        self.interrupts: tuple[Interrupt, ...] = ()
+        """The open ones."""
+        self.asked: tuple[Interrupt, ...] = ()
+        """Earlier ones that were answered."""
+        self.answers: list[Any] = []
+        """Answers to its interrupts, in the order in which it asks."""
+
+    @property
+    def id(self) -> str:
+        """The same whenever this step is taken again from the same checkpoint."""
+        if self._id is None:
+            checkpoint_id, ns, step = self.base
+            self._id = digest_id(checkpoint_id, ns, str(step), self.name, path_text(self.path))
+        return self._id
+
+    @property
+    def ns(self) -> str:
+        """The namespace of graphs that the task runs."""
+        own = f"{self.name}{NS_END}{self.id}"
+        return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
+
+
+def plan(
+    program: Program,
+    board: Board,
+    base: tuple[str, str, int],
+    stop: int,
+    changed: Iterable[str] | None,
+) -> list[Task]:
+    """The tasks of the next step: those that a Send asks for, then those that channels trigger.
+
+    `changed` are the channels that the last step changed; None if that is not known.
+    """
+    steps = StepsLeft(base[2], stop)
+    tasks = []
+    sends = board.live.get(TASKS)
+    if sends is not None and sends.is_available():
+        tasks = [_push(program, board, send, at, base, steps) for at, send in enumerate(sends.get())]
+
+    triggers = program.triggers
+    candidates: set[str] = set()
+    for channel in board.versions if changed is None else changed:
+        nodes = triggers.get(channel)
+        if nodes is not None:
+            candidates.update(nodes)
+    for name in sorted(candidates) if len(candidates) > 1 else candidates:
+        node = program.nodes[name]
+        if triggered(board, node):
+            tasks.append(
+                Task(node, node.path, node.triggers, node.reader.read(board, steps), base)
+            )
+    return tasks
+
+
+def triggered(board: Board, node: Node) -> bool:
+    """Whether a trigger of the node has a value that the node has not seen."""
+    seen: Mapping[str, Any] = board.seen.get(node.name, {})
+    for name in node.triggers:
+        version = board.versions.get(name)
+        if version is None or not board.available(name):
+            continue
+        before = seen.get(name)
+        if before is None or version > before:
+            return True
+    return False
+
+
+def _push(
+    program: Program, board: Board, send: Any, at: int, base: tuple[str, str, int], steps: StepsLeft
+) -> Task:
+    if not isinstance(send, Send):
+        raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
+    node = program.nodes.get(send.node)
+    if node is None or send.node == START:
+        raise InvalidUpdateError(
+            f"Send names the node '{send.node}', which the graph '{program.name}' does not have. "
+            f"Its nodes are: {', '.join(sorted(set(program.nodes) - {START}))}."
+        )
+    argument = send.arg
+    if node.push_reader is not None and isinstance(argument, dict):
+        argument = node.push_reader.shape(argument, steps)
+    return Task(node, (PUSH, at, False), (PUSH,), argument, base, send)
+
+
+def path_text(path: tuple[Any, ...]) -> str:
+    """A path as text that sorts like the path: numbers are padded."""
+    return "~" + ", ".join(
+        path_text(part)
+        if isinstance(part, tuple)
+        else f"{part:010d}"
+        if type(part) is int
+        else str(part)
+        for part in path
+    )
+
+
+def in_path_order(tasks: Iterable[Task]) -> list[Task]:
+    """The order in which writes are applied: by node name, then in order of sending."""
+    return sorted(tasks, key=lambda task: path_text(task.path[:3]))

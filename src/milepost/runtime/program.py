@@ -1,0 +1,152 @@
+"""A compiled graph as the runtime sees it: nodes, channels, and which triggers which.
+
+Builders (`StateGraph`, `@entrypoint`) make a Program once; runs only read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from milepost.constants import PULL, START
+
+if TYPE_CHECKING:
+    from milepost.channels.base import BaseChannel
+    from milepost.runtime.board import Board
+    from milepost.runtime.calls import Callee
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+Write = tuple[str, Any]
+"""A channel and what is written to it."""
+
+
+class Writer(Protocol):
+    """Somebody whose writes are applied: a task, the input, an update from outside."""
+
+    @property
+    def name(self) -> str:
+        """The node that it counts as."""
+
+    @property
+    def triggers(self) -> Sequence[str]:
+        """The channels that made it run."""
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """What it wrote, in order."""
+
+
+@dataclass(slots=True)
+class Outside:
+    """A writer that is no task."""
+
+    name: str
+    triggers: Sequence[str]
+    writes: Sequence[Write]
+
+
+@dataclass(frozen=True, slots=True)
+class StepsLeft:
+    """What managed values are computed from."""
+
+    step: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a node's input is made from the state."""
+
+    keys: tuple[str, ...] | None = None
+    """The keys to read; None for all."""
+    channel: str | None = None
+    """Or: the bare value of this channel."""
+    managed: tuple[tuple[str, Callable[[StepsLeft], Any]], ...] = ()
+    build: Callable[[dict[str, Any]], Any] | None = None
+    """Makes the schema's own type out of the values."""
+
+    def read(self, board: Board, steps: StepsLeft) -> Any:
+        """The input, in a mapping that the node may keep."""
+        if self.channel is not None:
+            return board.live[self.channel].get()
+        return self.shape(board.values, steps)
+
+    def shape(self, values: Mapping[str, Any], steps: StepsLeft) -> Any:
+        """The input, from values of the state."""
+        if self.channel is not None:
+            return values.get(self.channel)
+        if self.keys is None:
+            picked = dict(values)
+        else:
+            picked = {key: values[key] for key in self.keys if key in values}
+        for key, compute in self.managed:
+            picked[key] = compute(steps)
+        return picked if self.build is None else self.build(picked)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A conditional edge: asks a function where to go."""
+
+    name: str
+    callee: Callee
+    reader: Reader
+    route: Callable[[Any], list[Write]]
+    """Turns what the function returned into writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node and everything that happens around its call."""
+
+    name: str
+    callee: Callee
+    triggers: tuple[str, ...]
+    reader: Reader
+    writes_of: Callable[[Any], list[Write]]
+    """Turns what the node returned into writes; raises InvalidUpdateError."""
+    edges: tuple[Write, ...] = ()
+    """Written whenever the node has run: its unconditional edges."""
+    branches: tuple[Branch, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+    cache: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    error_handler: Node | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    subgraphs: tuple[Any, ...] = ()
+    """Compiled graphs that the node is, or that its function refers to."""
+    push_reader: Reader | None = None
+    """Shapes the argument of a Send."""
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """The path of a task that a channel started."""
+        return (PULL, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a graph compiles to."""
+
+    name: str
+    nodes: Mapping[str, Node]
+    channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    keys: tuple[str, ...]
+    """The channels that make up the state, in the schema's order."""
+    input_channel: str = START
+    output_keys: str | tuple[str, ...] = ()
+    """What `invoke` returns: these keys, or the bare value of one channel."""
+    stream_keys: str | tuple[str, ...] = ()
+    """What the `values` stream and snapshots show."""
+    triggers: Mapping[str, tuple[str, ...]]
+    """Channel → nodes that a new version of it may start."""
+    waiting: tuple[str, ...] = ()
+    """Channels that want to know when nothing is left to run."""
+    delta: tuple[str, ...] = ()
+    """Channels whose checkpoints hold only what was written."""
+    goto: Callable[[Any], Write]
+    """Turns a target of a Command into a write."""
+    writes_of_update: Callable[[Any], list[Write]]
+    """Turns an update that came from outside into writes."""

@@ -1,0 +1,189 @@
+"""How a run hands its steps to a saver.
+
+A ledger belongs to one run on one thread; the graphs inside that run share it. It speaks to our
+own savers in whole steps, and to any other saver through the five methods of the contract.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
+from milepost.checkpoint.records import Checkpoint, Place
+from milepost.errors import MilepostError, SaverError
+from milepost.runtime.effects import Ask
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.types import Durability
+
+BACKLOG_LIMIT = 64
+"""Steps that may wait for a slow saver before the run waits too."""
+
+
+class Ledger:
+    """A run's way to the saver of its thread."""
+
+    __slots__ = ("backlog", "durability", "fence", "native", "saver", "thread_id")
+
+    def __init__(
+        self,
+        saver: BaseCheckpointSaver[Any],
+        thread_id: str,
+        durability: Durability,
+        fence: Fence,
+    ) -> None:
+        self.saver = saver
+        self.thread_id = thread_id
+        self.durability = durability
+        self.fence = fence
+        self.native = saver if isinstance(saver, StepSaver) else None
+        self.backlog: Backlog | None = None
+        """Steps that are still to be stored; made by the driver when it is first needed."""
+
+    @property
+    def deferred(self) -> bool:
+        """Whether steps are stored while the run goes on."""
+        return self.durability == "async" and not (self.native and self.native.instant)
+
+    def next_version(self, current: Any) -> Any:
+        """The version after `current`, as the saver makes them."""
+        return self.saver.get_next_version(current, None)
+
+    def prepare(self, step: StepCommit) -> Any:
+        """Encode a step, so that what the program does next cannot change it."""
+        if self.native is not None:
+            return self.native.prepare(step)
+        if step.new is None:
+            return self._detached(step)
+        # Another saver encodes in `put`, which may run while the next node is at work.
+        values = step.new.values()
+        checkpoint = Checkpoint(
+            **{  # type: ignore[typeddict-item]
+                **step.new.checkpoint,
+                "channel_values": values,
+                "channel_versions": dict(step.new.checkpoint["channel_versions"]),
+                "versions_seen": {
+                    node: dict(seen) for node, seen in step.new.checkpoint["versions_seen"].items()
+                },
+            }
+        )
+        return self._detached(replace(step, new=replace(step.new, checkpoint=checkpoint)))
+
+    def _detached(self, step: StepCommit) -> StepCommit:
+        if not self.deferred:
+            return step
+        new = step.new
+        if new is not None:
+            new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
+        return replace(
+            step,
+            writes=[replace(task, writes=deepcopy(list(task.writes))) for task in step.writes],
+            new=new,
+        )
+
+    def store(self, steps: Sequence[Any]) -> Generator[Ask, Any, None]:
+        """Store prepared steps in order; raises the first failure."""
+        try:
+            if self.native is not None:
+                for error in (yield Ask(self.native, "commit", (steps,))):
+                    if error is not None:
+                        raise error
+                return
+            for step in steps:
+                yield from self._store_foreign(step)
+        except (MilepostError, NotImplementedError):
+            raise
+        except Exception as error:
+            raise SaverError(
+                f"{type(self.saver).__name__} could not save a step of thread "
+                f"'{self.thread_id}': {error!r}. The steps before it are stored; mend the cause "
+                "and resume the thread."
+            ) from error
+
+    def _store_foreign(self, step: StepCommit) -> Generator[Ask, Any, None]:
+        config = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id).config()
+        for task in step.writes:
+            yield Ask(
+                self.saver, "put_writes", (config, list(task.writes), task.task_id, task.task_path)
+            )
+        if (new := step.new) is not None:
+            versions = new.checkpoint["channel_versions"]
+            changed = {name: versions[name] for name in new.changed}
+            yield Ask(self.saver, "put", (config, new.checkpoint, new.metadata, changed))
+
+
+class Backlog:
+    """Prepared steps between the run that makes them and the worker that stores them.
+
+    Knows nothing of threads or loops beyond a lock: drivers of either colour register a callback
+    for the moment when what they wait for has come true.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque()
+        self._unstored = 0
+        self._watchers: list[tuple[int, Callable[[], None]]] = []
+        self._wake: Callable[[], None] | None = None
+        self.closed = False
+        self.error: BaseException | None = None
+        """Why the worker gave up; later steps are not stored after a failed one."""
+
+    def add(self, steps: Sequence[Any]) -> None:
+        """Queue steps, and wake the worker."""
+        with self._lock:
+            if self.error is not None:
+                return
+            self._waiting.extend(steps)
+            self._unstored += len(steps)
+            wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+    def take(self, wake: Callable[[], None]) -> list[Any]:
+        """Everything that waits; if nothing does, `wake` is called when that changes."""
+        with self._lock:
+            steps = list(self._waiting)
+            self._waiting.clear()
+            self._wake = None if steps else wake
+            return steps
+
+    def stored(self, count: int, error: BaseException | None = None) -> None:
+        """The worker has stored some steps, or failed."""
+        with self._lock:
+            self._unstored -= count
+            if error is not None:
+                self.error = error
+                self._waiting.clear()
+                self._unstored = 0
+            ready = [tell for limit, tell in self._watchers if self._unstored <= limit]
+            self._watchers = [w for w in self._watchers if self._unstored > w[0]]
+        for tell in ready:
+            tell()
+
+    def is_above(self, limit: int, tell: Callable[[], None]) -> bool:
+        """Whether more than `limit` steps are not stored; if so, `tell` is called later."""
+        with self._lock:
+            if self._unstored <= limit:
+                return False
+            self._watchers.append((limit, tell))
+            return True
+
+    def close(self) -> None:
+        """Let the worker go."""
+        with self._lock:
+            self.closed = True
+            wake, self._wake = self._wake, None
+        if wake is not None:
+            wake()
+
+    def raise_error(self) -> None:
+        """Raise what made the worker give up, if it did."""
+        if self.error is not None:
+            raise self.error

@@ -1,0 +1,199 @@
+"""What a running task can reach: its config, the store, the stream, its interrupts.
+
+One typed object travels with a task, in a context variable. Functions that work only inside a
+node (`interrupt`, `get_config`, `get_stream_writer`, ...) and graphs called inside a node find
+the run that they belong to through it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from milepost.constants import NS_SEP
+from milepost.errors import GraphInterrupt, OutsideRunError
+from milepost.runtime.pending import interrupt_id
+from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost.errors import NodeError
+    from milepost.runtime.plan import Task
+    from milepost.runtime.session import Session
+    from milepost.store.base import BaseStore
+
+_current: ContextVar[Scope | None] = ContextVar("milepost_scope", default=None)
+enter = _current.set
+leave = _current.reset
+
+
+def find_scope() -> Scope | None:
+    """The scope of the task that this code runs in, if it runs in one."""
+    return _current.get()
+
+
+def current_scope(wanted_by: str) -> Scope:
+    """The scope of the task that this code runs in; `wanted_by` is named in the error."""
+    scope = _current.get()
+    if scope is None:
+        raise OutsideRunError(
+            f"{wanted_by}() works only inside a node or task of a running graph. "
+            "Call it from a node's function, not from the code that calls the graph."
+        )
+    return scope
+
+
+class RunControl:
+    """Lets other code ask a run to stop at the end of its present step."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+
+    def request_drain(self, reason: str = "shutdown") -> None:
+        """Ask the run to finish the tasks in flight, save, and stop."""
+        self._reason = reason
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._reason is not None
+
+    @property
+    def drain_reason(self) -> str | None:
+        """What it was told."""
+        return self._reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionInfo:
+    """Which attempt of which task this is."""
+
+    task_id: str
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    thread_id: str | None = None
+    run_id: str | None = None
+    node_attempt: int = 1
+    node_first_attempt_time: float | None = None
+    idempotency_key: str = ""
+    """The same on a retry and on a resume after a crash, another one on a replay or fork.
+
+    Pass it to services that deduplicate requests, so that an effect is not repeated.
+    """
+
+
+ContextT = TypeVar("ContextT", default=Any)
+
+
+def _no_writer(_chunk: Any) -> None:
+    return None
+
+
+def _no_heartbeat() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime(Generic[ContextT]):
+    """What a node gets when it has a parameter `runtime`."""
+
+    context: ContextT = None  # type: ignore[assignment]
+    """What the caller passed as `context=`."""
+    store: BaseStore | None = None
+    stream_writer: StreamWriter = _no_writer
+    heartbeat: Callable[[], None] = _no_heartbeat
+    """Tells an idle timeout that the node is alive."""
+    previous: Any = None
+    """For an entrypoint: what its last run on this thread returned."""
+    execution_info: ExecutionInfo | None = None
+    control: RunControl | None = field(default=None, repr=False)
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run was asked to stop: a long node may want to end early."""
+        return self.control is not None and self.control.drain_requested
+
+    @property
+    def drain_reason(self) -> str | None:
+        """Why, as told to `RunControl.request_drain`."""
+        return None if self.control is None else self.control.drain_reason
+
+
+class Scope:
+    """One attempt of one task."""
+
+    __slots__ = (
+        "_config",
+        "_runtime",
+        "attempt",
+        "calls",
+        "children",
+        "failure",
+        "heartbeat",
+        "interrupts_asked",
+        "session",
+        "started",
+        "task",
+    )
+
+    def __init__(self, session: Session, task: Task, attempt: int, started: float | None) -> None:
+        self.session = session
+        self.task = task
+        self.attempt = attempt
+        self.started = started
+        """When the first attempt began; None until somebody needs a clock."""
+        self.failure: NodeError | None = None
+        """For an error handler: what it handles."""
+        self.heartbeat: Callable[[], None] = _no_heartbeat
+        self.interrupts_asked = 0
+        self.children = 0
+        """Graphs called in this attempt so far: keeps their namespaces apart."""
+        self.calls = 0
+        """Tasks called in this attempt so far: keeps their ids apart."""
+        self._config: RunnableConfig | None = None
+        self._runtime: Runtime[Any] | None = None
+
+    def interrupt(self, value: Any) -> Any:
+        """The answer to this interrupt if there is one; otherwise the run pauses."""
+        at = self.interrupts_asked
+        self.interrupts_asked += 1
+        answers = self.task.answers
+        if at < len(answers):
+            return answers[at]
+        identity = interrupt_id(self.task.ns, at)
+        answer = self.session.answers.get(identity, MISSING)
+        if answer is MISSING:
+            raise GraphInterrupt([Interrupt(value, identity)])
+        answers.append(answer)
+        return answer
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What the node sees as its config."""
+        if self._config is None:
+            self._config = self.session.config_for(self.task)
+        return self._config
+
+    @property
+    def stream_writer(self) -> StreamWriter:
+        """Sends to the `custom` stream."""
+        return self.session.writer_for(self)
+
+    @property
+    def runtime(self) -> Runtime[Any]:
+        """What the node sees as its runtime."""
+        if self._runtime is None:
+            self._runtime = self.session.runtime_for(self)
+        return self._runtime
+
+    def child_ns(self) -> str:
+        """The namespace of the next graph that this task calls."""
+        at = self.children
+        self.children += 1
+        return self.task.ns if at == 0 else f"{self.task.ns}{NS_SEP}{at}"

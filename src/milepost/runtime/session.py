@@ -1,0 +1,425 @@
+"""One run of one graph: a generator that yields effects and is sent their results.
+
+    load what is saved → take the input → step, step, step → flush
+
+A step plans its tasks, starts them, takes each as it ends, applies what they wrote, and saves.
+Everything that waits is the driver's business (see effects.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from milepost.constants import INTERRUPT, START
+from milepost.errors import (
+    GraphDrained,
+    GraphInterrupt,
+    GraphRecursionError,
+    InvalidUpdateError,
+    ParentCommand,
+)
+from milepost.runtime import stream
+from milepost.runtime.apply import apply_writes
+from milepost.runtime.board import Board
+from milepost.runtime.config import recursion_limit
+from milepost.runtime.effects import Ask, Await, Flush, RunProgram, Start
+from milepost.runtime.opening import Opening
+from milepost.runtime.pending import to_store
+from milepost.runtime.plan import Task, in_path_order, plan
+from milepost.runtime.program import Program, StepsLeft
+from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
+from milepost.runtime.stream import Feed, Part
+from milepost.runtime.task import addressed_here, perform
+from milepost.types import RunnableConfig, StreamWriter
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
+    from milepost.checkpoint.commit import TaskWrites
+    from milepost.store.base import BaseStore
+    from milepost.types import All, Checkpointer, Durability, Interrupt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a caller says about a run, and what the graph was compiled with."""
+
+    config: RunnableConfig
+    checkpointer: Checkpointer = None
+    durability: Durability | None = None
+    context: Any = None
+    interrupt_before: All | Sequence[str] = ()
+    interrupt_after: All | Sequence[str] = ()
+    output_keys: str | Sequence[str] | None = None
+    control: RunControl | None = None
+    store: BaseStore | None = None
+    cache: BaseCache | None = None
+    retry: tuple[Any, ...] = ()
+
+
+class Session(Opening):
+    """A run in progress. `run` is the program; the rest is what tasks may ask of it."""
+
+    def __init__(
+        self, program: Program, options: Options, feed: Feed, parent: Scope | None = None
+    ) -> None:
+        self.program = program
+        self.options = options
+        self.feed = feed
+        self.parent = parent
+        above = parent.session if parent is not None else None
+        self.config = options.config
+        self.store = options.store if options.store is not None else above and above.store
+        self.cache = options.cache if options.cache is not None else above and above.cache
+        self.control = options.control or (above.control if above else RunControl())
+        self.answers: Mapping[str, Any] = above.answers if above else {}
+        """Interrupt id → answer, for this run and the graphs inside it."""
+        self.previous: Any = None
+        self.stop = 0
+        """The step at which the recursion limit ends the run."""
+        self.tasks: Sequence[Task] = ()
+        self.interrupts: tuple[Interrupt, ...] = ()
+        self.paused = False
+        """The run has stopped at an interrupt."""
+        self.spoke = False
+        """Whether there is a state to return: an input was taken or something was written."""
+        self.spawner: Any = None
+        """Starts tasks that running tasks call; set by the driver."""
+        self.board: Board
+        self._prepare_bookkeeping()
+
+    # -- the program
+
+    def run(self, input: Any) -> RunProgram[Any]:
+        """Run to the end, to an interrupt or to an error; return the graph's output."""
+        try:
+            yield from self.open(input)
+            self.stop = self.step + recursion_limit(self.config) + 1
+            while True:
+                tasks = self._next_tasks()
+                if not tasks:
+                    break
+                if self.control.drain_requested:
+                    raise GraphDrained(self.control.drain_reason or "shutdown")
+                if self._pauses(self.options.interrupt_before, tasks) and not self.resumed:
+                    self._pause_statically()
+                    break
+                self.resumed = False
+                done = yield from self._step(tasks)
+                if not done:
+                    break
+                if self._pauses(self.options.interrupt_after, tasks):
+                    self._pause_statically()
+                    break
+        except BaseException as error:
+            yield from self.close(error)
+            if isinstance(error, ParentCommand):
+                self._leave(error)
+            raise
+        yield from self.close(None)
+        if self.interrupts and self.parent is not None:
+            raise GraphInterrupt(self.interrupts)
+        return self.output()
+
+    def _next_tasks(self) -> Sequence[Task]:
+        if self.step > self.stop:
+            raise GraphRecursionError(
+                f"Graph '{self.program.name}' took {recursion_limit(self.config)} steps without "
+                "coming to an end. Check that its loop has a way out, or allow more: "
+                'config={"recursion_limit": ...}.'
+            )
+        if self.replanned is not None:
+            tasks, self.replanned = self.replanned, None
+        else:
+            tasks = plan(self.program, self.board, self.task_base, self.stop, self.changed)
+        self.tasks = tasks
+        return tasks
+
+    def _step(self, tasks: Sequence[Task]) -> RunProgram[bool]:
+        """Take one super-step; False if it was interrupted."""
+        if not self.feed.silent:
+            self._announce(tasks)
+        todo = [task for task in tasks if not task.finished and not self._still_waits(task)]
+        if self.cache is not None:
+            todo = yield from self._from_cache(todo)
+        last: list[TaskWrites] = []
+        if todo:
+            yield Start(
+                [(task, perform(self, task)) for task in todo],
+                self.config.get("max_concurrency"),
+            )
+            left = len(todo)
+            while left or self.spawned:
+                task: Task = yield Await()
+                if task.called:
+                    self.spawned -= 1
+                else:
+                    left -= 1
+                self._ended(task)
+                if self.ledger is not None and self._is_stored(task):
+                    stored = [*last, to_store(task)]
+                    if left or self.spawned or not task.finished or len(todo) < len(tasks):
+                        yield from self.save_writes(stored)
+                        last = []
+                    else:
+                        last = stored
+
+        errors = [task.error for task in tasks if task.error is not None and not task.finished]
+        if errors or any(not task.finished for task in tasks):
+            if last:
+                yield from self.save_writes(last)
+            if errors:
+                raise self._first(errors)
+            self._pause(tasks)
+            return False
+
+        if self.cache is not None:
+            yield from self._to_cache(todo)
+        ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
+        self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
+        self.step += 1
+        yield from self.save_checkpoint("loop", last, ordered)
+        self._show_values(ordered)
+        return True
+
+    # -- interrupts
+
+    def _pauses(self, names: All | Sequence[str], tasks: Sequence[Task]) -> bool:
+        if not names:
+            return False
+        if names == "*":
+            return any(task.name != START for task in tasks)
+        return any(task.name in names for task in tasks)
+
+    def _still_waits(self, task: Task) -> bool:
+        """Answers came, but none for this task: it need not ask again."""
+        return (
+            bool(task.interrupts)
+            and bool(self.answers)
+            and not any(i.id in self.answers for i in task.interrupts)
+        )
+
+    def _pause(self, tasks: Sequence[Task]) -> None:
+        self.paused = True
+        self.interrupts = tuple(
+            {i.id: i for task in tasks if not task.finished for i in task.interrupts}.values()
+        )
+        self._show_interrupts()
+
+    def _pause_statically(self) -> None:
+        self.paused = True
+        if self.feed.wants("updates"):
+            self._push("updates", {INTERRUPT: ()})
+
+    @staticmethod
+    def _first(errors: Sequence[Any]) -> BaseException:
+        for error in errors:
+            if not isinstance(error, ParentCommand):
+                return error if isinstance(error, BaseException) else RuntimeError(error)
+        parent_command: ParentCommand = errors[0]
+        return parent_command
+
+    def _leave(self, up: ParentCommand) -> None:
+        """Hand a command to the graph around this one."""
+        if self.parent is None:
+            raise InvalidUpdateError(
+                f"A node returned {up.command!r}, but '{self.program.name}' runs on its own: "
+                "there is no parent graph to take the command."
+            ) from None
+        raise ParentCommand(addressed_here(up.command)) from None
+
+    # -- the node cache
+
+    def _from_cache(self, todo: list[Task]) -> RunProgram[list[Task]]:
+        from milepost.runtime.caching import cache_key
+
+        keys = {cache_key(self.program, task): task for task in todo if task.node.cache}
+        if not keys:
+            return todo
+        found = yield Ask(self.cache, "get", ([(key.namespace, key.key) for key in keys],))
+        for key, task in keys.items():
+            writes = found.get((key.namespace, key.key))
+            if writes is not None:
+                task.writes = [(name, value) for name, value in writes]
+                task.finished = task.cached = True
+                self._ended(task)
+        return [task for task in todo if not task.finished]
+
+    def _to_cache(self, todo: Sequence[Task]) -> RunProgram[None]:
+        from milepost.runtime.caching import cache_key
+
+        entries = {}
+        for task in todo:
+            if task.node.cache and not task.cached:
+                key = cache_key(self.program, task)
+                entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
+        if entries:
+            yield Ask(self.cache, "set", (entries,))
+
+    # -- the end
+
+    def close(self, error: BaseException | None) -> RunProgram[None]:
+        """Save what is not saved yet, whatever ended the run."""
+        if self.ledger is None:
+            return
+        yield from self.save_on_exit(error)
+        if self.parent is None or self.owns_ledger:
+            yield Flush(self.ledger)
+
+    def output(self) -> Any:
+        """What `invoke` returns."""
+        keys = self.options.output_keys
+        result = self._read(self.program.output_keys if keys is None else keys)
+        if self.interrupts and self.parent is None:
+            shown = list(self.interrupts)
+            return {**result, INTERRUPT: shown} if isinstance(result, dict) else {INTERRUPT: shown}
+        return result if self.spoke else None
+
+    def _read(self, keys: str | Sequence[str]) -> Any:
+        values = self.board.values
+        if self.paused:
+            done = [write for task in self.tasks if task.finished for write in task.writes]
+            values = self.board.preview(done)
+        if isinstance(keys, str):
+            if keys in values:
+                return values[keys]
+            return self.board.live[keys].get() if self.board.available(keys) else None
+        return {key: values[key] for key in keys if key in values}
+
+    # -- events
+
+    def _push(self, mode: Any, payload: Any) -> None:
+        self.feed.push(Part(stream.ns_parts(self.ns), mode, payload))
+
+    def _announce(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            if task.finished or not stream.visible(task):
+                continue
+            if self.feed.wants("tasks"):
+                self._push("tasks", stream.task_started(task))
+            if self.feed.wants("debug"):
+                started = stream.task_started(task)
+                self._push("debug", stream.as_debug(self.step + 1, "task", started))
+
+    def _ended(self, task: Task) -> None:
+        """Tell the streams that a task has ended."""
+        feed = self.feed
+        if feed.silent or not stream.visible(task):
+            return
+        if task.finished and feed.wants("updates"):
+            self._push("updates", {task.name: stream.update_of(self.program, task)})
+        if feed.wants("tasks"):
+            self._push("tasks", stream.task_ended(self.program, task))
+        if feed.wants("debug"):
+            ended = stream.task_ended(self.program, task)
+            self._push("debug", stream.as_debug(self.step + 1, "task_result", ended))
+
+    def _show_values(self, writers: Sequence[Task]) -> None:
+        keys = self.program.stream_keys
+        names = (keys,) if isinstance(keys, str) else keys
+        if self.changed.isdisjoint(names):
+            return
+        self.spoke = True
+        if self.feed.wants("values"):
+            wanted = self.options.output_keys
+            self._push("values", self._read(keys if wanted is None else wanted))
+
+    def show_present_values(self) -> None:
+        """The first `values` event of a run that goes on from what is saved."""
+        if self.board.values:
+            self.spoke = True
+        if self.spoke and self.feed.wants("values"):
+            wanted = self.options.output_keys
+            self._push("values", self._read(self.program.stream_keys if wanted is None else wanted))
+
+    def _show_interrupts(self) -> None:
+        if not self.interrupts or self.feed.silent:
+            return
+        if self.feed.wants("updates"):
+            self._push("updates", {INTERRUPT: self.interrupts})
+        if self.feed.wants("values"):
+            values = self._read(self.program.stream_keys)
+            shown = {**values} if isinstance(values, dict) else {}
+            self._push("values", {**shown, INTERRUPT: self.interrupts})
+
+    # -- what tasks ask
+
+    @property
+    def steps_left(self) -> StepsLeft:
+        """What managed values are computed from."""
+        return StepsLeft(self.step, self.stop)
+
+    def config_for(self, task: Task) -> RunnableConfig:
+        """The config that a node sees."""
+        configurable = {
+            key: value
+            for key, value in (self.config.get("configurable") or {}).items()
+            if key not in ("checkpoint_id", "checkpoint_map", "checkpoint_ns")
+        }
+        configurable["checkpoint_ns"] = self.ns
+        configurable["checkpoint_id"] = self.stored_id
+        metadata = {
+            **(self.config.get("metadata") or {}),
+            **task.node.metadata,
+            "langgraph_step": self.step + 1,
+            "langgraph_node": task.name,
+            "langgraph_triggers": tuple(task.triggers),
+            "langgraph_path": task.path,
+            "langgraph_checkpoint_ns": task.ns,
+        }
+        if "thread_id" in configurable:
+            metadata.setdefault("thread_id", configurable["thread_id"])
+        config: RunnableConfig = {
+            **self.config,
+            "configurable": configurable,
+            "metadata": metadata,
+            "tags": [*self.config.get("tags", ()), *task.node.tags],
+        }
+        return config
+
+    def writer_for(self, scope: Scope) -> StreamWriter:
+        """Sends to the `custom` stream on behalf of a task."""
+
+        def write(chunk: Any) -> None:
+            scope.heartbeat()
+            if self.feed.wants("custom"):
+                self._push("custom", chunk)
+
+        return write
+
+    def runtime_for(self, scope: Scope) -> Runtime[Any]:
+        """The runtime that a node sees."""
+        task = scope.task
+        run_id = self.config.get("run_id")
+        return Runtime(
+            context=self.context,
+            store=self.store,
+            stream_writer=self.writer_for(scope),
+            heartbeat=scope.heartbeat,
+            previous=self.previous,
+            execution_info=ExecutionInfo(
+                task_id=task.id,
+                checkpoint_id=self.stored_id,
+                checkpoint_ns=task.ns,
+                thread_id=self.thread_id,
+                run_id=None if run_id is None else str(run_id),
+                node_attempt=scope.attempt,
+                node_first_attempt_time=scope.started,
+                idempotency_key=self.idempotency_key(task),
+            ),
+            control=self.control,
+        )
+
+    @property
+    def context(self) -> Any:
+        """What the caller passed as `context=`, or the enclosing run's."""
+        if self.options.context is None and self.parent is not None:
+            return self.parent.session.context
+        return self.options.context
+
+    @staticmethod
+    def _is_stored(task: Task) -> bool:
+        """Whether anything of an ended task is worth storing."""
+        return not isinstance(task.error, ParentCommand)
+

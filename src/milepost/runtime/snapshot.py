@@ -1,0 +1,223 @@
+"""How a checkpoint is shown: StateSnapshot, and the events of the `checkpoints` stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.constants import START
+from milepost.runtime.board import Board
+from milepost.runtime.pending import null_writes, recall
+from milepost.runtime.plan import Task, plan
+from milepost.runtime.stream import result_of
+from milepost.types import PregelTask, RunnableConfig, StateSnapshot
+
+if TYPE_CHECKING:
+    from milepost.runtime.program import Program
+    from milepost.runtime.session import Session
+
+FAR = 1 << 62
+"""A step limit for plans that nobody carries out."""
+
+
+def tasks_at(program: Program, board: Board, saved: CheckpointTuple) -> list[Task]:
+    """The tasks that follow a checkpoint, with what is stored of them."""
+    place = place_of(saved.config)
+    base = (saved.checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
+    tasks = plan(program, board, base, FAR, None)
+    recall(tasks, saved.pending_writes or ())
+    return tasks
+
+
+def board_of(program: Program, saved: CheckpointTuple) -> Board:
+    """The channels of a checkpoint; delta channels are still to be rebuilt."""
+    return Board(program.channels, program.keys, saved.checkpoint)
+
+
+def with_null_writes(board: Board, saved: CheckpointTuple) -> None:
+    """Apply what came from outside, in a Command, while the thread was paused here."""
+    for name, value in null_writes(saved.pending_writes or ()):
+        if name in board.specs:
+            board.channel(name).update([value])
+            board.versions.setdefault(name, board.top)
+            board.refresh([name])
+
+
+def snapshot(
+    program: Program,
+    board: Board,
+    saved: CheckpointTuple,
+    tasks: Sequence[Task],
+    *,
+    latest: bool,
+    writes: Mapping[str, Any] | None,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> StateSnapshot:
+    """A checkpoint as users see it.
+
+    For the latest one, what finished tasks of the interrupted or failed step wrote is shown as
+    part of the values, since a resume will not run them again.
+    """
+    values = board.values
+    if latest:
+        values = board.preview(w for task in tasks if task.finished for w in task.writes)
+    keys = program.stream_keys
+    shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
+    metadata: dict[str, Any] = {**saved.metadata, "writes": writes}
+    return StateSnapshot(
+        values=_bare(board, values, keys)
+        if isinstance(keys, str)
+        else {key: values[key] for key in keys if key in values},
+        next=tuple(task.name for task in tasks if not (latest and task.finished)),
+        config=config_of(saved),
+        metadata=metadata,  # type: ignore[arg-type]
+        created_at=saved.checkpoint["ts"],
+        parent_config=saved.parent_config,
+        tasks=shown,
+        interrupts=tuple(interrupt for task in shown for interrupt in task.interrupts),
+    )
+
+
+def _bare(board: Board, values: Mapping[str, Any], key: str) -> Any:
+    if key in values:
+        return values[key]
+    return board.live[key].get() if board.available(key) else None
+
+
+def _show(
+    program: Program, task: Task, latest: bool, state: RunnableConfig | StateSnapshot | None
+) -> PregelTask:
+    everything = task.finished or not latest
+    error: Any = task.error
+    return PregelTask(
+        id=task.id,
+        name=task.name,
+        path=task.path,
+        error=error,
+        interrupts=(*task.asked, *task.interrupts) if everything else task.interrupts,
+        state=state,
+        result=_result(program, task) if task.finished else None,
+    )
+
+
+def _result(program: Program, task: Task) -> Any:
+    found = result_of(program, task.writes)
+    return {} if found is None and not isinstance(program.stream_keys, str) else found
+
+
+def config_of(saved: CheckpointTuple) -> RunnableConfig:
+    """The config that leads back to a checkpoint, through the graphs around it."""
+    place = place_of(saved.config)
+    config = place.config()
+    if place.checkpoint_ns:
+        config["configurable"]["checkpoint_map"] = {
+            **saved.metadata.get("parents", {}),
+            place.checkpoint_ns: saved.checkpoint["id"],
+        }
+    return config
+
+
+def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
+    """What a thread without checkpoints looks like."""
+    return StateSnapshot(
+        values={},
+        next=(),
+        config=config,
+        metadata=None,
+        created_at=None,
+        parent_config=None,
+        tasks=(),
+        interrupts=(),
+    )
+
+
+def writes_behind(
+    program: Program,
+    saved: CheckpointTuple,
+    before: tuple[CheckpointTuple, Sequence[Task]] | None,
+) -> Mapping[str, Any] | None:
+    """What made a checkpoint: the input, or node → what it wrote in the step before."""
+    source = saved.metadata.get("source")
+    if source == "input":
+        given = saved.checkpoint["channel_values"].get(program.input_channel)
+        return given if given is not None else None
+    if before is None:
+        return None
+    parent, tasks = before
+    found: dict[str, list[Any]] = {}
+    if source == "loop":
+        for task in tasks:
+            if task.finished and task.name != START:
+                found.setdefault(task.name, []).append(_result(program, task))
+    elif source == "update":
+        by_owner: dict[str, list[tuple[str, Any]]] = {}
+        for owner, channel, value in parent.pending_writes or ():
+            if owner.startswith(saved.checkpoint["id"] + ":"):
+                by_owner.setdefault(owner, []).append((channel, value))
+        for owner, writes in by_owner.items():
+            node = owner.split(":", 2)[2]
+            found.setdefault(node, []).append(result_of(program, writes))
+    return {
+        node: results[0] if len(results) == 1 else results for node, results in found.items()
+    } or None
+
+
+def checkpoint_event(session: Session) -> dict[str, Any]:
+    """The present checkpoint of a run, as the `checkpoints` stream shows it."""
+    program, board = session.program, session.board
+    tasks = session.replanned
+    if tasks is None:
+        tasks = plan(program, board, session.task_base, FAR, session.changed)
+    keys = program.stream_keys
+    place: Place | None = session.place
+    parent = session.stored_id if session.stored_id != session.checkpoint_id else None
+    return {
+        "config": _event_config(session, session.checkpoint_id) if place else None,
+        "parent_config": _event_config(session, session.previous_id)
+        if place and session.previous_id
+        else parent,
+        "values": _bare(board, board.values, keys)
+        if isinstance(keys, str)
+        else {key: board.values[key] for key in keys if key in board.values},
+        "metadata": dict(session.metadata),
+        "next": [task.name for task in tasks if not task.finished],
+        "tasks": [_event_task(session, task) for task in tasks],
+    }
+
+
+def _event_task(session: Session, task: Task) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        "id": task.id,
+        "name": task.name,
+        "interrupts": tuple({"value": i.value, "id": i.id} for i in task.interrupts),
+        "state": child_config(session.thread_id, task),
+    }
+    if task.finished:
+        event["result"] = result_of(session.program, task.writes)
+        del event["interrupts"]
+        event["interrupts"] = ()
+    elif task.error is not None:
+        event["error"] = repr(task.error)
+    return event
+
+
+def _event_config(session: Session, checkpoint_id: str) -> RunnableConfig:
+    place = Place(session.thread_id or "", session.ns, checkpoint_id)
+    config = place.config()
+    if session.ns:
+        config["configurable"]["checkpoint_map"] = {**session.parents, session.ns: checkpoint_id}
+    return config
+
+
+def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
+    """Where the state of the graph inside a task is, if it is saved at all."""
+    from milepost.runtime.checkpoints import strip_ids
+
+    graphs = [g for g in task.node.subgraphs if g.checkpointer is not False]
+    if not graphs or thread_id is None:
+        return None
+    ns = strip_ids(task.ns) if graphs[0].checkpointer is True else task.ns
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+
+

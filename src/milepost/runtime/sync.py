@@ -1,0 +1,367 @@
+"""The driver for sync code: carries out the effects of runtime generators with threads.
+
+A step's only task runs right here, in the caller's thread, unless somebody wants events while it
+runs. Several tasks run on worker threads, and come back through a mailbox.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from queue import SimpleQueue
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost.errors import ColourError
+from milepost.runtime import workers
+from milepost.runtime.colour import is_async_only
+from milepost.runtime.effects import (
+    Ask,
+    Await,
+    Call,
+    Effect,
+    Flush,
+    Listing,
+    Next,
+    Pause,
+    RunProgram,
+    Save,
+    Start,
+    TaskProgram,
+)
+from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
+from milepost.runtime.scope import enter, leave
+from milepost.runtime.stream import Feed, Part
+
+if TYPE_CHECKING:
+    from milepost.runtime.plan import Task
+
+R = TypeVar("R")
+_WAKE = object()
+_MANY = 64
+"""Tasks of one step that run at once if the config does not say."""
+
+
+class SyncDriver:
+    """Carries out the effects of one run."""
+
+    def __init__(self, feed: Feed | None = None) -> None:
+        self.feed = feed or Feed()
+        self._mailbox: SimpleQueue[Any] = SimpleQueue()
+        """Tasks that have ended, with what they crashed with, or a call to look at the feed."""
+        self._inline: tuple[Task, TaskProgram] | None = None
+        self._queue: deque[tuple[Task, TaskProgram]] = deque()
+        self._running = 0
+        self._at_once = _MANY
+        self._lock = threading.Lock()
+        self._loop: workers.LoopThread | None = None
+        if self.feed.flows_during_nodes:
+            self.feed.wake = lambda: self._mailbox.put(_WAKE)
+
+    # -- running programs
+
+    def run(self, program: RunProgram[R]) -> R:
+        """Run a program to its end and return its result."""
+        parts = self.stream(program)
+        while True:
+            try:
+                next(parts)
+            except StopIteration as done:
+                result: R = done.value
+                return result
+
+    def stream(self, program: RunProgram[R]) -> Generator[Part, None, R]:
+        """Run a program to its end, and yield its events as they come."""
+        pending = self.feed.parts
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                try:
+                    if error is None:
+                        effect = program.send(answer)
+                    else:
+                        raised, error = error, None
+                        effect = program.throw(raised)
+                except StopIteration as done:
+                    while pending:
+                        yield pending.popleft()
+                    result: R = done.value
+                    return result
+                answer = None
+                try:
+                    if type(effect) is Await:
+                        while pending:
+                            yield pending.popleft()
+                        if self._inline is not None:
+                            answer = self._run_inline()
+                        else:
+                            while (item := self._mailbox.get()) is _WAKE:
+                                while pending:
+                                    yield pending.popleft()
+                            answer = self._collect(item)
+                    else:
+                        answer = self._carry_out(effect)
+                    while pending:
+                        yield pending.popleft()
+                except GeneratorExit as closed:
+                    self._wind_up(program, closed)
+                    raise
+                except BaseException as failure:
+                    error = failure
+        except Exception:
+            # What was said before the failure still counts.
+            while pending:
+                yield pending.popleft()
+            raise
+        finally:
+            if self._loop is not None:
+                self._loop.close()
+                self._loop = None
+
+    def _wind_up(self, program: RunProgram[Any], reason: BaseException) -> None:
+        """The consumer has gone: let the program save what it has, without starting more."""
+        try:
+            effect = program.throw(reason)
+            while True:
+                effect = program.send(self._carry_out(effect))
+        except (StopIteration, type(reason)):
+            pass
+
+    def _carry_out(self, effect: Effect) -> Any:
+        kind = type(effect)
+        if kind is Save:
+            return self._save(effect)  # type: ignore[arg-type]
+        if kind is Start:
+            return self._start(effect)  # type: ignore[arg-type]
+        if kind is Ask:
+            return self.ask(effect)  # type: ignore[arg-type]
+        if kind is Flush:
+            return self._flush(effect.ledger)  # type: ignore[union-attr]
+        if kind is Listing:
+            return self._open_list(effect)  # type: ignore[arg-type]
+        if kind is Next:
+            return next(effect.cursor, None)  # type: ignore[union-attr]
+        raise AssertionError(f"unknown effect {effect!r}")
+
+    # -- savers, stores and caches
+
+    def ask(self, effect: Ask) -> Any:
+        """Call a method, in the colour that its owner has."""
+        target = effect.target
+        if is_async_only(target):
+            method = getattr(target, f"a{effect.method}")
+            return self._await(
+                method(*effect.arguments, **effect.keywords),
+                f"{type(target).__name__} is async only",
+            )
+        return getattr(target, effect.method)(*effect.arguments, **effect.keywords)
+
+    def _open_list(self, effect: Listing) -> Iterator[Any]:
+        target = effect.target
+        if not is_async_only(target):
+            return iter(target.list(*effect.arguments, **effect.keywords))
+
+        async def collect() -> list[Any]:
+            return [found async for found in target.alist(*effect.arguments, **effect.keywords)]
+
+        return iter(self._await(collect(), f"{type(target).__name__} is async only"))
+
+    def _ask_all(self, program: Generator[Ask, Any, None]) -> None:
+        try:
+            effect = next(program)
+            while True:
+                try:
+                    answer = self.ask(effect)
+                except Exception as error:
+                    effect = program.throw(error)
+                else:
+                    effect = program.send(answer)
+        except StopIteration:
+            return
+
+    # -- saving
+
+    def _save(self, effect: Save) -> None:
+        ledger = effect.ledger
+        backlog = ledger.backlog
+        if effect.wait:
+            if backlog is not None:
+                self._wait_for(backlog, 0)
+            self._ask_all(ledger.store(effect.steps))
+            return
+        if backlog is None:
+            backlog = ledger.backlog = Backlog()
+            workers.submit(lambda: self._write_behind(ledger, backlog))
+        backlog.raise_error()
+        backlog.add(effect.steps)
+        self._wait_for(backlog, BACKLOG_LIMIT)
+
+    def _write_behind(self, ledger: Ledger, backlog: Backlog) -> None:
+        """The background writer: stores whatever waits, several steps at once if it lags."""
+        woken = threading.Event()
+        driver = SyncDriver()
+        try:
+            while not backlog.closed:
+                woken.clear()
+                steps = backlog.take(woken.set)
+                if not steps:
+                    woken.wait()
+                    continue
+                try:
+                    driver._ask_all(ledger.store(steps))
+                except BaseException as error:
+                    backlog.stored(len(steps), error)
+                else:
+                    backlog.stored(len(steps))
+        finally:
+            if driver._loop is not None:
+                driver._loop.close()
+
+    @staticmethod
+    def _wait_for(backlog: Backlog, limit: int) -> None:
+        ready = threading.Event()
+        if backlog.is_above(limit, ready.set):
+            ready.wait()
+        backlog.raise_error()
+
+    def _flush(self, ledger: Ledger) -> None:
+        backlog = ledger.backlog
+        if backlog is None:
+            return
+        try:
+            self._wait_for(backlog, 0)
+        finally:
+            backlog.close()
+            ledger.backlog = None
+
+    # -- tasks
+
+    def _start(self, effect: Start) -> None:
+        tasks = effect.tasks
+        if len(tasks) == 1 and not self.feed.flows_during_nodes:
+            self._inline = tasks[0]
+            return
+        self._at_once = effect.at_once or _MANY
+        self._queue.extend(tasks)
+        self._add_worker()
+
+    def _add_worker(self) -> None:
+        with self._lock:
+            if not self._queue or self._running >= self._at_once:
+                return
+            self._running += 1
+        context = contextvars.copy_context()
+        workers.submit(lambda: context.run(self._work))
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._running -= 1
+                    return
+                task, program = self._queue.popleft()
+            self._add_worker()
+            self._run_apart(task, program)
+
+    def spawn(self, task: Task, program: TaskProgram, ended: Callable[[], None]) -> None:
+        """Start a task that a running task has called."""
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            self._run_apart(task, program, ended)
+
+        workers.submit(lambda: context.run(work))
+
+    def _run_apart(
+        self, task: Task, program: TaskProgram, ended: Callable[[], None] | None = None
+    ) -> None:
+        crash: BaseException | None = None
+        try:
+            self._perform(program)
+        except BaseException as error:
+            crash = error
+        if ended is not None:
+            ended()
+        self._mailbox.put((task, crash))
+
+    def _run_inline(self) -> Task:
+        assert self._inline is not None
+        task, program = self._inline
+        self._inline = None
+        self._perform(program)
+        return task
+
+    @staticmethod
+    def _collect(item: tuple[Task, BaseException | None]) -> Task:
+        task, crash = item
+        if crash is not None:
+            raise crash
+        return task
+
+    def _perform(self, program: TaskProgram) -> None:
+        """Carry out a task's own effects."""
+        answer: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                effect = program.send(answer) if error is None else program.throw(error)
+            except StopIteration:
+                return
+            answer = error = None
+            try:
+                if type(effect) is Call:
+                    answer = self._call(effect)
+                elif type(effect) is Pause:
+                    time.sleep(effect.seconds)
+                else:
+                    answer = self.ask(effect)  # type: ignore[arg-type]
+            except Exception as failure:
+                error = failure
+
+    def _call(self, effect: Call) -> Any:
+        callee = effect.callee
+        scope = effect.scope
+        token = enter(scope)
+        try:
+            # In a copy, so that context variables which a node sets end with it.
+            context = contextvars.copy_context()
+            if callee.sync is None:
+                assert callee.aio is not None
+                return context.run(
+                    self._await,
+                    callee.aio(effect.argument, **callee.arguments(scope)),
+                    f"node '{callee.name}' is async",
+                )
+            if callee.inject:
+                arguments = callee.arguments(scope)
+                result = context.run(callee.sync, effect.argument, **arguments)
+            else:
+                result = context.run(callee.sync, effect.argument)
+            if type(result) is CoroutineType:
+                return context.run(self._await, result, f"node '{callee.name}' is async")
+            return result
+        finally:
+            leave(token)
+
+    def _await(self, work: Any, reason: str) -> Any:
+        """Wait for async work from sync code."""
+        if workers.loop_is_running():
+            if hasattr(work, "close"):
+                work.close()
+            raise ColourError(
+                f"{reason}, and this thread is inside a running event loop, which a sync call "
+                "would block. Use the async method: ainvoke, astream, aget_state, ..."
+            )
+        if self._loop is None:
+            with self._lock:
+                if self._loop is None:
+                    self._loop = workers.LoopThread()
+
+        async def waiting() -> Any:
+            return await work
+
+        return self._loop.run(waiting())

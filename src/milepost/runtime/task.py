@@ -1,0 +1,128 @@
+"""One task: call the node, try again if it fails, follow its branches.
+
+`perform` is a generator of effects. It leaves the outcome in the task: writes, an error, or open
+interrupts; only what must end the run at once leaves it as an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost.errors import GraphBubbleUp, GraphInterrupt, NodeError, ParentCommand
+from milepost.ids import getrandbits
+from milepost.runtime.effects import Call, Pause, TaskEffect, TaskProgram
+from milepost.runtime.scope import Scope
+from milepost.types import Command, RetryPolicy
+
+if TYPE_CHECKING:
+    from milepost.runtime.plan import Task
+    from milepost.runtime.program import Node, Write
+    from milepost.runtime.session import Session
+
+
+def perform(session: Session, task: Task) -> TaskProgram:
+    """Run a task to its end."""
+    node = task.node
+    attempt = 0
+    while True:
+        attempt += 1
+        scope = Scope(session, task, attempt, None)
+        try:
+            task.writes = yield from _attempt(session, task, node, scope)
+            task.finished = True
+            return
+        except GraphInterrupt as pause:
+            task.interrupts = pause.interrupts
+            return
+        except GraphBubbleUp as leaving:
+            task.error = leaving
+            return
+        except Exception as error:
+            delay = _pause_before_retry(node.retry, error, attempt)
+            if delay is None:
+                yield from _give_up(session, task, scope, error)
+                return
+            yield Pause(delay)
+
+
+def _attempt(
+    session: Session, task: Task, node: Node, scope: Scope
+) -> Generator[TaskEffect, Any, Sequence[Write]]:
+    timeout = task.send.timeout if task.send is not None and task.send.timeout else node.timeout
+    try:
+        output = yield Call(node.callee, task.input, scope, timeout)
+    except ParentCommand as up:
+        if up.command.graph is not None:
+            raise
+        output = up.command  # a graph inside this node addressed it to the graph we are in
+    return (yield from _finish(session, node, scope, output))
+
+
+def _finish(
+    session: Session, node: Node, scope: Scope, output: Any
+) -> Generator[TaskEffect, Any, Sequence[Write]]:
+    """The writes that follow from a node's output: its own, then its edges'."""
+    writes = node.writes_of(output)
+    if node.branches:
+        values = session.board.preview(writes)
+        writes.extend(node.edges)
+        for branch in node.branches:
+            state = branch.reader.shape(values, session.steps_left)
+            answer = yield Call(branch.callee, state, scope)
+            writes.extend(branch.route(answer))
+    elif node.edges:
+        writes.extend(node.edges)
+    return writes
+
+
+def _give_up(
+    session: Session, task: Task, scope: Scope, error: Exception
+) -> Generator[TaskEffect, Any, None]:
+    """A node has failed for good: its error handler may still put things right."""
+    error.add_note(f"During task '{task.name}' with id '{task.id}'")
+    handler = task.node.error_handler
+    if handler is None:
+        task.error = error
+        return
+    scope.failure = NodeError(task.name, error, task.input)
+    try:
+        output = yield Call(handler.callee, task.input, scope)
+        task.writes = yield from _finish(session, task.node, scope, output)
+        task.finished = True
+    except GraphInterrupt as pause:
+        task.interrupts = pause.interrupts
+    except Exception as worse:
+        task.error = worse
+
+
+def _pause_before_retry(
+    policies: Sequence[RetryPolicy], error: Exception, attempt: int
+) -> float | None:
+    """Seconds to wait before the next attempt; None if there is none."""
+    for policy in policies:
+        if not _covers(policy, error):
+            continue
+        if attempt >= policy.max_attempts:
+            return None
+        delay = policy.initial_interval * policy.backoff_factor ** (attempt - 1)
+        delay = min(delay, policy.max_interval)
+        if policy.jitter:
+            delay += getrandbits(20) / (1 << 20)
+        return delay
+    return None
+
+
+def _covers(policy: RetryPolicy, error: Exception) -> bool:
+    on = policy.retry_on
+    if isinstance(on, type):
+        return isinstance(error, on)
+    if isinstance(on, Sequence):
+        return isinstance(error, tuple(on))
+    return on(error)
+
+
+def addressed_here(command: Command[Any]) -> Command[Any]:
+    """The command as the graph that receives it sees it."""
+    return replace(command, graph=None)

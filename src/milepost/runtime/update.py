@@ -1,0 +1,211 @@
+"""Changing a thread from outside: `update_state` and `bulk_update_state`.
+
+An update is a step that nobody ran: its values are taken as if a node had returned them, through
+the reducers, and the node's edges decide what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.commit import TaskWrites
+from milepost.checkpoint.records import CheckpointTuple, Place
+from milepost.constants import END, INPUT, START
+from milepost.errors import InvalidUpdateError
+from milepost.runtime.apply import apply_writes
+from milepost.runtime.board import Board
+from milepost.runtime.calls import Callee
+from milepost.runtime.effects import Await, RunProgram, Start
+from milepost.runtime.pending import recall
+from milepost.runtime.plan import Task, in_path_order, plan
+from milepost.runtime.program import Outside
+from milepost.runtime.session import Session
+from milepost.runtime.snapshot import FAR
+from milepost.runtime.task import perform
+from milepost.types import RunnableConfig, StateUpdate, _DeltaSnapshot
+
+if TYPE_CHECKING:
+    from milepost.runtime.program import Node, Write
+
+COPY = "__copy__"
+"""As `as_node`: make a checkpoint like this one beside it, without any change."""
+
+_UPDATED = "__update__"
+"""Beside what a node has seen: when an update was made in its name."""
+
+
+class UpdateSession(Session):
+    """A thread that is being updated."""
+
+    def update(self, supersteps: Sequence[Sequence[StateUpdate]]) -> RunProgram[RunnableConfig]:
+        """Make one checkpoint for each superstep; return the config of the last."""
+        if not supersteps:
+            raise ValueError("No supersteps provided: bulk_update_state needs at least one.")
+        if not all(supersteps):
+            raise ValueError("No updates provided: every superstep needs at least one.")
+        saved, explicit = yield from self._load(self._saver_of_thread())
+        self.board = Board(
+            self.program.channels, self.program.keys, saved.checkpoint if saved else None
+        )
+        if saved is not None:
+            yield from self._restore(saved)
+        for updates in supersteps:
+            yield from self._superstep(updates, saved, explicit)
+            explicit = False
+            saved = None
+        yield from self.close(None)
+        assert self.place is not None
+        config = self.place.config()
+        if self.ns:
+            config["configurable"]["checkpoint_map"] = {
+                **self.parents,
+                self.ns: self.checkpoint_id,
+            }
+        return config
+
+    def _saver_of_thread(self) -> Any:
+        return self.options.checkpointer
+
+    def _destination(self, saver: Any, place: Place) -> RunProgram[Place]:
+        """An update is made where the config points, in an inner graph too."""
+        yield from ()
+        self.ns = place.checkpoint_ns
+        return place
+
+    def _superstep(
+        self, updates: Sequence[StateUpdate], saved: CheckpointTuple | None, explicit: bool
+    ) -> RunProgram[None]:
+        first = updates[0]
+        if len(updates) > 1:
+            if any(update.as_node is None for update in updates):
+                raise InvalidUpdateError(
+                    "Several updates in one superstep must each say which node they come from: "
+                    "StateUpdate(values, as_node=...)."
+                )
+            if any(update.as_node in (INPUT, END, COPY) for update in updates):
+                raise InvalidUpdateError(
+                    f"'{first.as_node}' cannot be combined with other updates in one superstep."
+                )
+        self.start_lineage()
+        if first.as_node == END:
+            yield from self._end(first)
+        elif first.as_node == COPY:
+            yield from self._copy(saved)
+        elif first.as_node == INPUT:
+            if first.values is None:
+                raise InvalidUpdateError("An update as the input needs values.")
+            yield from self._take_input(first.values)
+        else:
+            yield from self._write(updates, explicit)
+
+    def _write(self, updates: Sequence[StateUpdate], explicit: bool) -> RunProgram[None]:
+        tasks = []
+        for at, update in enumerate(updates):
+            name = update.as_node or self._last_node()
+            node = self.program.nodes.get(name)
+            if node is None:
+                raise InvalidUpdateError(
+                    f"Node {name} does not exist in graph '{self.program.name}'. "
+                    f"Its nodes are: {', '.join(sorted(set(self.program.nodes) - {START}))}."
+                )
+            tasks.append(self._as_if_run(node, update.values, at))
+        yield Start([(task, perform(self, task)) for task in tasks], None)
+        for _ in tasks:
+            task: Task = yield Await()
+            if task.error is not None:
+                raise task.error if isinstance(task.error, BaseException) else RuntimeError()
+
+        siblings = [] if explicit else self._finished_siblings({task.name for task in tasks})
+        writers = [*in_path_order(siblings), *tasks]
+        self.changed = apply_writes(self.program, self.board, writers, self.next_version)
+        for task in tasks:
+            seen = self.board.seen.get(task.name, {})
+            self.board.seen[task.name] = {**seen, _UPDATED: self.board.top}
+        self.step += 1
+        self._keep_deltas_whole()
+        parent = self.stored_id
+        yield from self.save_checkpoint("update", (), writers)
+        if parent is not None:
+            yield from self._record(parent, tasks)
+
+    def _as_if_run(self, node: Node, values: Any, at: int) -> Task:
+        """A task that returns the given values."""
+        stand_in = replace(
+            node,
+            callee=Callee(node.name, lambda _: values, None),
+            retry=(),
+            error_handler=None,
+            timeout=None,
+        )
+        return Task(stand_in, (INPUT, at), node.triggers, None, self.task_base)
+
+    def _finished_siblings(self, updated: set[str]) -> list[Task]:
+        """Tasks of the present step that are done: their writes are part of what is updated."""
+        tasks = plan(self.program, self.board, self.task_base, FAR, None)
+        recall(tasks, self.pending)
+        return [task for task in tasks if task.finished and task.name not in updated]
+
+    def _record(self, parent: str, tasks: Sequence[Task]) -> RunProgram[None]:
+        """Store what was written at the parent, where a step's writes are, under our own id."""
+        writes = [
+            TaskWrites(f"{self.checkpoint_id}:{at}:{task.name}", "", task.name, list(task.writes))
+            for at, task in enumerate(tasks)
+            if task.writes
+        ]
+        here, self.stored_id = self.stored_id, parent
+        yield from self.save_writes(writes)
+        self.stored_id = here
+
+    def _end(self, update: StateUpdate) -> RunProgram[None]:
+        if update.values is not None:
+            raise InvalidUpdateError(
+                "as_node=END drops the tasks that are waiting; it takes no values."
+            )
+        tasks = plan(self.program, self.board, self.task_base, FAR, None)
+        recall(tasks, self.pending)
+        writers: list[Any] = [
+            Outside(task.name, task.triggers, self._state_writes(task)) for task in tasks
+        ]
+        self.changed = apply_writes(self.program, self.board, writers, self.next_version)
+        self.step += 1
+        self._keep_deltas_whole()
+        yield from self.save_checkpoint("update", (), writers)
+
+    def _state_writes(self, task: Task) -> list[Write]:
+        return [write for write in task.writes if write[0] in self.program.keys]
+
+    def _copy(self, saved: CheckpointTuple | None) -> RunProgram[None]:
+        if saved is None:
+            raise InvalidUpdateError("There is no checkpoint to copy in this thread.")
+        parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        self.stored_id = parent
+        self.step += 1
+        self.changed = None
+        yield from self.save_checkpoint("fork")
+
+    def _keep_deltas_whole(self) -> None:
+        for name in self.program.delta:
+            if name in self.board.dirty:
+                self.board.live[name].get()
+                self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
+
+    def _last_node(self) -> str:
+        """The node that an update without `as_node` counts as: the last that wrote."""
+        seen = sorted(
+            (version, name)
+            for name, versions in self.board.seen.items()
+            if name in self.program.nodes
+            for version in [max(versions.values(), default=None)]
+            if version is not None
+        )
+        if not seen:
+            return START
+        if len(seen) > 1 and seen[-1][0] == seen[-2][0]:
+            raise InvalidUpdateError(
+                "Ambiguous update, specify as_node: the last step ran several nodes ("
+                + ", ".join(sorted(name for version, name in seen if version == seen[-1][0]))
+                + "), and which of them the update stands for decides what runs next."
+            )
+        return seen[-1][1]

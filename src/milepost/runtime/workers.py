@@ -1,0 +1,113 @@
+"""Threads that run tasks, and a loop in a thread for async nodes under `invoke`.
+
+A thread pool of a fixed size would deadlock when graphs run inside graphs, and one for each run
+would pay for starting threads again and again. These threads are shared by the whole process,
+one is added whenever all are busy, and an idle one goes away after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from queue import Empty, SimpleQueue
+from typing import Any
+
+_IDLE_SECONDS = 10.0
+
+
+class _Worker:
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            try:
+                job = self.jobs.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with _lock:
+                    if self in _idle:
+                        _idle.remove(self)
+                        return
+                continue  # a job was handed over in the very moment
+            job()
+            del job
+            with _lock:
+                _idle.append(self)
+
+
+_idle: list[_Worker] = []
+_lock = threading.Lock()
+
+
+def submit(job: Callable[[], None]) -> None:
+    """Run `job` on an idle thread, or on a new one. It must not raise."""
+    with _lock:
+        worker = _idle.pop() if _idle else None
+    if worker is None:
+        worker = _Worker()
+        worker.jobs.put(job)
+        threading.Thread(target=worker.run, name="milepost-task", daemon=True).start()
+    else:
+        worker.jobs.put(job)
+
+
+def _forget_threads() -> None:
+    """A forked child has none of its parent's threads."""
+    global _lock
+    _lock = threading.Lock()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+class LoopThread:
+    """An event loop of its own, for async code that sync code has to wait for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._done = threading.Event()
+        submit(self._serve)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            pending = asyncio.all_tasks(self._loop)
+            for task in pending:
+                task.cancel()
+            if pending:
+                self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+            self._done.set()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for a coroutine that runs on the loop, in this thread's context."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what is left, and end the loop."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._done.wait()
+
+
+def loop_is_running() -> bool:
+    """Whether this thread is inside a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,298 @@
+"""Two writers on one thread: exactly one wins, and the other is told."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from graphs import PATIENCE, Log, appends, elsewhere, id_of, line, steps, thread
+from milepost.errors import CheckpointError, ThreadConflict
+from milepost.graph import START, StateGraph
+
+
+class Meddled:
+    """A graph a -> b on thread `t`, in whose node a something else happens to the thread."""
+
+    def __init__(self, saver: Any, meddle: Any) -> None:
+        self.saver = saver
+        self.meddle = meddle
+        self.ran: list[str] = []
+        self.stored: Any = None
+        builder = StateGraph(Log).add_node("a", self.node).add_node("b", appends("b", self.ran))
+        self.graph = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+
+    def node(self, state: Log) -> dict[str, Any]:
+        self.ran.append("a")
+        elsewhere(self.meddle)
+        self.stored = content(self.saver)
+        return {"log": ["loser"]}
+
+
+def content(saver: Any) -> list[Any]:
+    """All that a saver holds of thread `t`."""
+    return [(t.checkpoint, t.metadata, t.pending_writes) for t in saver.list(thread("t"))]
+
+
+def assert_linear(history: list[Any]) -> None:
+    """Each checkpoint descends from the one listed after it."""
+    assert [s.parent_config for s in history] == [*(s.config for s in history[1:]), None]
+
+
+DECIDED = pytest.mark.parametrize("durability", ["sync", "exit"])
+"""Where it is certain that the meddler comes before the run's next commit."""
+
+
+@DECIDED
+def test_a_run_that_another_run_overtook_gets_a_conflict(run, saver, config, durability):
+    rival = line("x", "y").compile(checkpointer=saver)
+    meddled = Meddled(
+        saver, lambda: rival.invoke({"log": ["rival"]}, config, durability=durability)
+    )
+    with pytest.raises(ThreadConflict, match="'t'") as caught:
+        run.invoke(meddled.graph, {"log": ["in"]}, config, durability=durability)
+    assert isinstance(caught.value, CheckpointError)
+    assert meddled.ran == (["a"] if durability == "sync" else ["a", "b"])
+    winner = run.get_state(rival, config)
+    assert winner.next == ()
+    assert winner.values["log"][-3:] == ["rival", "x", "y"]
+
+
+@DECIDED
+def test_nothing_of_the_loser_is_stored(run, saver, config, durability):
+    rival = line("x").compile(checkpointer=saver)
+    meddled = Meddled(saver, lambda: rival.invoke({}, config, durability=durability))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability=durability)
+    assert content(saver) == meddled.stored
+    assert "loser" not in repr(content(saver))
+
+
+@DECIDED
+def test_the_chain_stays_linear(run, saver, config, durability):
+    rival = line("x").compile(checkpointer=saver)
+    run.invoke(rival, {}, config, durability=durability)
+    meddled = Meddled(saver, lambda: rival.invoke({}, config, durability=durability))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability=durability)
+    assert_linear(run.history(rival, config))
+
+
+def test_under_every_durability_exactly_one_of_two_runs_wins(run, saver, config, durability):
+    rival = line("x", "y").compile(checkpointer=saver)
+    lost: list[str] = []
+
+    def meddle() -> None:
+        try:
+            rival.invoke({"log": ["rival"]}, config, durability=durability)
+        except ThreadConflict:
+            lost.append("rival")
+
+    meddled = Meddled(saver, meddle)
+    try:
+        run.invoke(meddled.graph, {"log": ["in"]}, config, durability=durability)
+    except ThreadConflict:
+        lost.append("meddled")
+    assert len(lost) == 1
+    assert_linear(run.history(rival, config))
+    log = run.get_state(rival, config).values["log"]
+    assert ("y" in log) != ("b" in log)
+
+
+def test_two_runs_that_load_before_either_commits_do_not_both_succeed(saver, config):
+    both = threading.Barrier(2)
+    outcomes: list[Any] = []
+
+    def meet(state: Log) -> dict[str, Any]:
+        both.wait(PATIENCE)
+        return {"log": ["met"]}
+
+    def work() -> None:
+        graph = StateGraph(Log).add_node("meet", meet).add_edge(START, "meet")
+        try:
+            outcomes.append(graph.compile(checkpointer=saver).invoke({}, config, durability="exit"))
+        except ThreadConflict as conflict:
+            outcomes.append(conflict)
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(PATIENCE)
+    assert len(outcomes) == 2
+    assert sorted(isinstance(outcome, ThreadConflict) for outcome in outcomes) == [False, True]
+    assert len(list(saver.list(config))) == 1
+
+
+def test_concurrent_increments_lose_none(saver, config, durability):
+    """Whoever conflicts loads the thread again and repeats the call."""
+    graph = line("a").compile(checkpointer=saver)
+    each, workers = 5, 4
+    left: list[BaseException] = []
+
+    def work(name: int) -> None:
+        try:
+            for n in range(each):
+                for _ in range(10_000):
+                    try:
+                        graph.invoke({"log": [(name, n)]}, config, durability=durability)
+                        break
+                    except ThreadConflict:
+                        continue
+                else:
+                    raise AssertionError("never got the thread")
+        except BaseException as error:
+            left.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(workers)]
+    for worker in threads:
+        worker.start()
+    for worker in threads:
+        worker.join(2 * PATIENCE)
+    assert not any(worker.is_alive() for worker in threads)
+    assert left == []
+    done = {tuple(item) for item in graph.get_state(config).values["log"] if item != "a"}
+    assert done == {(w, n) for w in range(workers) for n in range(each)}
+    history = list(graph.get_state_history(config))
+    parents = [id_of(s.parent_config) for s in history if s.parent_config]
+    assert len(parents) == len(set(parents))
+
+
+def test_the_loser_can_repeat_its_call(run, saver, config):
+    rival = line("x").compile(checkpointer=saver)
+    once = [lambda: rival.invoke({}, config)]
+    meddled = Meddled(saver, lambda: once.pop()() if once else None)
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability="sync")
+    result = run.invoke(meddled.graph, {}, config, durability="sync")
+    assert result["log"][-2:] == ["loser", "b"]
+
+
+def test_runs_on_different_threads_do_not_conflict(run, saver, config, durability):
+    rival = line("x").compile(checkpointer=saver)
+    meddled = Meddled(saver, lambda: rival.invoke({}, thread("other"), durability=durability))
+    result = run.invoke(meddled.graph, {}, config, durability=durability)
+    assert result["log"] == ["loser", "b"]
+    assert run.get_state(rival, thread("other")).values == {"log": ["x"]}
+
+
+def test_reading_a_thread_does_not_take_it(run, saver, config, durability):
+    rival = line("x").compile(checkpointer=saver)
+    meddled = Meddled(
+        saver, lambda: (rival.get_state(config), list(rival.get_state_history(config)))
+    )
+    assert run.invoke(meddled.graph, {}, config, durability=durability)["log"] == ["loser", "b"]
+
+
+def test_a_rival_that_finds_nothing_to_do_does_not_take_the_thread(run, saver, config):
+    finished = line("x").compile(checkpointer=saver)
+    run.invoke(finished, {}, config)
+    meddled = Meddled(saver, lambda: saver.get_tuple(config))
+    assert run.invoke(meddled.graph, {}, config, durability="sync")["log"] == ["x", "loser", "b"]
+
+
+def test_deleting_the_thread_during_a_run_makes_it_conflict(run, saver, config, durability):
+    run.invoke(line("x").compile(checkpointer=saver), {}, config, durability=durability)
+    meddled = Meddled(saver, lambda: saver.delete_thread("t"))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability=durability)
+    assert content(saver) == []
+
+
+def test_deleting_a_new_thread_during_its_first_run_makes_it_conflict(run, saver, config):
+    meddled = Meddled(saver, lambda: saver.delete_thread("t"))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability="sync")
+    assert content(saver) == []
+
+
+@DECIDED
+def test_an_update_from_outside_takes_the_thread(run, saver, config, durability):
+    editor = line("x").compile(checkpointer=saver)
+    run.invoke(editor, {}, config, durability=durability)
+    meddled = Meddled(saver, lambda: editor.update_state(config, {"log": ["edit"]}, as_node="x"))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {}, config, durability=durability)
+    state = run.get_state(editor, config)
+    assert state.values["log"][-1] == "edit"
+    assert state.metadata["source"] == "update"
+    assert_linear(run.history(editor, config))
+
+
+def test_an_update_inside_a_node_writes_with_the_runs_own_claim(run, saver, config):
+    def node(state: Log, config) -> dict[str, Any]:
+        place = {"configurable": {"thread_id": config["configurable"]["thread_id"]}}
+        graph.update_state(place, {"log": ["noted"]}, as_node="node")
+        return {"log": ["done"]}
+
+    builder = StateGraph(Log).add_node("node", node).add_node("after", appends("after"))
+    graph = builder.add_edge(START, "node").add_edge("node", "after").compile(checkpointer=saver)
+    result = run.invoke(graph, {}, config, durability="sync")
+    assert result["log"][-2:] == ["done", "after"]
+    assert "update" in [source for _, source, _ in steps(run.history(graph, config))]
+
+
+def test_a_subgraph_writes_with_the_runs_own_claim(run, saver, config, durability):
+    inner = line("x", "y").compile()
+    builder = StateGraph(Log).add_node("inner", inner).add_node("after", appends("after"))
+    graph = builder.add_edge(START, "inner").add_edge("inner", "after").compile(checkpointer=saver)
+    for _ in range(2):
+        run.invoke(graph, {}, config, durability=durability)
+    assert run.get_state(graph, config).next == ()
+
+
+def test_a_replay_starts_from_an_older_checkpoint_on_purpose(run, saver, config, durability):
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, config)
+    old = run.history(graph, config)[1].config
+    run.invoke(graph, {}, config)
+    assert run.invoke(graph, None, old, durability=durability)["log"] == ["a", "b"]
+
+
+@DECIDED
+def test_a_replay_during_a_run_takes_the_thread(run, saver, config, durability):
+    graph = line("x", "y").compile(checkpointer=saver)
+    run.invoke(graph, {}, config)
+    old = run.history(graph, config)[1].config
+    meddled = Meddled(saver, lambda: graph.invoke(None, old, durability=durability))
+    with pytest.raises(ThreadConflict):
+        run.invoke(meddled.graph, {"log": ["in"]}, config, durability=durability)
+    assert run.get_state(graph, config).values == {"log": ["x", "y"]}
+
+
+def test_a_conflict_in_a_parallel_step_stores_no_write_of_any_task(run, saver, config):
+    """The rival comes while two nodes run; neither's writes may appear anywhere."""
+    rival = line("x").compile(checkpointer=saver)
+    meddled = threading.Event()
+
+    def first(state: Log) -> dict[str, Any]:
+        elsewhere(lambda: rival.invoke({}, config, durability="sync"))
+        meddled.set()
+        return {"log": ["first"]}
+
+    def second(state: Log) -> dict[str, Any]:
+        assert meddled.wait(PATIENCE)
+        return {"log": ["second"]}
+
+    builder = StateGraph(Log).add_node(first).add_node(second)
+    graph = builder.add_edge(START, "first").add_edge(START, "second").compile(checkpointer=saver)
+    with pytest.raises(ThreadConflict):
+        run.invoke(graph, {}, config, durability="sync")
+    written = [
+        value for *_, pending in content(saver) for _, channel, value in pending if channel == "log"
+    ]
+    assert written == [["x"]]
+    assert run.get_state(rival, config).values == {"log": ["x"]}
+
+
+def test_a_run_that_fails_after_it_lost_the_thread_stores_no_error(run, saver, config):
+    rival = line("x").compile(checkpointer=saver)
+
+    def node(state: Log) -> None:
+        elsewhere(lambda: rival.invoke({}, config, durability="sync"))
+        raise RuntimeError("too late")
+
+    builder = StateGraph(Log).add_node("node", node).add_edge(START, "node")
+    with pytest.raises((ThreadConflict, RuntimeError)):
+        run.invoke(builder.compile(checkpointer=saver), {}, config, durability="sync")
+    assert "too late" not in repr(content(saver))
+    assert run.get_state(rival, config).values == {"log": ["x"]}

@@ -1,0 +1,442 @@
+"""Messages in the state, with langchain-core and without it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
+from typing_extensions import TypedDict
+
+import milepost
+from hitl_graphs import chain
+from milepost.graph import START, MessagesState, StateGraph, add_messages
+from milepost.types import Command, interrupt
+
+
+def said(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
+    return [(message.type, message.content) for message in messages]
+
+
+class TestAddMessages:
+    def test_appends(self):
+        merged = add_messages([HumanMessage("a", id="1")], [AIMessage("b", id="2")])
+        assert said(merged) == [("human", "a"), ("ai", "b")]
+
+    def test_takes_one_message_or_a_list_on_either_side(self):
+        merged = add_messages(HumanMessage("a", id="1"), AIMessage("b", id="2"))
+        assert said(merged) == [("human", "a"), ("ai", "b")]
+
+    def test_gives_an_id_to_those_that_have_none(self):
+        merged = add_messages([HumanMessage("a")], [HumanMessage("b")])
+        assert all(isinstance(message.id, str) and message.id for message in merged)
+        assert merged[0].id != merged[1].id
+
+    def test_replaces_the_message_with_the_same_id_where_it_stands(self):
+        before = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
+        merged = add_messages(before, [AIMessage("B", id="2")])
+        assert said(merged) == [("human", "a"), ("ai", "B"), ("human", "c")]
+
+    def test_of_two_new_ones_with_one_id_keeps_the_last(self):
+        merged = add_messages([], [HumanMessage("a", id="1"), HumanMessage("b", id="1")])
+        assert said(merged) == [("human", "b")]
+
+    def test_removes_by_id(self):
+        before = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
+        assert said(add_messages(before, RemoveMessage(id="1"))) == [("ai", "b")]
+
+    def test_refuses_to_remove_what_is_not_there(self):
+        with pytest.raises(ValueError, match="nowhere"):
+            add_messages([HumanMessage("a", id="1")], [RemoveMessage(id="nowhere")])
+
+    def test_a_message_that_was_removed_and_comes_again_is_there(self):
+        before = [HumanMessage("a", id="1")]
+        merged = add_messages(before, [RemoveMessage(id="1"), HumanMessage("b", id="1")])
+        assert said(merged) == [("human", "b")]
+
+    def test_removes_all_and_keeps_what_comes_after(self):
+        before = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
+        new = [HumanMessage("gone"), RemoveMessage(id=REMOVE_ALL_MESSAGES), AIMessage("c")]
+        assert said(add_messages(before, new)) == [("ai", "c")]
+
+    def test_does_not_change_the_lists_it_is_given(self):
+        before, new = [HumanMessage("a", id="1")], [HumanMessage("A", id="1")]
+        add_messages(before, new)
+        assert said(before) == [("human", "a")]
+        assert said(new) == [("human", "A")]
+
+    @pytest.mark.parametrize(
+        ("given", "kind"),
+        [
+            ({"role": "user", "content": "x"}, HumanMessage),
+            ({"role": "human", "content": "x"}, HumanMessage),
+            ({"role": "assistant", "content": "x"}, AIMessage),
+            ({"role": "ai", "content": "x"}, AIMessage),
+            ({"role": "system", "content": "x"}, SystemMessage),
+            ({"role": "tool", "content": "x", "tool_call_id": "c"}, ToolMessage),
+            (("user", "x"), HumanMessage),
+            (("human", "x"), HumanMessage),
+            (("assistant", "x"), AIMessage),
+            (("ai", "x"), AIMessage),
+            (("system", "x"), SystemMessage),
+            ("x", HumanMessage),
+        ],
+    )
+    def test_makes_messages_of_dicts_tuples_and_strings(self, given, kind):
+        (message,) = add_messages([], [given])
+        assert type(message) is kind
+        assert message.content == "x"
+
+    def test_keeps_the_id_of_a_dict(self):
+        (message,) = add_messages([], [{"role": "user", "content": "x", "id": "1"}])
+        assert message.id == "1"
+
+    def test_keeps_the_tool_calls_of_a_message(self):
+        call = {"name": "search", "args": {"q": "x"}, "id": "c", "type": "tool_call"}
+        (message,) = add_messages([], [AIMessage("", tool_calls=[call])])
+        assert message.tool_calls == [call]
+
+    def test_makes_whole_messages_of_chunks(self):
+        (message,) = add_messages([], [AIMessageChunk("x", id="1")])
+        assert type(message) is AIMessage
+
+    def test_refuses_what_is_no_message(self):
+        with pytest.raises((ValueError, TypeError, NotImplementedError)):
+            add_messages([], [object()])
+
+    def test_can_give_the_openai_format(self):
+        image = {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/jpeg", "data": "1234"},
+        }
+        content = [{"type": "text", "text": "look:", "cache_control": {"type": "ephemeral"}}, image]
+        given = {"role": "user", "content": content}
+        (message,) = add_messages([], [given], format="langchain-openai")
+        assert message.content == [
+            {"type": "text", "text": "look:"},
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,1234"}},
+        ]
+
+    def test_refuses_an_unknown_format(self):
+        with pytest.raises(ValueError, match="nonsense"):
+            add_messages([], [HumanMessage("x")], format="nonsense")
+
+    def test_is_a_reducer_with_a_format_too(self, run):
+        class Formatted(TypedDict):
+            messages: Annotated[list, add_messages(format="langchain-openai")]
+
+        def say(state: Formatted):
+            return {"messages": [{"role": "assistant", "content": "hello"}]}
+
+        result = run.invoke(chain(("say", say), schema=Formatted), {"messages": []})
+        assert said(result["messages"]) == [("ai", "hello")]
+
+
+class TestMessagesState:
+    @pytest.fixture
+    def graph(self, saver):
+        def answer(state: MessagesState):
+            return {"messages": {"role": "assistant", "content": f"{len(state['messages'])}"}}
+
+        return chain(("answer", answer), schema=MessagesState, checkpointer=saver)
+
+    def test_gathers_a_conversation_over_runs(self, run, graph, config, durability):
+        for word in ("one", "two"):
+            result = run.invoke(
+                graph, {"messages": [("user", word)]}, config, durability=durability
+            )
+        assert said(result["messages"]) == [
+            ("human", "one"),
+            ("ai", "1"),
+            ("human", "two"),
+            ("ai", "3"),
+        ]
+
+    def test_gives_back_langchain_messages(self, run, graph, config, durability):
+        run.invoke(graph, {"messages": [("user", "one")]}, config, durability=durability)
+        messages = run.get_state(graph, config).values["messages"]
+        assert [type(message) for message in messages] == [HumanMessage, AIMessage]
+
+    def test_keeps_ids_over_runs(self, run, graph, config, durability):
+        first = run.invoke(graph, {"messages": [("user", "one")]}, config, durability=durability)
+        second = run.invoke(graph, {"messages": [("user", "two")]}, config, durability=durability)
+        assert [m.id for m in second["messages"][:2]] == [m.id for m in first["messages"]]
+
+    def test_is_edited_by_update_state(self, run, graph, config, durability):
+        result = run.invoke(graph, {"messages": [("user", "one")]}, config, durability=durability)
+        human, ai = result["messages"]
+        edits = [HumanMessage("ONE", id=human.id), RemoveMessage(id=ai.id)]
+        run.update_state(graph, config, {"messages": edits})
+        assert said(run.get_state(graph, config).values["messages"]) == [("human", "ONE")]
+
+    def test_is_emptied_by_remove_all(self, run, graph, config, durability):
+        run.invoke(graph, {"messages": [("user", "one")]}, config, durability=durability)
+        run.update_state(graph, config, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
+        assert run.get_state(graph, config).values["messages"] == []
+
+    def test_can_be_extended(self, run, saver, config, durability):
+        class Extended(MessagesState):
+            topic: str
+
+        def say(state: Extended):
+            return {"messages": [("ai", state["topic"])]}
+
+        graph = chain(("say", say), schema=Extended, checkpointer=saver)
+        given = {"messages": [("user", "hi")], "topic": "ships"}
+        result = run.invoke(graph, given, config, durability=durability)
+        assert said(result["messages"]) == [("human", "hi"), ("ai", "ships")]
+
+    def test_of_parallel_nodes_are_merged_in_order(self, run, saver, config, durability):
+        builder = StateGraph(MessagesState)
+        for name in "xyz":
+            builder.add_node(name, lambda state, name=name: {"messages": [("ai", name)]})
+            builder.add_edge(START, name)
+        graph = builder.compile(checkpointer=saver)
+        result = run.invoke(graph, {"messages": []}, config, durability=durability)
+        assert [message.content for message in result["messages"]] == ["x", "y", "z"]
+
+    def test_carries_questions_and_answers(self, run, saver, config, durability):
+        def review(state: MessagesState):
+            draft = state["messages"][-1]
+            return {"messages": [AIMessage(interrupt(draft.content), id=draft.id)]}
+
+        graph = chain(("review", review), schema=MessagesState, checkpointer=saver)
+        given = {"messages": [AIMessage("draft", id="1")]}
+        assert run.invoke(graph, given, config, durability=durability)["__interrupt__"][
+            0
+        ].value == ("draft")
+        result = run.invoke(graph, Command(resume="final"), config, durability=durability)
+        assert said(result["messages"]) == [("ai", "final")]
+
+
+class TestPushMessage:
+    def test_streams_the_message_and_writes_it_to_the_state(self, run, saver, config, durability):
+        def node(state: MessagesState):
+            push_message(AIMessage("pushed", id="1"))
+            return {"messages": [AIMessage("returned", id="2")]}
+
+        graph = chain(("node", node), schema=MessagesState, checkpointer=saver)
+        events = run.stream(
+            graph,
+            {"messages": []},
+            config,
+            stream_mode=["messages", "values"],
+            durability=durability,
+        )
+        streamed = [event[0].content for kind, event in events if kind == "messages"]
+        assert streamed == ["pushed", "returned"]
+        assert said(events[-1][1]["messages"]) == [("ai", "pushed"), ("ai", "returned")]
+
+    def test_with_no_key_only_streams_it(self, run, saver, config, durability):
+        def node(state: MessagesState):
+            push_message(AIMessage("pushed", id="1"), state_key=None)
+            return {"messages": []}
+
+        graph = chain(("node", node), schema=MessagesState, checkpointer=saver)
+        events = run.stream(
+            graph,
+            {"messages": []},
+            config,
+            stream_mode=["messages", "values"],
+            durability=durability,
+        )
+        assert [event[0].content for kind, event in events if kind == "messages"] == ["pushed"]
+        assert events[-1][1]["messages"] == []
+
+    def test_needs_an_id(self, run, saver, config):
+        def node(state: MessagesState):
+            push_message(AIMessage("pushed"))
+
+        graph = chain(("node", node), schema=MessagesState, checkpointer=saver)
+        with pytest.raises(ValueError, match=r"(?i)id"):
+            run.invoke(graph, {"messages": []}, config)
+
+    def test_may_be_called_when_nobody_listens(self, run, saver, config, durability):
+        def node(state: MessagesState):
+            push_message(AIMessage("pushed", id="1"))
+
+        graph = chain(("node", node), schema=MessagesState, checkpointer=saver)
+        result = run.invoke(graph, {"messages": []}, config, durability=durability)
+        assert said(result["messages"]) == [("ai", "pushed")]
+
+
+class TestTheMessageClasses:
+    def test_are_langchains_where_langchain_is_installed(self):
+        from milepost import messages
+
+        for kind in (HumanMessage, AIMessage, SystemMessage, ToolMessage, RemoveMessage):
+            assert getattr(messages, kind.__name__) is kind
+
+
+WITHOUT_LANGCHAIN = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0].startswith(("langchain", "langgraph", "langsmith")):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+import asyncio, warnings
+warnings.simplefilter("error")
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.graph import START, MessagesState, StateGraph, add_messages
+from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
+from milepost.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from milepost.types import Command, interrupt
+
+config = {"configurable": {"thread_id": "t"}}
+
+def said(messages):
+    return [(message.type, message.content) for message in messages]
+
+def graph_of(node):
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    return builder.compile(checkpointer=InMemorySaver())
+"""
+
+
+def without_langchain(program: str, tmp_path: Path) -> None:
+    """Run a program in a process that cannot import langchain; it fails as the program fails."""
+    source = str(Path(milepost.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LANGCHAIN + textwrap.dedent(program)],
+        env={**os.environ, "PYTHONPATH": source},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class TestWithoutLangchain:
+    def test_messages_have_the_same_attributes(self, tmp_path):
+        without_langchain(
+            """
+            human = HumanMessage("hi", id="1", name="ada")
+            assert (human.content, human.type, human.id, human.name) == ("hi", "human", "1", "ada")
+            assert human.additional_kwargs == {} and human.response_metadata == {}
+            assert HumanMessage(content="hi", id="1", name="ada") == human
+            assert HumanMessage("hi").id is None
+            call = {"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}
+            ai = AIMessage("", tool_calls=[call])
+            assert (ai.type, ai.tool_calls) == ("ai", [call])
+            assert AIMessage("x").tool_calls == []
+            assert SystemMessage("x").type == "system"
+            tool = ToolMessage("42", tool_call_id="c")
+            assert (tool.type, tool.tool_call_id) == ("tool", "c")
+            assert RemoveMessage(id="1").type == "remove"
+            """,
+            tmp_path,
+        )
+
+    def test_add_messages_merges_by_id(self, tmp_path):
+        without_langchain(
+            """
+            before = [HumanMessage("a", id="1"), AIMessage("b", id="2")]
+            assert said(add_messages(before, [AIMessage("B", id="2"), HumanMessage("c")])) == [
+                ("human", "a"), ("ai", "B"), ("human", "c")]
+            assert said(add_messages(before, RemoveMessage(id="1"))) == [("ai", "b")]
+            assert said(add_messages(before, [RemoveMessage(id=REMOVE_ALL_MESSAGES), "c"])) == [
+                ("human", "c")]
+            assert all(message.id for message in add_messages([], ["x", "y"]))
+            try:
+                add_messages(before, RemoveMessage(id="nowhere"))
+            except ValueError as error:
+                assert "nowhere" in str(error)
+            else:
+                raise AssertionError
+            assert said(before) == [("human", "a"), ("ai", "b")]
+            """,
+            tmp_path,
+        )
+
+    def test_dicts_tuples_and_strings_become_messages(self, tmp_path):
+        without_langchain(
+            """
+            given = [
+                {"role": "user", "content": "1"}, {"role": "assistant", "content": "2"},
+                {"role": "system", "content": "3"},
+                {"role": "tool", "content": "4", "tool_call_id": "c"},
+                ("user", "5"), ("ai", "6"), "7",
+            ]
+            merged = add_messages([], given)
+            assert said(merged) == [
+                ("human", "1"), ("ai", "2"), ("system", "3"), ("tool", "4"),
+                ("human", "5"), ("ai", "6"), ("human", "7")]
+            assert type(merged[0]) is HumanMessage and type(merged[1]) is AIMessage
+            assert merged[3].tool_call_id == "c"
+            """,
+            tmp_path,
+        )
+
+    def test_a_conversation_is_saved_and_goes_on(self, tmp_path):
+        without_langchain(
+            """
+            graph = graph_of(lambda state: {"messages": [("ai", str(len(state["messages"])))]})
+            graph.invoke({"messages": [("user", "one")]}, config)
+            result = asyncio.run(
+                graph.ainvoke({"messages": [{"role": "user", "content": "two"}]}, config))
+            assert said(result["messages"]) == [
+                ("human", "one"), ("ai", "1"), ("human", "two"), ("ai", "3")]
+            kept = graph.get_state(config).values["messages"]
+            assert kept == result["messages"]
+            assert type(kept[0]) is HumanMessage
+            """,
+            tmp_path,
+        )
+
+    def test_a_question_about_a_message_is_answered(self, tmp_path):
+        without_langchain(
+            """
+            def review(state: MessagesState):
+                draft = state["messages"][-1]
+                return {"messages": [AIMessage(interrupt(draft), id=draft.id)]}
+
+            graph = graph_of(review)
+            opened = graph.invoke({"messages": [AIMessage("draft", id="1")]}, config)
+            assert opened["__interrupt__"][0].value == AIMessage("draft", id="1")
+            result = graph.invoke(Command(resume="final"), config)
+            assert said(result["messages"]) == [("ai", "final")]
+            """,
+            tmp_path,
+        )
+
+    def test_messages_are_streamed(self, tmp_path):
+        without_langchain(
+            """
+            def node(state: MessagesState):
+                push_message(AIMessage("pushed", id="1"))
+                return {"messages": [AIMessage("returned", id="2")]}
+
+            events = list(graph_of(node).stream({"messages": []}, config, stream_mode="messages"))
+            assert [message.content for message, _ in events] == ["pushed", "returned"]
+            assert all(metadata["langgraph_node"] == "node" for _, metadata in events)
+            """,
+            tmp_path,
+        )
+
+    def test_nothing_of_langchain_is_imported(self, tmp_path):
+        without_langchain(
+            """
+            import milepost.func, milepost.runtime, milepost.config
+            names = [name for name in sys.modules if name.startswith(("langchain", "langgraph"))]
+            assert names == [], names
+            """,
+            tmp_path,
+        )

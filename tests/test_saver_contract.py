@@ -1,0 +1,779 @@
+"""The contract of savers: ours, called directly, and third-party ones under the runtime."""
+
+import asyncio
+import operator
+import pickle
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphs import Log, appends, elsewhere, id_of, line, steps, thread, two_nodes
+from milepost.channels import DeltaChannel
+from milepost.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    PregelTask,
+    StateSnapshot,
+    empty_checkpoint,
+)
+from milepost.checkpoint.memory import InMemorySaver, MemorySaver
+from milepost.checkpoint.serde.types import _DeltaSnapshot
+from milepost.errors import MilepostError
+from milepost.graph import START, StateGraph
+from milepost.types import Command, interrupt
+
+
+class Shelf:
+    """Puts checkpoints on a saver by hand, each on top of the one before it."""
+
+    def __init__(self, run: Any, saver: Any, thread_id: str = "t", ns: str = "") -> None:
+        self.run = run
+        self.saver = saver
+        self.root = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+        self.head: Any = self.root
+        self.versions: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+
+    def put(
+        self, step: int = 0, *, emptied: tuple[str, ...] = (), meta: Any = None, **new: Any
+    ) -> Any:
+        """A checkpoint in which the channels `new` have changed; its config."""
+        changed = {
+            name: self.saver.get_next_version(self.versions.get(name), None)
+            for name in (*new, *emptied)
+        }
+        self.versions = {**self.versions, **changed}
+        self.values = {k: v for k, v in {**self.values, **new}.items() if k not in emptied}
+        checkpoint = {
+            **empty_checkpoint(),
+            "channel_values": dict(self.values),
+            "channel_versions": dict(self.versions),
+            "updated_channels": sorted(changed),
+        }
+        metadata = {"source": "loop", "step": step, "parents": {}, **(meta or {})}
+        self.head = self.run.saver(self.saver, "put", self.head, checkpoint, metadata, changed)
+        return self.head
+
+    def write(self, writes: list[tuple[str, Any]], task: str, path: str = "") -> None:
+        self.run.saver(self.saver, "put_writes", self.head, writes, task, path)
+
+    def get(self, config: Any = None) -> Any:
+        return self.run.saver(self.saver, "get_tuple", config or self.root)
+
+    def list(self, *args: Any, **kwargs: Any) -> list[Any]:
+        return self.run.saver(self.saver, "list", *(args or (self.root,)), **kwargs)
+
+
+@pytest.fixture
+def shelf(run, saver):
+    return Shelf(run, saver)
+
+
+# -- put and get_tuple
+
+
+def test_put_returns_the_config_of_what_it_stored(shelf):
+    config = shelf.put(key="value")
+    assert set(config["configurable"]) >= {"thread_id", "checkpoint_ns", "checkpoint_id"}
+    found = shelf.get(config)
+    assert isinstance(found, CheckpointTuple)
+    assert id_of(found.config) == id_of(config) == found.checkpoint["id"]
+    assert found.checkpoint["channel_values"] == {"key": "value"}
+
+
+def test_a_stored_checkpoint_comes_back_with_all_that_belongs_to_it(shelf):
+    first = shelf.put(1, key="one")
+    shelf.put(2, key="two")
+    found = shelf.get()
+    assert found.parent_config["configurable"]["checkpoint_id"] == id_of(first)
+    assert found.metadata == {"source": "loop", "step": 2, "parents": {}}
+    assert found.checkpoint["channel_versions"] == shelf.versions
+    assert found.checkpoint["updated_channels"] == ["key"]
+    assert found.pending_writes == []
+    assert shelf.get(first).parent_config is None
+
+
+def test_without_an_id_the_latest_checkpoint_is_found_and_with_one_exactly_that(shelf):
+    configs = [shelf.put(n, key=n) for n in range(3)]
+    assert shelf.get().checkpoint["channel_values"] == {"key": 2}
+    for n, config in enumerate(configs):
+        assert shelf.get(config).checkpoint["channel_values"] == {"key": n}
+
+
+def test_what_is_not_there_is_none(run, saver, shelf):
+    assert shelf.get() is None
+    shelf.put(key=1)
+    unknown = {"configurable": {**shelf.root["configurable"], "checkpoint_id": "0"}}
+    assert shelf.get(unknown) is None
+    assert shelf.get(thread("other")) is None
+    assert run.saver(saver, "get", thread("other")) is None
+
+
+def test_get_returns_the_bare_checkpoint(run, saver, shelf):
+    shelf.put(key=1)
+    assert run.saver(saver, "get", shelf.root) == shelf.get().checkpoint
+
+
+def test_channels_that_did_not_change_keep_their_values(shelf):
+    first = shelf.put(1, still="here", moving=1)
+    shelf.put(2, moving=2)
+    assert shelf.get().checkpoint["channel_values"] == {"still": "here", "moving": 2}
+    assert shelf.get(first).checkpoint["channel_values"] == {"still": "here", "moving": 1}
+
+
+def test_an_emptied_channel_has_no_value_any_more(shelf):
+    shelf.put(1, gone=1, stays=1)
+    shelf.put(2, emptied=("gone",))
+    assert shelf.get().checkpoint["channel_values"] == {"stays": 1}
+
+
+def test_namespaces_and_threads_are_kept_apart(run, saver, shelf):
+    shelf.put(key="root")
+    Shelf(run, saver, ns="child:1").put(key="child")
+    Shelf(run, saver, "other").put(key="other")
+    assert shelf.get().checkpoint["channel_values"] == {"key": "root"}
+    child = {"configurable": {"thread_id": "t", "checkpoint_ns": "child:1"}}
+    assert shelf.get(child).checkpoint["channel_values"] == {"key": "child"}
+    assert len(shelf.list()) == 1
+
+
+def test_unknown_metadata_is_kept(shelf):
+    extra = {"counters_since_delta_snapshot": {"k": [1, 2]}, "mine": {"deep": [None, 1.5]}}
+    shelf.put(meta=extra, key=1)
+    metadata = shelf.get().metadata
+    assert metadata["mine"] == extra["mine"]
+    assert list(metadata["counters_since_delta_snapshot"]["k"]) == [1, 2]
+
+
+def test_what_was_stored_does_not_change_with_what_was_given_or_returned(shelf):
+    value = {"items": [1]}
+    shelf.put(key=value)
+    shelf.write([("key", value)], "task")
+    value["items"].append("later")
+    shelf.get().checkpoint["channel_values"]["key"]["items"].append("reader")
+    shelf.get().pending_writes[0][2]["items"].append("reader")
+    shelf.get().metadata["step"] = 99
+    found = shelf.get()
+    assert found.checkpoint["channel_values"] == {"key": {"items": [1]}}
+    assert found.pending_writes == [("task", "key", {"items": [1]})]
+    assert found.metadata["step"] == 0
+
+
+# -- list
+
+
+def test_list_gives_the_newest_first(shelf):
+    ids = [id_of(shelf.put(n, key=n)) for n in range(4)]
+    assert [found.checkpoint["id"] for found in shelf.list()] == ids[::-1]
+
+
+def test_list_respects_before_limit_and_filter(shelf):
+    configs = [shelf.put(n, key=n, meta={"odd": bool(n % 2)}) for n in range(5)]
+
+    def listed(**options: Any) -> list[int]:
+        return [found.metadata["step"] for found in shelf.list(**options)]
+
+    assert listed(limit=2) == [4, 3]
+    assert listed(limit=0) == []
+    assert listed(before=configs[2]) == [1, 0]
+    assert listed(filter={"odd": True}) == [3, 1]
+    assert listed(filter={"odd": True, "step": 1}) == [1]
+    assert listed(filter={"odd": True, "step": 2}) == []
+    assert listed(filter={"source": "input"}) == []
+    assert listed(filter={"odd": False}, before=configs[4], limit=1) == [2]
+
+
+def test_list_with_a_checkpoint_id_gives_that_one(shelf):
+    configs = [shelf.put(n, key=n) for n in range(3)]
+    assert [found.metadata["step"] for found in shelf.list(configs[1])] == [1]
+
+
+def test_list_without_a_config_covers_all_threads(run, saver, shelf):
+    shelf.put(key=1)
+    Shelf(run, saver, "other").put(key=2)
+    found = {t.config["configurable"]["thread_id"] for t in shelf.list(None)}
+    assert found == {"t", "other"}
+
+
+def test_hostile_filters_are_compared_and_not_interpreted(shelf):
+    shelf.put(key=1)
+    for hostile in ("source' OR '1'='1", "$.step", "step); DROP TABLE checkpoints; --", "%"):
+        assert shelf.list(filter={hostile: "loop"}) == []
+    assert shelf.list(filter={"source": "%"}) == []
+    assert len(shelf.list()) == 1
+
+
+# -- put_writes
+
+
+def test_writes_are_pending_at_the_checkpoint_that_they_belong_to(shelf):
+    first = shelf.put(1, key=1)
+    shelf.write([("key", "a"), ("other", [1])], "task-1")
+    shelf.put(2, key=2)
+    assert shelf.get().pending_writes == []
+    assert shelf.get(first).pending_writes == [("task-1", "key", "a"), ("task-1", "other", [1])]
+    assert shelf.list()[1].pending_writes == shelf.get(first).pending_writes
+
+
+def test_writes_come_back_in_the_order_of_the_task_paths(shelf):
+    shelf.put(key=1)
+    shelf.write([("key", "last")], "task-a", "~2")
+    shelf.write([("key", "first")], "task-b", "~1")
+    assert [value for _, _, value in shelf.get().pending_writes] == ["first", "last"]
+
+
+def test_the_first_write_of_a_task_stays_and_repeating_it_is_harmless(shelf):
+    shelf.put(key=1)
+    shelf.write([("key", "first")], "task")
+    shelf.write([("key", "second")], "task")
+    assert shelf.get().pending_writes == [("task", "key", "first")]
+
+
+@pytest.mark.parametrize("channel", list(WRITES_IDX_MAP))
+def test_special_writes_have_fixed_places_where_the_later_one_counts(shelf, channel):
+    shelf.put(key=1)
+    shelf.write([("key", "kept")], "task")
+    shelf.write([(channel, "old")], "task")
+    shelf.write([(channel, "new")], "task")
+    writes = shelf.get().pending_writes
+    assert sorted(writes) == sorted([("task", "key", "kept"), ("task", channel, "new")])
+
+
+def test_special_places_are_negative_and_distinct():
+    assert set(WRITES_IDX_MAP) == {"__error__", "__scheduled__", "__interrupt__", "__resume__"}
+    assert all(place < 0 for place in WRITES_IDX_MAP.values())
+    assert len(set(WRITES_IDX_MAP.values())) == len(WRITES_IDX_MAP)
+
+
+# -- threads as a whole
+
+
+def test_delete_thread_removes_all_of_it_and_nothing_else(run, saver, shelf):
+    child = Shelf(run, saver, ns="child:1")
+    other = Shelf(run, saver, "other")
+    for each in (shelf, child, other):
+        each.put(key=1)
+        each.write([("key", 2)], "task")
+    run.saver(saver, "delete_thread", "t")
+    assert shelf.get() is None
+    assert child.get() is None
+    assert {t.config["configurable"]["thread_id"] for t in shelf.list(None)} == {"other"}
+    assert other.get().pending_writes == [("task", "key", 2)]
+
+
+def test_copy_thread_copies_the_whole_history_and_leaves_the_two_independent(run, saver, shelf):
+    child = Shelf(run, saver, ns="child:1")
+    for each in (shelf, child):
+        each.put(1, key="one")
+        each.write([("key", "w")], "task")
+        each.put(2, key="two")
+    run.saver(saver, "copy_thread", "t", "copy")
+    for ns, source in (("", shelf), ("child:1", child)):
+        copied = shelf.list({"configurable": {"thread_id": "copy", "checkpoint_ns": ns}})
+        original = source.list()
+        assert [c.checkpoint for c in copied] == [o.checkpoint for o in original]
+        assert [c.metadata for c in copied] == [o.metadata for o in original]
+        assert [c.pending_writes for c in copied] == [o.pending_writes for o in original]
+    run.saver(saver, "delete_thread", "t")
+    assert shelf.get(thread("copy")).checkpoint["channel_values"] == {"key": "two"}
+
+
+def test_prune_keeps_the_latest_checkpoint_of_each_namespace(run, saver, shelf):
+    child = Shelf(run, saver, ns="child:1")
+    shelf.put(-1, still="here")
+    for n in range(3):
+        shelf.put(n, key=n)
+        child.put(n, key=n)
+    shelf.write([("key", "pending")], "task")
+    run.saver(saver, "prune", ["t"])
+    assert [found.metadata["step"] for found in shelf.list()] == [2]
+    assert [found.metadata["step"] for found in child.list()] == [2]
+    assert shelf.get().checkpoint["channel_values"] == {"key": 2, "still": "here"}
+    assert shelf.get().pending_writes == [("task", "key", "pending")]
+
+
+def test_prune_can_delete_threads_as_a_whole(run, saver, shelf):
+    Shelf(run, saver, "other").put(key=1)
+    shelf.put(key=1)
+    run.saver(saver, "prune", ["t"], strategy="delete")
+    assert {t.config["configurable"]["thread_id"] for t in shelf.list(None)} == {"other"}
+
+
+def test_a_pruned_thread_goes_on_where_it_was(run, saver, config):
+    graph = line("a", "b", "c").compile(checkpointer=saver, interrupt_before=["c"])
+    run.invoke(graph, {}, config)
+    run.saver(saver, "prune", ["t"])
+    assert len(run.history(graph, config)) == 1
+    assert run.invoke(graph, None, config)["log"] == ["a", "b", "c"]
+
+
+def test_delete_for_runs_removes_what_those_runs_made(run, saver, shelf):
+    for n, run_id in enumerate(("r1", "r1", "r2")):
+        shelf.put(n, key=n, meta={"run_id": run_id})
+        shelf.write([("key", n)], "task")
+    run.saver(saver, "delete_for_runs", ["r1", "unknown"])
+    assert [found.metadata["run_id"] for found in shelf.list()] == ["r2"]
+    assert shelf.get().checkpoint["channel_values"] == {"key": 2}
+
+
+# -- versions
+
+
+def test_versions_of_a_channel_grow(saver):
+    version, seen = None, []
+    for _ in range(20):
+        version = saver.get_next_version(version, None)
+        seen.append(version)
+    assert seen == sorted(seen)
+    assert len(set(seen)) == len(seen)
+
+
+def test_versions_of_two_branches_do_not_collide(run, saver, config):
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, config)
+    old = next(s for s in run.history(graph, config) if s.next == ("b",)).config
+    versions = set()
+    for word in ("left", "right"):
+        fork = run.update_state(graph, old, {"log": [word]})
+        versions.add(run.saver(saver, "get", fork)["channel_versions"]["log"])
+    assert len(versions) == 2
+
+
+def test_by_default_versions_are_counted_in_integers():
+    base: Any = BaseCheckpointSaver()
+    assert [base.get_next_version(None, None), base.get_next_version(1, None)] == [1, 2]
+
+
+# -- delta channels
+
+
+def delta_history(run: Any, saver: Any, config: Any, *channels: str) -> Any:
+    return run.saver(saver, "get_delta_channel_history", config=config, channels=list(channels))
+
+
+def test_the_history_of_a_delta_channel_is_its_writes_oldest_first(run, saver, shelf):
+    shelf.put(1, other=1)
+    shelf.write([("log", "a"), ("other", 9)], "t1")
+    shelf.put(2, other=2)
+    shelf.write([("log", "b")], "t2")
+    head = shelf.put(3, other=3)
+    shelf.write([("log", "not yet part of it")], "t3")
+    found = delta_history(run, saver, head, "log")
+    assert [value for _, _, value in found["log"]["writes"]] == ["a", "b"]
+    assert "seed" not in found["log"]
+
+
+def test_the_history_of_a_delta_channel_ends_at_the_nearest_snapshot(run, saver, shelf):
+    shelf.put(1, log=_DeltaSnapshot(["too old"]))
+    shelf.write([("log", "too old")], "t1")
+    shelf.put(2, log=_DeltaSnapshot(["seed"]))
+    shelf.write([("log", "a")], "t2")
+    head = shelf.put(3, emptied=("log",))
+    found = delta_history(run, saver, head, "log")
+    assert found["log"]["seed"] == _DeltaSnapshot(["seed"])
+    assert [value for _, _, value in found["log"]["writes"]] == ["a"]
+
+
+def test_asking_for_no_delta_channels_gives_nothing(run, saver, shelf):
+    assert dict(delta_history(run, saver, shelf.put(key=1))) == {}
+
+
+def collect(value: list[Any], writes: Any) -> list[Any]:
+    return [*value, *(item for write in writes for item in write)]
+
+
+def test_a_delta_channel_in_a_graph_reads_like_a_plain_reducer(run, saver, config, durability):
+    class Delta(TypedDict):
+        log: Annotated[list[Any], DeltaChannel(collect, snapshot_frequency=3)]
+
+    def graph_of(schema: Any) -> Any:
+        builder = StateGraph(schema)
+        for name in ("a", "b"):
+            builder.add_node(name, appends(name)).add_edge(START, name)
+        return builder.compile(checkpointer=saver)
+
+    delta, plain = graph_of(Delta), graph_of(Log)
+    for n in range(4):
+        for graph, thread_id in ((delta, "delta"), (plain, "plain")):
+            run.invoke(graph, {"log": [n]}, thread(thread_id), durability=durability)
+    expected = [s.values for s in run.history(plain, thread("plain"))]
+    found = [s.values for s in run.history(delta, thread("delta"))]
+    assert run.get_state(delta, thread("delta")).values == expected[0]
+    if durability != "exit":  # where a delta channel may need a checkpoint more to start from
+        assert found == expected
+
+
+# -- records
+
+
+def test_the_records_are_named_tuples_with_the_documented_fields():
+    assert StateSnapshot._fields == (
+        "values",
+        "next",
+        "config",
+        "metadata",
+        "created_at",
+        "parent_config",
+        "tasks",
+        "interrupts",
+    )
+    assert PregelTask._fields == ("id", "name", "path", "error", "interrupts", "state", "result")
+    assert CheckpointTuple._fields == (
+        "config",
+        "checkpoint",
+        "metadata",
+        "parent_config",
+        "pending_writes",
+    )
+
+
+def test_an_empty_checkpoint_has_every_documented_key():
+    assert set(empty_checkpoint()) == {
+        "v",
+        "id",
+        "ts",
+        "channel_values",
+        "channel_versions",
+        "versions_seen",
+        "updated_channels",
+    }
+
+
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "get": ((thread("t"),), {}),
+    "get_tuple": ((thread("t"),), {}),
+    "put": ((thread("t"), {}, {}, {}), {}),
+    "put_writes": ((thread("t"), [], "task"), {}),
+    "list": ((thread("t"),), {}),
+    "delete_thread": (("t",), {}),
+    "copy_thread": (("t", "u"), {}),
+    "prune": ((["t"],), {}),
+    "delete_for_runs": ((["r"],), {}),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_what_a_subclass_leaves_out_raises_not_implemented(run, method):
+    class Nothing(BaseCheckpointSaver[int]):
+        pass
+
+    args, kwargs = CALLS[method]
+    with pytest.raises(NotImplementedError):
+        run.saver(Nothing(), method, *args, **kwargs)
+
+
+# -- InMemorySaver
+
+
+def test_memory_saver_is_another_name_for_in_memory_saver():
+    assert MemorySaver is InMemorySaver
+
+
+def test_the_constructor_takes_keywords_only():
+    with pytest.raises(TypeError):
+        InMemorySaver(None)
+
+
+def test_an_in_memory_saver_is_a_context_manager_in_both_colours():
+    with InMemorySaver() as saver:
+        assert isinstance(saver, InMemorySaver)
+
+    async def main() -> None:
+        async with InMemorySaver() as saver:
+            assert isinstance(saver, InMemorySaver)
+
+    asyncio.run(main())
+
+
+def test_iterating_the_storage_gives_the_thread_ids(run):
+    saver = InMemorySaver()
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("user:ann:1", "user:bob:1", "user:ann:2"):
+        run.invoke(graph, {}, thread(name))
+    assert [t for t in saver.storage if t.startswith("user:ann:")] == ["user:ann:1", "user:ann:2"]
+    assert "user:bob:1" in saver.storage
+    assert len(saver.storage) == 3
+
+
+def test_delete_thread_empties_storage_writes_and_blobs(run):
+    saver = InMemorySaver()
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, thread("gone"))
+    assert saver.storage
+    assert saver.blobs
+    assert saver.writes
+    run.saver(saver, "delete_thread", "gone")
+    assert len(saver.storage) == len(saver.writes) == len(saver.blobs) == 0
+
+
+def test_delete_thread_leaves_the_other_threads_in_all_three(run):
+    saver = InMemorySaver()
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, thread("kept"))
+    sizes = len(saver.storage), len(saver.writes), len(saver.blobs)
+    run.invoke(graph, {}, thread("gone"))
+    run.saver(saver, "delete_thread", "gone")
+    assert (len(saver.storage), len(saver.writes), len(saver.blobs)) == sizes
+    assert run.get_state(graph, thread("kept")).values == {"log": ["a", "b"]}
+
+
+def test_the_factory_makes_storage_writes_and_blobs(run, config):
+    class Shelves(defaultdict[Any, Any]):
+        entered = left = 0
+
+        def __enter__(self) -> Any:
+            Shelves.entered += 1
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            Shelves.left += 1
+
+    with InMemorySaver(factory=Shelves) as saver:
+        assert type(saver.storage) is type(saver.writes) is type(saver.blobs) is Shelves
+        graph = two_nodes().compile(checkpointer=saver)
+        run.invoke(graph, {"foo": ""}, config)
+        assert len(run.history(graph, config)) == 4
+    assert Shelves.entered == Shelves.left == 3
+
+
+def test_results_and_snapshots_can_be_changed_without_changing_the_thread(run, config):
+    graph = line("a").compile(checkpointer=InMemorySaver())
+    run.invoke(graph, {}, config)["log"].append("vandal")
+    run.get_state(graph, config).values["log"].append("vandal")
+    run.history(graph, config)[0].values["log"].append("vandal")
+    assert run.get_state(graph, config).values == {"log": ["a"]}
+
+
+def test_a_foreign_serializer_with_the_two_typed_methods_is_enough(run, config):
+    class Pickled:
+        def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+            return "pickled", pickle.dumps(value)
+
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            kind, stored = data
+            assert kind == "pickled"
+            return pickle.loads(stored)
+
+    graph = line("a", "b").compile(checkpointer=InMemorySaver(serde=Pickled()))
+    run.invoke(graph, {}, config)
+    assert run.invoke(graph, {}, config)["log"] == ["a", "b", "a", "b"]
+    assert [s.values["log"] for s in run.history(graph, config)][:2] == [
+        ["a", "b", "a", "b"],
+        ["a", "b", "a"],
+    ]
+
+
+# -- third-party savers with only the five methods
+
+
+class FiveMethods(BaseCheckpointSaver[int]):
+    """What a reader of the documents would write: everything in two dicts, sync only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[tuple[str, str, str], Any] = {}
+        self.task_rows: dict[tuple[str, str, str], dict[tuple[str, int], Any]] = {}
+        self.puts: list[int] = []
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        where = config["configurable"]
+        key = (where["thread_id"], where.get("checkpoint_ns", ""), checkpoint["id"])
+        self.rows[key] = (
+            self.serde.dumps_typed(checkpoint),
+            self.serde.dumps_typed(metadata),
+            where.get("checkpoint_id"),
+        )
+        self.puts.append(metadata["step"])
+        return self._config(key)
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+        where = config["configurable"]
+        key = (where["thread_id"], where.get("checkpoint_ns", ""), where["checkpoint_id"])
+        rows = self.task_rows.setdefault(key, {})
+        for position, (channel, value) in enumerate(writes):
+            place = (task_id, WRITES_IDX_MAP.get(channel, position))
+            if place[1] < 0 or place not in rows:
+                rows[place] = (channel, self.serde.dumps_typed(value))
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:
+        return next(self.list(config, limit=1), None)
+
+    def list(
+        self, config: Any, *, filter: Any = None, before: Any = None, limit: Any = None
+    ) -> Iterator[CheckpointTuple]:
+        where = config["configurable"] if config else {}
+        found = 0
+        for key in sorted(self.rows, key=lambda key: key[2], reverse=True):
+            checkpoint, metadata, parent = self.rows[key]
+            known = self.serde.loads_typed(metadata)
+            if (
+                where.get("thread_id", key[0]) != key[0]
+                or where.get("checkpoint_ns", "") != key[1]
+                or where.get("checkpoint_id", key[2]) != key[2]
+                or (before and key[2] >= before["configurable"]["checkpoint_id"])
+                or any(known.get(k) != v for k, v in (filter or {}).items())
+            ):
+                continue
+            if limit is not None and found >= limit:
+                return
+            found += 1
+            yield CheckpointTuple(
+                self._config(key),
+                self.serde.loads_typed(checkpoint),
+                known,
+                self._config((*key[:2], parent)) if parent else None,
+                [
+                    (task, channel, self.serde.loads_typed(value))
+                    for (task, _), (channel, value) in self.task_rows.get(key, {}).items()
+                ],
+            )
+
+    def delete_thread(self, thread_id: str) -> None:
+        for rows in (self.rows, self.task_rows):
+            for key in [key for key in rows if key[0] == thread_id]:
+                del rows[key]
+
+    @staticmethod
+    def _config(key: Any) -> Any:
+        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+        return {"configurable": dict(zip(names, key, strict=True))}
+
+
+class FiveAsyncMethods(BaseCheckpointSaver[int]):
+    """The same with the async five only; it gives way to the loop before each answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = FiveMethods()
+        self.puts = self.inner.puts
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        await asyncio.sleep(0)
+        return self.inner.put(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: Any, writes: Any, task_id: str, task_path: str = ""
+    ) -> None:
+        await asyncio.sleep(0)
+        self.inner.put_writes(config, writes, task_id, task_path)
+
+    async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
+        await asyncio.sleep(0)
+        return self.inner.get_tuple(config)
+
+    async def alist(
+        self, config: Any, *, filter: Any = None, before: Any = None, limit: Any = None
+    ) -> AsyncIterator[CheckpointTuple]:
+        await asyncio.sleep(0)
+        for found in self.inner.list(config, filter=filter, before=before, limit=limit):
+            yield found
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.inner.delete_thread(thread_id)
+
+
+@pytest.fixture
+def foreign(run):
+    """A third-party saver of the colour in which the graph is run."""
+    return FiveMethods() if run.colour == "sync" else FiveAsyncMethods()
+
+
+@pytest.mark.parametrize("make", [FiveMethods, FiveAsyncMethods])
+def test_a_saver_of_either_colour_gives_a_result_or_a_named_error_at_once(
+    run, config, durability, make
+):
+    graph = two_nodes().compile(checkpointer=make())
+
+    def program() -> Any:
+        run.invoke(graph, {"foo": ""}, config, durability=durability)
+        return run.get_state(graph, config).values, len(run.history(graph, config))
+
+    try:
+        outcome = elsewhere(program)
+    except MilepostError as error:
+        outcome = str(error)
+    if isinstance(outcome, str):
+        assert make is not (FiveMethods if run.colour == "sync" else FiveAsyncMethods)
+        assert make.__name__ in outcome
+    else:
+        assert outcome == ({"foo": "b", "bar": ["a", "b"]}, 1 if durability == "exit" else 4)
+
+
+def test_a_foreign_saver_gets_the_documents_four_checkpoints(run, foreign, config):
+    graph = two_nodes().compile(checkpointer=foreign)
+    run.invoke(graph, {"foo": ""}, config)
+    assert foreign.puts == [-1, 0, 1, 2]
+    assert steps(run.history(graph, config)) == [
+        (2, "loop", ()),
+        (1, "loop", ("node_b",)),
+        (0, "loop", ("node_a",)),
+        (-1, "input", ("__start__",)),
+    ]
+
+
+def test_under_exit_a_foreign_saver_is_asked_to_store_once(run, foreign, config):
+    graph = two_nodes().compile(checkpointer=foreign)
+    run.invoke(graph, {"foo": ""}, config, durability="exit")
+    assert foreign.puts == [2]
+
+
+def test_under_sync_a_foreign_saver_has_stored_each_step_before_the_next(run, foreign, config):
+    seen: list[list[int]] = []
+
+    def node(state: Log) -> None:
+        seen.append(list(foreign.puts))
+
+    builder = StateGraph(Log).add_sequence([("a", node), ("b", node)]).add_edge(START, "a")
+    run.invoke(builder.compile(checkpointer=foreign), {}, config, durability="sync")
+    assert seen == [[-1, 0], [-1, 0, 1]]
+
+
+def test_a_foreign_saver_remembers_replays_and_forks(run, foreign, config, durability):
+    graph = line("a", "b").compile(checkpointer=foreign)
+    run.invoke(graph, {}, config, durability="sync")
+    old = next(s for s in run.history(graph, config) if s.next == ("b",)).config
+    assert run.invoke(graph, None, old, durability=durability)["log"] == ["a", "b"]
+    fork = run.update_state(graph, old, {"log": ["fork"]})
+    assert run.invoke(graph, None, fork, durability=durability)["log"] == ["a", "fork", "b"]
+    result = run.invoke(graph, {"log": ["more"]}, config, durability=durability)
+    assert result["log"] == ["a", "fork", "b", "more", "a", "b"]
+
+
+def test_a_foreign_saver_keeps_pending_writes_and_interrupts(run, foreign, config, durability):
+    ran: list[str] = []
+
+    def ask(state: Log) -> dict[str, Any]:
+        return {"log": [interrupt("?")]}
+
+    builder = StateGraph(Log).add_node("a", appends("a", ran)).add_node(ask)
+    graph = builder.add_edge(START, "a").add_edge(START, "ask").compile(checkpointer=foreign)
+    run.invoke(graph, {}, config, durability=durability)
+    assert [i.value for i in run.get_state(graph, config).interrupts] == ["?"]
+    result = run.invoke(graph, Command(resume="!"), config, durability=durability)
+    assert result["log"] == ["a", "!"]
+    assert ran == ["a"]
+
+
+def test_a_foreign_saver_deletes_threads(run, foreign, config):
+    graph = line("a").compile(checkpointer=foreign)
+    run.invoke(graph, {}, config)
+    run.delete_thread(graph, "t")
+    assert run.history(graph, config) == []
+    assert run.invoke(graph, {}, config)["log"] == ["a"]
+
+
+def test_a_foreign_saver_counts_versions_in_integers(run, foreign, config):
+    class Sum(TypedDict):
+        total: Annotated[int, operator.add]
+
+    builder = StateGraph(Sum).add_node("node", lambda state: {"total": 1}).add_edge(START, "node")
+    graph = builder.compile(checkpointer=foreign)
+    for _ in range(12):
+        run.invoke(graph, {}, config)
+    assert run.get_state(graph, config).values == {"total": 12}
+    versions = run.saver(foreign, "get", config)["channel_versions"]
+    assert all(isinstance(version, int) for version in versions.values())
