@@ -495,10 +495,11 @@ def test_a_value_that_cannot_be_stored_fails_the_run_and_not_the_thread(
     run, saver, config, durability
 ):
     """The node, the path to the value, and the head as it was."""
-    graph = single(lambda state: {"log": [{"deep": [object()]}]}).compile(checkpointer=saver)
+    builder = StateGraph(Log).add_node("culprit", lambda state: {"log": [{"deep": [object()]}]})
+    graph = builder.add_edge(START, "culprit").compile(checkpointer=saver)
     with pytest.raises(TypeError) as caught:
         run.invoke(graph, {}, config, durability=durability)
-    assert "node" in str(caught.value)
+    assert "culprit" in str(caught.value)
     assert "deep" in str(caught.value)
     state = run.get_state(graph, config)
     assert state.values in ({}, {"log": []})

@@ -406,7 +406,7 @@ def test_a_compiled_graph_has_a_name():
     assert line("a").compile(name="mine").name == "mine"
 
 
-@pytest.mark.parametrize("wrong", [5, "memory", object()], ids=repr)
+@pytest.mark.parametrize("wrong", [5, "memory", object()], ids=["int", "str", "object"])
 def test_a_checkpointer_of_the_wrong_type_is_refused_when_compiling(wrong):
     with pytest.raises(TypeError, match=type(wrong).__name__):
         line("a").compile(checkpointer=wrong)

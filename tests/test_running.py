@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from typing_extensions import TypedDict
 
-from graphs import Doc, Log, appends, line, single, steps, thread, two_nodes
+from graphs import PATIENCE, Doc, Log, appends, line, single, steps, thread, two_nodes
 from milepost.errors import EmptyInputError, InvalidUpdateError, MilepostError
 from milepost.graph import END, START, StateGraph
 from milepost.types import Command
@@ -130,7 +130,7 @@ def test_async_nodes_of_one_step_run_at_the_same_time(run):
         met = asyncio.Event()
 
         async def wait(state: Log) -> dict[str, Any]:
-            await met.wait()
+            await asyncio.wait_for(met.wait(), PATIENCE)
             return {"log": ["waited"]}
 
         async def ring(state: Log) -> dict[str, Any]:

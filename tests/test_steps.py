@@ -402,7 +402,8 @@ def timed(node: Any, timeout: Any) -> Any:
 
 
 async def forever(state: Any) -> None:
-    await asyncio.Event().wait()
+    await asyncio.wait_for(asyncio.Event().wait(), PATIENCE)
+    raise AssertionError("nobody cancelled it")
 
 
 @pytest.mark.parametrize(
@@ -426,7 +427,7 @@ def test_each_attempt_has_its_own_time(run):
     async def second_time_lucky(state: Log) -> dict[str, Any]:
         attempts.append(1)
         if len(attempts) == 1:
-            await asyncio.Event().wait()
+            await forever(state)
         return {"log": ["done"]}
 
     policy = RetryPolicy(retry_on=NodeTimeoutError, initial_interval=0, jitter=False)

@@ -65,13 +65,15 @@ class Topic(BaseChannel["Sequence[Value]", "Value | list[Value]", "list[Value]"]
         return bool(self.values)
 
     def update(self, values: Sequence[Value | list[Value]]) -> bool:
+        before = len(self.values)
         changed = False
         if not self.accumulate:
             changed = bool(self.values)
             self.values = []
+            before = 0
         for write in values:
             if isinstance(write, list):
                 self.values.extend(write)
             else:
                 self.values.append(write)
-        return changed or bool(values and self.values)
+        return changed or len(self.values) > before

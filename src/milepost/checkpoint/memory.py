@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextlib import ExitStack
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,18 +104,23 @@ class InMemorySaver(StepSaver[_Prepared]):
         self.blobs = factory(bytes)
         self._threads: dict[str, _Thread] = {}
         self._lock = threading.RLock()
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
+        # A factory may make mappings that have to be opened and closed, such as files.
+        for mapping in (self.storage, self.writes, self.blobs):
+            if hasattr(mapping, "__enter__"):
+                self._opened.enter_context(mapping)
         return self
 
-    def __exit__(self, *_exc: object) -> None:
-        return None
+    def __exit__(self, *exc: Any) -> None:
+        self._opened.__exit__(*exc)
 
     async def __aenter__(self) -> Self:
-        return self
+        return self.__enter__()
 
-    async def __aexit__(self, *_exc: object) -> None:
-        return None
+    async def __aexit__(self, *exc: Any) -> None:
+        self.__exit__(*exc)
 
     # -- a step in one go
 
@@ -310,7 +316,7 @@ class InMemorySaver(StepSaver[_Prepared]):
                     _Prepared(
                         target,
                         [
-                            (at, row._replace(value=self._move(source, target, row)))
+                            (at, row._replace(value=self._move(source, target, at, row)))
                             for at, row in rows.items()
                         ],
                         self._encode_blobs(target, new),
@@ -494,11 +500,10 @@ class InMemorySaver(StepSaver[_Prepared]):
             result.append((row.task_id, row.channel, value))
         return result
 
-    def _move(self, source: Place, target: Place, row: _StoredWrite) -> _Typed:
+    def _move(
+        self, source: Place, target: Place, at: tuple[str, int], row: _StoredWrite
+    ) -> _Typed:
         """A stored write for another thread: an encrypted one is sealed anew for its place."""
-        at = (row.task_id, WRITES_IDX_MAP.get(row.channel, 0))
-        rows = self.writes[(source.thread_id, source.checkpoint_ns, source.checkpoint_id or "")]
-        at = next(key for key, candidate in rows.items() if candidate is row)
         value = loads_at(self.serde, row.value, _write_place(source, *at))
         return dumps_at(self.serde, value, _write_place(target, *at))
 

@@ -128,11 +128,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
         limit = TimeoutPolicy.of(timeout)
-        if limit is not None and not (is_async(action) or hasattr(action, "ainvoke")):
-            raise GraphBuildError(
-                f"Node '{name}' is a sync function, which nothing can stop: a timeout needs an "
-                "`async def` node."
-            )
         schema = input_schema or first_parameter_schema(action) or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
@@ -292,6 +287,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                             f"which is not a node: add_node('{end}', ...)."
                         )
         for node in self.nodes.values():
+            can_stop = is_async(node.action) or hasattr(node.action, "ainvoke")
+            if node.timeout is not None and not can_stop:
+                raise GraphBuildError(
+                    f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
+                    "needs an `async def` node."
+                )
             for end in node.ends:
                 if end != END and end not in self.nodes:
                     raise GraphBuildError(

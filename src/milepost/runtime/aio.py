@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.errors import NodeTimeoutError
 from milepost.runtime import workers
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
@@ -33,7 +32,7 @@ from milepost.runtime.effects import (
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
 from milepost.runtime.stream import Feed, Part
-from milepost.types import TimeoutPolicy, seconds
+from milepost.runtime.timeouts import within
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -343,7 +342,7 @@ class AsyncDriver:
             work = callee.aio(effect.argument, **arguments)
             if effect.timeout is None:
                 return await work
-            return await _within(work, effect.timeout, effect)
+            return await within(work, effect.timeout, effect)
         finally:
             leave(token)
 
@@ -392,36 +391,3 @@ async def _see_through(work: Any) -> None:
         if not task.cancelled():
             await asyncio.wait([task])
         raise
-
-
-async def _within(work: Any, policy: TimeoutPolicy, effect: Call) -> Any:
-    """Await a node for as long as its timeout allows."""
-    loop = asyncio.get_running_loop()
-    running = seconds(policy.run_timeout)
-    idle = seconds(policy.idle_timeout)
-    started = last_sign = loop.time()
-
-    def sign_of_life() -> None:
-        nonlocal last_sign
-        last_sign = loop.time()
-
-    effect.scope.heartbeat = sign_of_life
-    node = asyncio.ensure_future(work)
-    try:
-        while not node.done():
-            limits = []
-            if running is not None:
-                limits.append((started + running, f"its run timeout of {running} s"))
-            if idle is not None:
-                limits.append((last_sign + idle, f"its idle timeout of {idle} s"))
-            when, which = min(limits)
-            if loop.time() >= when:
-                raise NodeTimeoutError(
-                    f"Node '{effect.scope.task.name}' went over {which} and was cancelled."
-                )
-            await asyncio.wait([node], timeout=when - loop.time())
-        return node.result()
-    finally:
-        if not node.done():
-            node.cancel()
-            await asyncio.wait([node])

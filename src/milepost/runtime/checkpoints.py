@@ -16,6 +16,7 @@ from milepost.checkpoint.records import (
     place_of,
 )
 from milepost.constants import NS_END, NS_SEP
+from milepost.errors import SerdeError
 from milepost.ids import checkpoint_id, digest_id, random_token
 from milepost.runtime import stream
 from milepost.runtime.apply import merged_writes
@@ -86,6 +87,8 @@ class Bookkeeping:
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
         self._unstored_writes: list[TaskWrites] = []
+        self._authors: dict[str, str] = {}
+        """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
         self._snapshots: dict[str, _DeltaSnapshot] = {}
         """Delta channels whose present version is stored as a whole value."""
 
@@ -169,6 +172,7 @@ class Bookkeeping:
         if ledger.durability == "exit":
             self._unstored = True
             self._unstored_writes.clear()
+            self._authors.update((name, w.name) for w in writers for name, _ in w.writes)
         else:
             step = self._commit(writes, self._new_checkpoint())
             yield Save(ledger, [ledger.prepare(step)], not ledger.deferred)
@@ -191,7 +195,10 @@ class Bookkeeping:
             for name in self.program.delta:
                 if name in self.board.dirty:
                     self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
-            prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
+            try:
+                prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
+            except SerdeError as refused:
+                raise refused.at(node=self._authors.get(refused.channel or "")) from None
             self.stored_id = self.checkpoint_id
             self.board.dirty.clear()
             self._unstored = False

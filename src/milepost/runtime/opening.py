@@ -18,6 +18,7 @@ from milepost.errors import (
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import CHILDREN, Bookkeeping, strip_ids
+from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import Ask, RunProgram
 from milepost.runtime.pending import (
     command_writes,
@@ -54,6 +55,7 @@ class Opening(Bookkeeping):
         )
         if saved is not None:
             yield from self._restore(saved)
+        self.stop = self.step + recursion_limit(self.config) + 2
 
         if isinstance(input, Command):
             yield from self._open_with_command(input, saved, explicit)
@@ -251,8 +253,7 @@ class Opening(Bookkeeping):
 
     def _recall_tasks(self) -> None:
         """Plan the next step again, with what an earlier attempt has stored of it."""
-        self.stop = self.step + 1
-        tasks = plan(self.program, self.board, self.task_base, 1 << 62, None)
+        tasks = plan(self.program, self.board, self.task_base, self.stop, None)
         recall(tasks, self.pending)
         for task in tasks:
             if not task.finished:

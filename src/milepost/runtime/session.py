@@ -95,7 +95,6 @@ class Session(Opening):
         """Run to the end, to an interrupt or to an error; return the graph's output."""
         try:
             yield from self.open(input)
-            self.stop = self.step + recursion_limit(self.config) + 1
             while True:
                 tasks = self._next_tasks()
                 if not tasks:
@@ -123,7 +122,7 @@ class Session(Opening):
         return self.output()
 
     def _next_tasks(self) -> Sequence[Task]:
-        if self.step > self.stop:
+        if self.step + 1 > self.stop:
             raise GraphRecursionError(
                 f"Graph '{self.program.name}' took {recursion_limit(self.config)} steps without "
                 "coming to an end. Check that its loop has a way out, or allow more: "
@@ -208,7 +207,7 @@ class Session(Opening):
         self._show_interrupts()
 
     def _pause_statically(self) -> None:
-        self.paused = True
+        self.tasks = ()
         if self.feed.wants("updates"):
             self._push("updates", {INTERRUPT: ()})
 
@@ -308,7 +307,8 @@ class Session(Opening):
         if feed.silent or not stream.visible(task):
             return
         if task.finished and feed.wants("updates"):
-            self._push("updates", {task.name: stream.update_of(self.program, task)})
+            update = stream.result_of(self._stream_keys, task.writes)
+            self._push("updates", {task.name: update})
         if feed.wants("tasks"):
             self._push("tasks", stream.task_ended(self.program, task))
         if feed.wants("debug"):
@@ -322,16 +322,14 @@ class Session(Opening):
             return
         self.spoke = True
         if self.feed.wants("values"):
-            wanted = self.options.output_keys
-            self._push("values", self._read(keys if wanted is None else wanted))
+            self._push("values", self._read(self._stream_keys))
 
     def show_present_values(self) -> None:
         """The first `values` event of a run that goes on from what is saved."""
         if self.board.values:
             self.spoke = True
         if self.spoke and self.feed.wants("values"):
-            wanted = self.options.output_keys
-            self._push("values", self._read(self.program.stream_keys if wanted is None else wanted))
+            self._push("values", self._read(self._stream_keys))
 
     def _show_interrupts(self) -> None:
         if not self.interrupts or self.feed.silent:
@@ -339,16 +337,22 @@ class Session(Opening):
         if self.feed.wants("updates"):
             self._push("updates", {INTERRUPT: self.interrupts})
         if self.feed.wants("values"):
-            values = self._read(self.program.stream_keys)
+            values = self._read(self._stream_keys)
             shown = {**values} if isinstance(values, dict) else {}
             self._push("values", {**shown, INTERRUPT: self.interrupts})
+
+    @property
+    def _stream_keys(self) -> str | Sequence[str]:
+        """The part of the state that the caller wants to see."""
+        wanted = self.options.output_keys
+        return self.program.stream_keys if wanted is None else wanted
 
     # -- what tasks ask
 
     @property
     def steps_left(self) -> StepsLeft:
         """What managed values are computed from."""
-        return StepsLeft(self.step, self.stop)
+        return StepsLeft(self.step + 1, self.stop)
 
     def config_for(self, task: Task) -> RunnableConfig:
         """The config that a node sees."""

@@ -102,7 +102,7 @@ def _show(
 
 
 def _result(program: Program, task: Task) -> Any:
-    found = result_of(program, task.writes)
+    found = result_of(program.stream_keys, task.writes)
     return {} if found is None and not isinstance(program.stream_keys, str) else found
 
 
@@ -157,7 +157,7 @@ def writes_behind(
                 by_owner.setdefault(owner, []).append((channel, value))
         for owner, writes in by_owner.items():
             node = owner.split(":", 2)[2]
-            found.setdefault(node, []).append(result_of(program, writes))
+            found.setdefault(node, []).append(result_of(program.stream_keys, writes))
     return {
         node: results[0] if len(results) == 1 else results for node, results in found.items()
     } or None
@@ -194,7 +194,7 @@ def _event_task(session: Session, task: Task) -> dict[str, Any]:
         "state": child_config(session.thread_id, task),
     }
     if task.finished:
-        event["result"] = result_of(session.program, task.writes)
+        event["result"] = result_of(session.program.stream_keys, task.writes)
         del event["interrupts"]
         event["interrupts"] = ()
     elif task.error is not None:

@@ -90,14 +90,8 @@ def shown(part: Part, *, many_modes: bool, subgraphs: bool) -> Any:
     return (part.mode, part.payload) if many_modes else part.payload
 
 
-def update_of(program: Program, task: Task) -> Any:
-    """What a task wrote, as `updates`, `tasks` and snapshots show it."""
-    return result_of(program, task.writes)
-
-
-def result_of(program: Program, writes: Sequence[tuple[str, Any]]) -> Any:
-    """The part of some writes that concerns the state; None if there is none."""
-    keys = program.stream_keys
+def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> Any:
+    """The part of some writes that concerns these keys; None if there is none."""
     if isinstance(keys, str):
         found = [value for name, value in writes if name in (keys, RETURN)]
         if not found:

@@ -35,6 +35,7 @@ from milepost.runtime.effects import (
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
 from milepost.runtime.stream import Feed, Part
+from milepost.runtime.timeouts import within
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -331,11 +332,10 @@ class SyncDriver:
             context = contextvars.copy_context()
             if callee.sync is None:
                 assert callee.aio is not None
-                return context.run(
-                    self._await,
-                    callee.aio(effect.argument, **callee.arguments(scope)),
-                    f"node '{callee.name}' is async",
-                )
+                work = callee.aio(effect.argument, **callee.arguments(scope))
+                if effect.timeout is not None:
+                    work = within(work, effect.timeout, effect)
+                return context.run(self._await, work, f"node '{callee.name}' is async")
             if callee.inject:
                 arguments = callee.arguments(scope)
                 result = context.run(callee.sync, effect.argument, **arguments)

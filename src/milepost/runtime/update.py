@@ -101,6 +101,8 @@ class UpdateSession(Session):
             yield from self._write(updates, explicit)
 
     def _write(self, updates: Sequence[StateUpdate], explicit: bool) -> RunProgram[None]:
+        if self.stored_id is None:
+            self.step = -1
         tasks = []
         for at, update in enumerate(updates):
             name = update.as_node or self._last_node()

@@ -92,7 +92,7 @@ def _read_array(data: bytes, level: Level) -> Any:
 def _write_scalar(value: Any, level: Level) -> Ext:
     # Text is kept as text: as a fixed-width buffer it would lose trailing zeros.
     if type(value) is np.str_:
-        return Ext(ext.NDSCALAR, level.pack(["str_", str(value)]))
+        return Ext(ext.NDSCALAR, level.pack(["str_", str.__add__(value, "")]))
     if type(value) is np.bytes_:
         return Ext(ext.NDSCALAR, level.pack(["bytes_", bytes(value)]))
     if value.dtype.hasobject:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 import ormsgpack
 
 from milepost.checkpoint.serde import depth
+from milepost.checkpoint.serde.ext import RECORD
 from milepost.checkpoint.serde.signals import NotExact
-from milepost.checkpoint.serde.survey import keys_are_native, may_hold_buffer
+from milepost.checkpoint.serde.survey import holds_buffer, keys_are_native
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry
@@ -37,6 +38,7 @@ PASS_THROUGH: Final = (
 OTHER_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 
 _OTHER_KEY: Final = ("Dict key must be str",)
+FAILED_INSIDE: Final = ("ext_hook failed",)
 
 packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
@@ -45,11 +47,12 @@ unpackb = ormsgpack.unpackb
 class Level:
     """Packs and unpacks at one depth of nesting."""
 
-    __slots__ = ("_deeper", "default", "depth", "hook", "registry")
+    __slots__ = ("_deeper", "default", "depth", "guarded", "hook", "registry")
 
-    def __init__(self, registry: TypeRegistry, depth: int = 0) -> None:
+    def __init__(self, registry: TypeRegistry, at: int = 0) -> None:
         self.registry = registry
-        self.depth = depth
+        self.depth = at
+        self.guarded = at == depth.GUARDED
         self._deeper: Level | None = None
         self.default = self._write
         self.hook = self._read
@@ -73,21 +76,26 @@ class Level:
             if error.args != _OTHER_KEY or not keys_are_native(value):
                 raise
             data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
-        if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and may_hold_buffer(value):
+        if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_buffer(value):
             raise NotExact
-        if self.depth == depth.GUARDED:
+        if self.guarded:
             depth.check(data)
         return data
 
-    def pack_fields(self, payload: Any) -> bytes:
-        """The payload of a type with fields. Only the exact path needs to know the difference."""
-        return self.pack(payload)
+    pack_fields = pack
+    """For the payload of a type with fields. Only the exact path needs to know the difference."""
 
     def unpack(self, data: bytes) -> Any:
         """The value in `data`; any exception means that the exact path must explain."""
-        if self.depth == depth.GUARDED:
+        if self.guarded:
             depth.check(data)
-        return unpackb(data, ext_hook=self.hook, option=OTHER_KEYS)
+        try:
+            return unpackb(data, ext_hook=self.hook)
+        except ValueError as error:
+            # Perhaps a dict with other keys than str. What failed deeper down had its second try.
+            if error.args == FAILED_INSIDE:
+                raise
+            return unpackb(data, ext_hook=self.hook, option=OTHER_KEYS)
 
     def _write(self, obj: Any) -> ormsgpack.Ext:
         cls = type(obj)
@@ -100,7 +108,12 @@ class Level:
 
     def _read(self, code: int, data: bytes) -> Any:
         try:
-            return self.registry.readers[code](data, self._deeper or self.deeper)
+            if code != RECORD:
+                return self.registry.readers[code](data, self._deeper or self.deeper)
+            # The most frequent reader, spelled out here: calls are what reading costs.
+            tag, payload = (self._deeper or self.deeper).unpack(data)
+            registry = self.registry
+            return (registry.by_tag.get(tag) or registry.decoder(tag))(payload)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt
             raise

@@ -6,23 +6,45 @@ elements joined are exactly what encoding the whole value gives.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from milepost.checkpoint.serde import exact, skim
+from milepost.checkpoint.serde import engine, exact, skim
 from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, packb, take_interrupt
 from milepost.checkpoint.serde.paths import Trail
 from milepost.checkpoint.serde.standard import array_head, map_head
-from milepost.checkpoint.serde.survey import NATIVE_KEYS, may_hold_buffer
+from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint.serde.codec import Level
-    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 Kind: TypeAlias = Literal["list", "dict"]
 
+
+class Layered(Protocol):
+    """Our serializers, encrypted or not."""
+
+    @property
+    def level(self) -> Level: ...
+
+
 _KEYS = PASS_THROUGH | OTHER_KEYS
+
+
+def offers_elements(serde: object) -> bool:
+    """Whether `serde` encodes lists and dicts the way this module does."""
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    while not isinstance(serde, JsonPlusSerializer):
+        inner = getattr(serde, "serde", None)
+        if inner is None or not hasattr(serde, "seal"):
+            return False
+        serde = inner
+    own = type(serde)
+    return own.dumps_typed is JsonPlusSerializer.dumps_typed and (
+        own.encode is JsonPlusSerializer.encode
+    )
 
 
 def elements_kind(value: Any) -> Kind | None:
@@ -40,9 +62,7 @@ def elements_kind(value: Any) -> Kind | None:
     return None
 
 
-def encode_elements(
-    value: list[Any] | dict[Any, Any], serde: JsonPlusSerializer | None = None
-) -> list[bytes]:
+def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = None) -> list[bytes]:
     """The bytes of each element: of a dict, of each key and its value together.
 
     TypeError if `elements_kind` says that the value has none; SerializationError as for the
@@ -59,7 +79,7 @@ def encode_elements(
     return _encode(level, value, range(len(value)))
 
 
-def encode_element(value: Any, serde: JsonPlusSerializer | None = None, *, at: Any = 0) -> bytes:
+def encode_element(value: Any, serde: Layered | None = None, *, at: Any = 0) -> bytes:
     """The bytes of one element of a list; `at` is its index, for the path in an error."""
     return _encode(_level_of(serde), [value], [at])[0]
 
@@ -93,7 +113,7 @@ def split_elements(data: bytes) -> tuple[Kind, list[bytes]] | None:
     return ("list" if kind == skim.ARRAY else "dict"), elements
 
 
-def _level_of(serde: JsonPlusSerializer | None) -> Level:
+def _level_of(serde: Layered | None) -> Level:
     if serde is None:
         from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -107,7 +127,7 @@ def _encode(level: Level, members: Iterable[Any], places: Sequence[Any]) -> list
     try:
         # One look for buffers over all of them, as for a whole value.
         encoded = [packb(member, default, PASS_THROUGH) for member in members]
-        if not may_be_bytes(encoded) or not may_hold_buffer(members):
+        if not may_be_bytes(encoded) or not holds_buffer(members):
             return encoded
     except Exception:
         take_interrupt()
@@ -117,17 +137,13 @@ def _encode(level: Level, members: Iterable[Any], places: Sequence[Any]) -> list
 
 
 def _encode_one(level: Level, member: Any, place: Any) -> bytes:
-    try:
-        return level.pack(member)
-    except Exception:
-        take_interrupt()
-        return exact.pack(level, member, Trail(place))
+    return engine.pack(level, member, Trail(place))
 
 
 def may_be_bytes(encoded: list[bytes]) -> bool:
     """Whether a bytes header may occur among the encoded elements."""
     data = b"".join(encoded)
-    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data
+    return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
 def _encode_keys(level: Level, value: dict[Any, Any]) -> list[bytes]:

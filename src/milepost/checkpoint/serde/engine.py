@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde import exact, explain
-from milepost.checkpoint.serde.codec import OTHER_KEYS, Level, take_interrupt, unpackb
+from milepost.checkpoint.serde.codec import (
+    FAILED_INSIDE,
+    OTHER_KEYS,
+    Level,
+    take_interrupt,
+    unpackb,
+)
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.paths import Trail
@@ -20,18 +26,27 @@ def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
     try:
         return level.pack(value)
     except Exception:
-        take_interrupt()
-        return exact.pack(level, value, trail)
+        return pack_exactly(level, value, trail)
+
+
+def pack_exactly(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+    """The same, for a value that the fast path did not write."""
+    take_interrupt()
+    return exact.pack(level, value, trail)
 
 
 def unpack(level: Level, data: bytes) -> Any:
     """The value in `data`; DeserializationError if it does not decode."""
     # ormsgpack ignores what follows the value. Read as the first of a pair whose second is known,
     # a value that is too short or too long does not go unnoticed.
+    pair = b"".join((_HEAD, data, _TAIL))
     try:
-        value, mark = unpackb(
-            b"".join((_HEAD, data, _TAIL)), ext_hook=level.hook, option=OTHER_KEYS
-        )
+        try:
+            value, mark = unpackb(pair, ext_hook=level.hook)
+        except ValueError as error:
+            if error.args == FAILED_INSIDE:
+                raise
+            value, mark = unpackb(pair, ext_hook=level.hook, option=OTHER_KEYS)
         if mark == _MARK:
             return value
     except Exception:

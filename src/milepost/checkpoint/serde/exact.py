@@ -25,7 +25,7 @@ _ATOMS = frozenset({type(None), bool, float, bytes})
 
 def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
     """`value` as msgpack; SerializationError with the path if it cannot be written exactly."""
-    exact = ExactLevel(level, trail or Trail(), set())
+    exact = ExactLevel(level, level.depth, trail or Trail(), set())
     try:
         return exact.pack(value)
     except RecursionError:
@@ -37,14 +37,14 @@ class ExactLevel(Level):
 
     __slots__ = ("_open", "trail")
 
-    def __init__(self, level: Level, trail: Trail, open: set[int]) -> None:
-        super().__init__(level.registry, level.depth)
+    def __init__(self, level: Level, at: int, trail: Trail, open: set[int]) -> None:
+        super().__init__(level.registry, at)
         self.trail = trail
         self._open = open
 
     def pack(self, value: Any) -> bytes:
         data = ormsgpack.packb(self._lower(value, 0), option=PASS_THROUGH | OTHER_KEYS)
-        if self.depth == depth.GUARDED:
+        if self.guarded:
             try:
                 depth.check(data)
             except TooDeep:
@@ -124,9 +124,7 @@ class ExactLevel(Level):
     def _inner(self) -> ExactLevel:
         if self.depth >= depth.MAX_OBJECTS:
             raise _too_deep(self.trail)
-        inner = ExactLevel(self, self.trail, self._open)
-        inner.depth += 1
-        return inner
+        return ExactLevel(self, self.depth + 1, self.trail, self._open)
 
     def _text(self, value: str) -> str:
         try:

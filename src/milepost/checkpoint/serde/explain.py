@@ -24,7 +24,7 @@ _DEEPEST = 1_000
 
 def failure(level: Level, data: bytes) -> DeserializationError:
     """The error to raise for `data`, which did not decode."""
-    reader = ExplainingLevel(level, Trail(), hidden=0)
+    reader = ExplainingLevel(level, level.depth, Trail(), hidden=0)
     try:
         reader.unpack(data)
     except DeserializationError as error:
@@ -54,15 +54,15 @@ class ExplainingLevel(Level):
 
     __slots__ = ("hidden", "nested", "trail")
 
-    def __init__(self, level: Level, trail: Trail, hidden: int) -> None:
-        super().__init__(level.registry, level.depth)
+    def __init__(self, level: Level, at: int, trail: Trail, hidden: int) -> None:
+        super().__init__(level.registry, at)
         self.trail = trail
         self.hidden = hidden
         """How many lists, from the outside, are ours and not the user's."""
         self.nested: int = getattr(level, "nested", 0)
 
     def unpack(self, data: bytes) -> Any:
-        if self.depth == depth.GUARDED:
+        if self.guarded:
             depth.check(data)
         value, position = self._value(data, 0, self.hidden)
         if position != len(data):
@@ -120,8 +120,8 @@ class ExplainingLevel(Level):
         reader = self.registry.readers[signed]
         if self.depth >= depth.MAX_OBJECTS:
             raise TooDeep
-        inner = ExplainingLevel(self, self.trail, hidden=2 if code in _NAMED else 0)
-        inner.depth += 1
+        hidden = 2 if code in _NAMED else 0
+        inner = ExplainingLevel(self, self.depth + 1, self.trail, hidden)
         inner.nested += 1
         return reader(data, inner)
 

@@ -15,14 +15,14 @@ from ormsgpack import Ext
 
 from milepost import errors
 from milepost.checkpoint.serde import ext
-from milepost.checkpoint.serde.signals import Refused
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.codec import Level
-    from milepost.checkpoint.serde.registry import TypeRegistry
+    from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _FIXED = {"builtins": builtins, "milepost.errors": errors}
 """Modules whose exception classes may be looked up by a stored name: both are imported here."""
@@ -126,16 +126,31 @@ def read_error(data: bytes, level: Level) -> BaseException:
     return RemoteError(tag, message, tuple(arguments))
 
 
-def storable_error(error: BaseException, registry: TypeRegistry) -> BaseException:
+def storable_error(error: BaseException, registry: TypeRegistry | None = None) -> BaseException:
     """`error` if it can be stored as it is, and otherwise a RemoteError that can.
 
     A failure must be recorded whatever it holds, so this never raises.
     """
+    if registry is None:
+        from milepost.checkpoint.serde.registry import default_registry
+
+        registry = default_registry
     if _packs(error, registry):
         return error
     cls = type(error)
     arguments = tuple(a if _packs(a, registry) else _safe_repr(a) for a in error.args)
-    return RemoteError(f"{cls.__module__}:{cls.__qualname__}", message_of(error), arguments)
+    name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
+    return RemoteError(name, message_of(error), arguments)
+
+
+def encode_error(
+    error: BaseException, serde: SerializerProtocol | None = None
+) -> tuple[str, bytes]:
+    """An exception as `(kind, data)`, as itself or as a stand-in. Never fails."""
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    serde = JsonPlusSerializer() if serde is None else serde
+    return serde.dumps_typed(storable_error(error, getattr(serde, "registry", None)))
 
 
 def _packs(value: Any, registry: TypeRegistry) -> bool:
@@ -143,7 +158,7 @@ def _packs(value: Any, registry: TypeRegistry) -> bool:
     from milepost.checkpoint.serde.engine import pack
 
     try:
-        pack(Level(registry), value)
+        pack(Level(registry), [value])  # one deeper: as an argument it will be inside something
     except Exception:
         return False
     return True
@@ -157,15 +172,12 @@ def _safe_repr(value: Any) -> str:
     return text[:2_000].encode("utf-8", "backslashreplace").decode()
 
 
-def writer_for(cls: type[BaseException], registry: TypeRegistry) -> Callable[[Any, Level], Ext]:
-    """The writer of a built-in exception class or one of ours."""
+def writer_for(cls: type[BaseException], registry: TypeRegistry) -> Writer | None:
+    """The writer of a built-in exception class or one of ours; None for any other."""
     if cls is RemoteError:
         return write_remote
     name = f"{cls.__module__}:{cls.__qualname__}"
     if fixed_class(name) is not cls:
-        raise Refused(
-            f"{cls.__module__}.{cls.__qualname__} is an exception class that is not registered;"
-            " call register_type on it"
-        )
+        return None
     registry.register(cls, name=name)
     return registry.writers[cls]

@@ -53,8 +53,12 @@ def of_dataclass(cls: Any) -> Codec:
     """Fields by name; attributes that are not fields go along beside them."""
     specs = {spec.name: spec for spec in dataclasses.fields(cls)}
     names = specs.keys()
+    in_order = tuple(names)
     set_one = object.__setattr__
     make = object.__new__
+    in_dict = not any("__slots__" in vars(base) for base in cls.__mro__) and not any(
+        hasattr(getattr(cls, name, None), "__set__") for name in names
+    )
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -82,11 +86,14 @@ def of_dataclass(cls: Any) -> Codec:
         unset: Any = ()
         if type(payload) is list:
             payload, others, unset = payload
-        if payload.keys() != names:
+        if (*payload,) != in_order and payload.keys() != names:
             payload = complete(cls, payload, [n for n in names if n not in unset], default)
         obj = make(cls)
-        for name, value in payload.items():
-            set_one(obj, name, value)
+        if in_dict:
+            set_one(obj, "__dict__", payload)
+        else:
+            for name, value in payload.items():
+                set_one(obj, name, value)
         for name, value in others.items():
             set_one(obj, name, value)
         return obj

@@ -34,7 +34,13 @@ class JsonPlusSerializer:
         if type(obj) is bytes:
             return "bytes", obj
         try:
-            return "msgpack", engine.pack(self.level, obj)
+            return "msgpack", self.level.pack(obj)
+        except Exception:
+            return self._dumps_exactly(obj)
+
+    def _dumps_exactly(self, obj: Any) -> tuple[str, bytes]:
+        try:
+            return "msgpack", engine.pack_exactly(self.level, obj)
         except SerializationError:
             if not self.pickle_fallback:
                 raise

@@ -8,6 +8,8 @@ from typing import Any
 
 from milepost.checkpoint.serde.fields import complete
 
+_REMEMBERED = 8
+
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
@@ -22,6 +24,7 @@ def of_model(cls: Any) -> Codec:
     """What pydantic itself keeps of an instance, so that no validator needs to run again."""
     specs = cls.model_fields
     names = specs.keys()
+    in_order = tuple(names)
     set_one = object.__setattr__
     make = object.__new__
 
@@ -31,20 +34,30 @@ def of_model(cls: Any) -> Codec:
             raise KeyError(name)
         return spec.get_default(call_default_factory=True)
 
+    given_before: list[tuple[set[str], list[str] | None]] = [(set(names), None)]
+
     def encode(model: Any) -> Any:
         given = model.__pydantic_fields_set__
-        extra = model.__pydantic_extra__
         private = model.__pydantic_private__
+        # Instances of a class are mostly made in a few ways, so the sets repeat.
+        for before, known in given_before:
+            if before == given:
+                listed = known
+                break
+        else:
+            listed = sorted(given)
+            if len(given_before) < _REMEMBERED:
+                given_before.append((set(given), listed))
         return [
             model.__dict__,
-            None if given == names else sorted(given),
-            extra,
+            listed,
+            model.__pydantic_extra__,
             None if private is None else _set_only(private),
         ]
 
     def decode(payload: Any) -> Any:
         stored, given, extra, private = payload
-        if stored.keys() != names:
+        if (*stored,) != in_order and stored.keys() != names:
             stored = complete(cls, stored, names, default)
         known = set(names if given is None else given)
         if not known <= names:  # a migration took a field away

@@ -1,53 +1,67 @@
 """Quick looks at a value's lists and dicts, a level of nesting at a time.
 
-They do their work in C loops (`map`, `extend`), not element by element, and stop at the depth at
-which ormsgpack stops, so a cycle ends too.
+They work in C loops (`map`, and the collector's own listing of what a container refers to), not
+element by element, and stop at the depth at which ormsgpack stops, so a cycle ends too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from gc import get_referents
+from typing import Any, Final
 
 from milepost.checkpoint.serde import depth
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BUFFERS: Final = frozenset({bytearray, memoryview})
 NATIVE_KEYS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Exact key types that msgpack gives back as they were."""
 
-_CONTAINERS = frozenset({list, dict})
+_CONTAINERS: Final = frozenset({list, dict})
+_PLAIN: Final = NATIVE_KEYS | _CONTAINERS
+_LONG: Final = 64
+_FEW: Final = 16
 
 
 def keys_are_native(value: Any) -> bool:
     """Whether every dict in `value` has only keys that msgpack holds exactly."""
-    for level in _levels(value):
+    level = [value] if type(value) in _CONTAINERS else []
+    for _ in range(depth.MAX_LISTS + 1):
         for container in level:
             if type(container) is dict and not NATIVE_KEYS.issuperset(map(type, container)):
                 return False
-    return True
-
-
-def may_hold_buffer(value: Any) -> bool:
-    """Whether a bytearray or memoryview is among the elements of `value`."""
-    if type(value) in BUFFERS:
-        return True
-    for level in _levels(value):
-        for container in level:
-            members = container.values() if type(container) is dict else container
-            if not BUFFERS.isdisjoint(map(type, members)):
-                return True
+        members = get_referents(*level)
+        if _CONTAINERS.isdisjoint(map(type, members)):
+            return True
+        level = [member for member in members if type(member) in _CONTAINERS]
     return False
 
 
-def _levels(value: Any) -> Iterator[list[Any]]:
+def holds_buffer(value: Any) -> bool:
+    """Whether a bytearray or memoryview is inside the lists and dicts of `value`."""
+    if type(value) in BUFFERS:
+        return True
     level = [value] if type(value) in _CONTAINERS else []
     for _ in range(depth.MAX_LISTS + 1):
+        if len(level) <= _FEW:
+            level = [container for container in level if not _all_floats(container)]
         if not level:
-            return
-        yield level
-        members: list[Any] = []
-        for container in level:
-            members.extend(container.values() if type(container) is dict else container)
-        level = [member for member in members if type(member) in _CONTAINERS]
+            break
+        members = get_referents(*level)
+        types = set(map(type, members))
+        if not BUFFERS.isdisjoint(types):
+            return True
+        if _CONTAINERS.isdisjoint(types):
+            break
+        # Among plain values the next call finds the containers itself; of others it would list
+        # what is none of our business.
+        level = members if types <= _PLAIN else [m for m in members if type(m) in _CONTAINERS]
+    return False
+
+
+def _all_floats(container: Any) -> bool:
+    """Whether it is a long list of floats, such as an embedding: adding them up is quickest."""
+    if type(container) is not list or len(container) < _LONG or type(container[0]) is not float:
+        return False
+    try:
+        return type(sum(container)) is float
+    except Exception:
+        return False

@@ -1,0 +1,184 @@
+"""A serializer whose values nobody else can read, alter or move.
+
+The place where a value is stored is sealed with it, inside the plaintext, so binding works with
+every cipher that authenticates. Opened at another place, the value is refused.
+
+A sealed value is: mark, length of the cipher's name, that name, ciphertext. The plaintext is:
+length of the place, the place, the value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint.serde.base import is_two_step
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.keyring import AesKeyRing, check_key, key_from_environment
+from milepost.errors import DecryptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from milepost.checkpoint.serde.base import CipherProtocol, SerializerProtocol
+    from milepost.checkpoint.serde.codec import Level
+
+_MARK: Final = b"\xc1mp1"
+"""No msgpack begins with 0xc1, so a sealed value is never mistaken for a plain one."""
+
+
+class EncryptedSerializer:
+    """Encodes with `serde` and seals with `cipher`.
+
+    A value that is not sealed is refused: whoever can write to the storage could have put it
+    there. `allow_plaintext=True` lets such values be read while old ones are still to be sealed;
+    switch it off when they are.
+    """
+
+    def __init__(
+        self,
+        cipher: CipherProtocol,
+        serde: SerializerProtocol | None = None,
+        *,
+        allow_plaintext: bool = False,
+    ) -> None:
+        self.cipher = cipher
+        self.serde: SerializerProtocol = JsonPlusSerializer() if serde is None else serde
+        self.allow_plaintext = allow_plaintext
+
+    @classmethod
+    def from_pycryptodome_aes(
+        cls,
+        serde: SerializerProtocol | None = None,
+        *,
+        key: bytes | str | None = None,
+        old_keys: Iterable[bytes] = (),
+        allow_plaintext: bool = False,
+    ) -> EncryptedSerializer:
+        """AES with `key`, or with the key in MILEPOST_AES_KEY (or LANGGRAPH_AES_KEY).
+
+        Values that were sealed with one of `old_keys` are still read.
+        """
+        newest = key_from_environment() if key is None else check_key(key)
+        ring = AesKeyRing([*old_keys, newest])
+        return cls(ring, serde, allow_plaintext=allow_plaintext)
+
+    @property
+    def level(self) -> Level:
+        """The inner serializer's, for encoding element by element."""
+        level: Level = self.serde.level  # type: ignore[attr-defined]
+        return level
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Sealed, but bound to no place: savers that know the place use `dumps_typed_at`."""
+        return self.dumps_typed_at(obj, "")
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """What `dumps_typed` wrote."""
+        return self.loads_typed_at(data, "")
+
+    def dumps_typed_at(self, obj: Any, place: str) -> tuple[str, bytes]:
+        """Sealed so that it opens only at `place`."""
+        kind, data = self.encode(obj)
+        # The kind stands outside; bound like the place, it cannot be exchanged either.
+        sealed = self.seal(data, f"{place}\0{kind}")
+        return f"{kind}+{_cipher_name(sealed).partition(':')[0]}", sealed
+
+    def loads_typed_at(self, data: tuple[str, bytes], place: str) -> Any:
+        """What `dumps_typed_at` wrote at this place."""
+        kind, sealed = data
+        inner, plus, _ = kind.rpartition("+")
+        if not plus:
+            if not self.allow_plaintext:
+                raise _plaintext()
+            return self.serde.loads_typed((kind, sealed))
+        return self.decode(inner, self._open(sealed, f"{place}\0{inner}"))
+
+    def encode(self, obj: Any) -> tuple[str, bytes]:
+        """The first of two steps: encoded, not yet sealed."""
+        serde = self.serde
+        return serde.encode(obj) if is_two_step(serde) else serde.dumps_typed(obj)
+
+    def decode(self, kind: str, data: bytes) -> Any:
+        """The value that `encode` was given."""
+        serde = self.serde
+        return serde.decode(kind, data) if is_two_step(serde) else serde.loads_typed((kind, data))
+
+    def seal(self, data: bytes, place: str) -> bytes:
+        """The second step: encrypted, so that it opens only at `place`."""
+        where = place.encode("utf-8", "surrogatepass")
+        name, ciphertext = self.cipher.encrypt(
+            b"".join((len(where).to_bytes(4, "big"), where, data))
+        )
+        label = name.encode()
+        if len(label) > 255:
+            raise ValueError("a cipher's name has at most 255 bytes")
+        return b"".join((_MARK, bytes((len(label),)), label, ciphertext))
+
+    def unseal(self, data: bytes, place: str) -> bytes:
+        """What was sealed at this place; DecryptionError if it does not open here."""
+        if not data.startswith(_MARK) and self.allow_plaintext:
+            return data
+        return self._open(data, place)
+
+    def is_current(self, data: bytes) -> bool:
+        """Whether sealing `data` again would change nothing: it is sealed, with the newest key."""
+        newest = getattr(self.cipher, "name", None)
+        return data.startswith(_MARK) and (newest is None or _cipher_name(data) == newest)
+
+    def reseal(self, data: bytes, place: str, new_place: str | None = None) -> bytes:
+        """`data` sealed with the newest key, at `new_place` if it moves."""
+        return self.seal(self.unseal(data, place), place if new_place is None else new_place)
+
+    def reseal_typed(
+        self, data: tuple[str, bytes], place: str, new_place: str | None = None
+    ) -> tuple[str, bytes]:
+        """The same for what `dumps_typed_at` wrote."""
+        kind, sealed = data
+        inner, plus, _ = kind.rpartition("+")
+        if plus:
+            plain = self._open(sealed, f"{place}\0{inner}")
+        elif self.allow_plaintext:
+            inner, plain = kind, sealed
+        else:
+            raise _plaintext()
+        target = place if new_place is None else new_place
+        again = self.seal(plain, f"{target}\0{inner}")
+        return f"{inner}+{_cipher_name(again).partition(':')[0]}", again
+
+    def _open(self, data: bytes, place: str) -> bytes:
+        if not data.startswith(_MARK):
+            raise _plaintext()
+        name = _cipher_name(data)
+        start = len(_MARK) + 1 + data[len(_MARK)]
+        try:
+            plain = self.cipher.decrypt(name, bytes(data[start:]))
+        except DecryptionError:
+            raise
+        except Exception:
+            # Not chained: what a foreign cipher says may quote what it was given.
+            raise DecryptionError(
+                "the sealed value does not open: the key is another one, or the bytes were altered"
+            ) from None
+        where = place.encode("utf-8", "surrogatepass")
+        end = 4 + len(where)
+        if plain[:end] != len(where).to_bytes(4, "big") + where:
+            raise DecryptionError(
+                "the sealed value belongs to another place: the row was moved or copied by hand;"
+                " copy threads with the saver, which seals them anew"
+            )
+        return plain[end:]
+
+
+def _cipher_name(data: bytes) -> str:
+    start = len(_MARK) + 1
+    try:
+        return str(data[start : start + data[len(_MARK)]], "utf-8")
+    except (IndexError, UnicodeDecodeError):
+        raise DecryptionError("the sealed value is cut short or altered") from None
+
+
+def _plaintext() -> DecryptionError:
+    return DecryptionError(
+        "the stored value is not encrypted, though this saver's values are; if it was written"
+        " before encryption was switched on, read it with allow_plaintext=True and seal it"
+    )

@@ -1,0 +1,130 @@
+"""A dry run: which threads would the present code fail to read?
+
+Run it before a deploy, in a process that has compiled the new graphs. It only reads.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from milepost.errors import SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Takes the place of a value that did not decode, so that the rest can be looked at."""
+
+    error: SerdeError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One value that the present code cannot read."""
+
+    thread: str | None
+    """None if the saver failed before it said which thread it was reading."""
+    namespace: str
+    checkpoint: str | None
+    channel: str | None
+    """None if the checkpoint as a whole does not read."""
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a dry run found."""
+
+    checked: int
+    """How many checkpoints were read."""
+    failures: list[Failure] = field(default_factory=list)
+    complete: bool = True
+    """False if the saver gave up before its end; pass `threads` to look at each by itself."""
+
+    @property
+    def threads(self) -> list[str]:
+        """The threads that would fail, each once."""
+        return sorted({f.thread for f in self.failures if f.thread is not None})
+
+    def __bool__(self) -> bool:
+        """True if everything can be read."""
+        return self.complete and not self.failures
+
+
+def dry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
+    """Read every checkpoint of a saver, through its public `list`, and report what fails.
+
+    With `threads` only those are read, each by itself, so that one which fails as a whole does
+    not hide the others.
+    """
+    probe = _with_probe(saver)
+    checked, complete = 0, True
+    failures: list[Failure] = []
+    scopes: list[str | None] = [None] if threads is None else list(threads)
+    for thread in scopes:
+        config = None if thread is None else {"configurable": {"thread_id": thread}}
+        try:
+            for saved in probe.list(config):
+                checked += 1
+                failures.extend(_failures(saved))
+        except Exception as error:
+            complete = complete and thread is not None
+            known = getattr(error, "thread", None)
+            channel = getattr(error, "channel", None)
+            failures.append(Failure(thread or known, "", None, channel, error))
+    return DryRun(checked, failures, complete)
+
+
+def _with_probe(saver: Any) -> Any:
+    """The saver with a serializer that goes on where the real one would stop."""
+    serde = getattr(saver, "serde", None)
+    if serde is None:
+        return saver
+    probe = copy.copy(saver)
+    probe.serde = _Probe(serde)
+    return probe
+
+
+class _Probe:
+    """Reads with the real serializer; a failure becomes a value."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self._serde = serde
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._serde, name)
+        return _caught(found) if name in _READING else found
+
+
+_READING = frozenset({"loads_typed", "loads_typed_at", "decode"})
+
+
+def _caught(read: Any) -> Any:
+    def reading(*args: Any) -> Any:
+        try:
+            return read(*args)
+        except SerdeError as error:
+            return Unreadable(error)
+
+    return reading
+
+
+def _failures(saved: Any) -> Iterator[Failure]:
+    place = saved.config.get("configurable", {})
+    thread, namespace = place.get("thread_id"), place.get("checkpoint_ns", "")
+    checkpoint = place.get("checkpoint_id")
+    if isinstance(saved.checkpoint, Unreadable):
+        yield Failure(thread, namespace, checkpoint, None, saved.checkpoint.error)
+        return
+    values = list(saved.checkpoint.get("channel_values", {}).items())
+    values += [(channel, value) for _, channel, value in saved.pending_writes or ()]
+    for channel, value in values:
+        if isinstance(value, Unreadable):
+            error = value.error.at(thread=thread, channel=channel)
+            yield Failure(thread, namespace, checkpoint, channel, error)

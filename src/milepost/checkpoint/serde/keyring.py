@@ -1,0 +1,128 @@
+"""AES with a ring of keys: the newest writes, every one on it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.errors import DecryptionError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NAME: Final = "aes"
+_NONCE: Final = 16
+_TAG: Final = 16
+_VARIABLES: Final = ("MILEPOST_AES_KEY", "LANGGRAPH_AES_KEY")
+
+
+class AesKeyRing:
+    """A cipher: AES in EAX mode, which authenticates. Keys have 16, 24 or 32 bytes.
+
+    Keys are given oldest first, as a list or as a dict of ids; the last one is used to write. The
+    id stands beside each ciphertext, so that the right key is found at once. Without an id of its
+    own a key gets one that is derived from it.
+    """
+
+    def __init__(self, keys: Iterable[bytes] | Mapping[str, bytes]) -> None:
+        self._keys: dict[str, bytes] = {}
+        named = keys.items() if hasattr(keys, "items") else ((None, key) for key in keys)
+        for id, key in named:
+            self.add(key, id=id)
+        if not self._keys:
+            raise ValueError("A key ring needs at least one key.")
+
+    def add(self, key: bytes, *, id: str | None = None) -> str:
+        """Put a key on the ring; from now on it is the one that writes. Returns its id."""
+        key = check_key(key)
+        id = id or hashlib.sha256(b"milepost key id\0" + key).hexdigest()[:12]
+        if ":" in id or len(id) > 100:
+            raise ValueError("A key id must be short and without ':'.")
+        if self._keys.pop(id, key) != key:
+            raise ValueError(f"Another key has the id {id!r} already.")
+        self._keys[id] = key
+        return id
+
+    def drop(self, id: str) -> None:
+        """Take a key off the ring; what is still sealed with it can no longer be read."""
+        if id not in self._keys:
+            raise LookupError(f"No key on this ring has the id {id!r}.")
+        if len(self._keys) == 1:
+            raise ValueError("The last key must stay on the ring.")
+        del self._keys[id]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids on the ring, oldest first."""
+        return tuple(self._keys)
+
+    @property
+    def name(self) -> str:
+        """The name under which `encrypt` writes now."""
+        return f"{_NAME}:{next(reversed(self._keys))}"
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        name = self.name
+        nonce = os.urandom(_NONCE)
+        cipher = _aes(self._keys[name.partition(":")[2]], nonce, name)
+        ciphertext, tag = cipher.encrypt_and_digest(plaintext)
+        return name, nonce + tag + ciphertext
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        method, _, id = ciphername.partition(":")
+        if method != _NAME:
+            raise DecryptionError(f"this key ring opens {_NAME!r}, not {method[:40]!r}")
+        if id not in self._keys:
+            raise DecryptionError(
+                f"the value is sealed with the key {id[:100]!r}, which is not on the ring; add"
+                " that key to read it"
+            )
+        nonce, tag = ciphertext[:_NONCE], ciphertext[_NONCE : _NONCE + _TAG]
+        if len(tag) != _TAG:
+            raise DecryptionError("the sealed value is cut short")
+        cipher = _aes(self._keys[id], nonce, ciphername)
+        try:
+            plaintext: bytes = cipher.decrypt_and_verify(ciphertext[_NONCE + _TAG :], tag)
+        except ValueError:
+            raise DecryptionError(
+                "the sealed value does not open: the key is another one, or the bytes were altered"
+            ) from None
+        return plaintext
+
+
+def _aes(key: bytes, nonce: bytes, name: str) -> Any:
+    aes = _pycryptodome()
+    cipher = aes.new(key, aes.MODE_EAX, nonce=nonce, mac_len=_TAG)
+    cipher.update(name.encode())
+    return cipher
+
+
+def _pycryptodome() -> Any:
+    try:
+        from Crypto.Cipher import AES  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise MissingDependencyError(
+            'Encryption needs pycryptodome: pip install "milepost[crypto]"'
+        ) from error
+    return AES
+
+
+def check_key(key: object) -> bytes:
+    """The key as bytes; ValueError if AES has no keys of this size."""
+    key = key.encode() if isinstance(key, str) else key
+    if not isinstance(key, (bytes, bytearray)) or len(key) not in (16, 24, 32):
+        raise ValueError("An AES key has 16, 24 or 32 bytes; make one with os.urandom(32).")
+    return bytes(key)
+
+
+def key_from_environment() -> bytes:
+    """The key in MILEPOST_AES_KEY, or in LANGGRAPH_AES_KEY."""
+    for variable in _VARIABLES:
+        text = os.environ.get(variable)
+        if text:
+            try:
+                return check_key(text)
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+    raise ValueError(f"Pass key=..., or set {_VARIABLES[0]} to 16, 24 or 32 characters.")

@@ -1,0 +1,1 @@
+"""What the SQLite and Postgres savers have in common: everything but the connection."""

@@ -1,0 +1,70 @@
+"""Frames: the part of a checkpoint that every step changes a little.
+
+A frame holds the versions of all channels, what each node has seen, and the values that are too
+small for a row of their own. It is stored as what differs from the parent's frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import ormsgpack
+
+from milepost.checkpoint.sql.memory import Frame, KnownFrame
+from milepost.errors import DeserializationError
+
+_ROWS: Final = 32
+"""A chain of differences this long ends with a complete frame, unless that would be costly."""
+_MOST_ROWS: Final = 256
+
+
+def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | None:
+    """What makes `frame` out of `base`; None if something was taken away."""
+    if len(frame.versions) < len(base.versions) or len(frame.seen) < len(base.seen):
+        return None
+    old_versions, old_seen = base.versions, base.seen
+    versions = {
+        name: version
+        for name, version in frame.versions.items()
+        if name in changed or old_versions.get(name) != version
+    }
+    seen = {
+        node: versions_seen
+        for node, versions_seen in frame.seen.items()
+        if old_seen.get(node) != versions_seen
+    }
+    if not frame.versions.keys() >= old_versions.keys() or not frame.seen.keys() >= old_seen.keys():
+        return None
+    inline = {name: frame.inline[name] for name in versions if name in frame.inline}
+    return Frame(versions, seen, inline)
+
+
+def merged(base: Frame, changes: Frame) -> Frame:
+    """The frame that `changes` make of `base`."""
+    return Frame(
+        {**base.versions, **changes.versions},
+        {**base.seen, **changes.seen},
+        {**base.inline, **changes.inline},
+    )
+
+
+def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
+    """A frame, or changes to one, as it is stored."""
+    return ormsgpack.packb([*stamp, frame.versions, frame.seen, frame.inline])
+
+
+def unpack(data: bytes) -> tuple[tuple[Any, ...], Frame]:
+    """What `pack` was given."""
+    try:
+        format, time, updated, versions, seen, inline = ormsgpack.unpackb(data)
+        return (format, time, updated), Frame(dict(versions), dict(seen), dict(inline))
+    except (ValueError, TypeError) as error:
+        raise DeserializationError(f"a stored frame does not decode: {error}") from error
+
+
+def is_due(base: KnownFrame) -> bool:
+    """Whether the next frame should be stored complete."""
+    if base.rows < _ROWS:
+        return False
+    return base.rows >= _MOST_ROWS or base.spent >= base.size

@@ -1,0 +1,175 @@
+"""What a saver remembers of the values that it has stored or read, to store only differences.
+
+Losing all of it is harmless: the next version of a value is then stored in full. A version never
+changes its value, so nothing here can be out of date; but a version may not have been stored yet,
+or never will be if its run loses the thread. Until it is stored only its own run may build on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from milepost.checkpoint.sql.codec import Encoded
+
+Inline: TypeAlias = Any
+"""In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes."""
+
+LOST = ""
+"""The owner of what could not be stored: nobody may build on it."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """How a version is stored: how far it is from a full one."""
+
+    rows: int = 1
+    """Rows that a read must fetch."""
+    spent: int = 0
+    """Bytes of the differences since the full row."""
+    appended: tuple[tuple[str, bytes, int], ...] | None = ()
+    """Version, head and size of those before it, if each only added to the one before."""
+    folds: int = 0
+    """How often older versions were stored anew as parts of the full row."""
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What is common to values and frames."""
+
+    owner: str | None
+    """The token of the run that is about to store it; None once it is stored."""
+    epoch: int | None
+    """The thread's epoch when it was stored or read: rows of an earlier one may be gone."""
+
+    def supports(self, token: str | None, epoch: int | None) -> bool:
+        """Whether a row may be stored now as a difference from this one."""
+        return self.epoch == epoch if self.owner is None else self.owner == token
+
+
+@dataclass(slots=True)
+class Known(Remembered):
+    """One version of a channel's value."""
+
+    version: str
+    encoded: Encoded
+    chain: Chain
+
+
+@dataclass(slots=True)
+class Frame:
+    """What a checkpoint says besides its values, and the small values."""
+
+    versions: Mapping[str, Any]
+    seen: Mapping[str, Mapping[str, Any]]
+    inline: Mapping[str, Inline]
+
+
+@dataclass(slots=True)
+class KnownFrame(Remembered):
+    """One checkpoint's frame."""
+
+    checkpoint_id: str
+    frame: Frame
+    rows: int
+    """Rows that a read must fetch."""
+    spent: int
+    """Bytes of the differences since the complete one."""
+    size: int
+    """Bytes of the complete one."""
+
+
+@dataclass(slots=True)
+class _Graph:
+    """What is known of one graph of one thread; the most recent last."""
+
+    frames: list[KnownFrame] = field(default_factory=list)
+    values: dict[str, list[Known]] = field(default_factory=dict)
+
+
+class _Thread(dict[str, _Graph]):
+    size = 0
+
+
+_KEPT = 3
+"""Versions of a value, and frames, that are remembered: one for each of a few branches."""
+
+
+class Memory:
+    """Threads that were not used for long are forgotten first."""
+
+    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._threads: OrderedDict[str, _Thread] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def frame(self, thread_id: str, ns: str, id: str, token: str | None) -> KnownFrame | None:
+        """The frame of a checkpoint, if a run with this token may build on it."""
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            for known in graph.frames if graph else ():
+                if known.checkpoint_id == id and known.owner in (None, token):
+                    return known
+            return None
+
+    def latest(self, thread_id: str, ns: str, channel: str, token: str | None) -> Known | None:
+        """The most recent version of a value that a run with this token may build on."""
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            for known in reversed(graph.values.get(channel, ())) if graph else ():
+                if known.owner in (None, token):
+                    return known
+            return None
+
+    def value(self, thread_id: str, ns: str, channel: str, version: str) -> Known | None:
+        """One version of a value, if it is stored."""
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            for known in graph.values.get(channel, ()) if graph else ():
+                if known.version == version and known.owner is None:
+                    return known
+            return None
+
+    def learn(
+        self, thread_id: str, ns: str, frame: KnownFrame | None, values: Mapping[str, Known]
+    ) -> None:
+        """Remember a checkpoint, and versions of values."""
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            if thread is None:
+                thread = self._threads[thread_id] = _Thread()
+            else:
+                self._threads.move_to_end(thread_id)
+            graph = thread.get(ns)
+            if graph is None:
+                graph = thread[ns] = _Graph()
+            before = thread.size
+            if frame is not None:
+                others = [f for f in graph.frames if f.checkpoint_id != frame.checkpoint_id]
+                graph.frames = [*others[1 - _KEPT :], frame]
+                thread.size += 512
+            for channel, known in values.items():
+                old = graph.values.get(channel, [])
+                others = [k for k in old if k.version != known.version][1 - _KEPT :]
+                graph.values[channel] = [*others, known]
+                thread.size += sum(k.encoded.size for k in graph.values[channel])
+                thread.size -= sum(k.encoded.size for k in old)
+            self._size += thread.size - before
+            while self._size > self._limit and len(self._threads) > 1:
+                _, dropped = self._threads.popitem(last=False)
+                self._size -= dropped.size
+
+    def forget(self, thread_id: str) -> None:
+        """Rows of the thread were removed, or could not be stored."""
+        with self._lock:
+            thread = self._threads.pop(thread_id, None)
+            if thread is not None:
+                self._size -= thread.size
+
+    def _graph(self, thread_id: str, ns: str) -> _Graph | None:
+        thread = self._threads.get(thread_id)
+        return thread.get(ns) if thread is not None else None

@@ -1,0 +1,197 @@
+"""Encodes a step: pure, without I/O, before the next step starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
+from milepost.checkpoint.records import WRITES_IDX_MAP, Place
+from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.chains import blob_row
+from milepost.checkpoint.sql.codec import Codec, Encoded
+from milepost.checkpoint.sql.memory import Frame, KnownFrame, Memory
+from milepost.checkpoint.sql.names import check_name, check_place
+from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Prepared, WriteRow
+from milepost.constants import ERROR, INTERRUPT
+from milepost.errors import SerdeError
+from milepost.sql.splice import pack
+from milepost.types import MISSING
+
+INLINE: Final = 128
+"""Encoded values up to this size are kept in the frame."""
+_REFERRED: Final = 96
+"""A write this large is cut out of the channel's new version, if it is found there."""
+
+
+class Preparer:
+    """Turns steps into rows, with what the saver remembers of the rows before them."""
+
+    def __init__(self, codec: Codec, memory: Memory) -> None:
+        self.codec = codec
+        self.memory = memory
+
+    def step(self, step: StepCommit) -> Prepared:
+        """The rows of a step of one of our own runs."""
+        place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        check_place(place)
+        prepared = Prepared(place, step.fence)
+        if step.new is not None:
+            self._checkpoint(prepared, step.new)
+        for task in step.writes:
+            prepared.writes += self._writes(prepared, task)
+        prepared.status = _status(prepared)
+        return prepared
+
+    def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
+        """The rows of a checkpoint that a foreign runtime puts."""
+        check_place(place)
+        prepared = Prepared(place, None)
+        self._checkpoint(prepared, new)
+        return prepared
+
+    def writes(self, place: Place, task: TaskWrites) -> Prepared:
+        """The rows of writes that a foreign runtime puts."""
+        check_place(place)
+        prepared = Prepared(place, None)
+        prepared.writes += self._writes(prepared, task)
+        prepared.status = _status(prepared)
+        return prepared
+
+    # -- checkpoints
+
+    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint) -> None:
+        place, token = prepared.place, prepared.token
+        thread_id, ns, parent_id = place
+        checkpoint, metadata = new.checkpoint, new.metadata
+        id = check_name("checkpoint_id", checkpoint["id"])
+        versions = checkpoint["channel_versions"]
+        base = (
+            self.memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
+        )
+        inline = dict(base.frame.inline) if base is not None else {}
+        for channel, value in new.changed.items():
+            inline[channel] = self._value(prepared, channel, versions[channel], value)
+        if base is None and len(new.changed) < len(versions):
+            self._inherited(new, inline)
+        frame = Frame(
+            dict(versions), {n: dict(s) for n, s in checkpoint["versions_seen"].items()}, inline
+        )
+        updated = checkpoint.get("updated_channels")
+        try:
+            encoded = self.codec.encode(metadata, "metadata", thread_id, ns, id)
+        except SerdeError as error:
+            raise error.at(thread=thread_id, channel="metadata") from None
+        run_id = metadata.get("run_id")
+        delta = None
+        if base is not None and not frames.is_due(base):
+            delta = frames.changes(base.frame, frame, new.changed)
+        prepared.checkpoint = CheckpointRow(
+            id,
+            parent_id,
+            None if run_id is None else str(run_id),
+            (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated)),
+            frame,
+            delta,
+            base,
+            KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0),
+            encoded.kind,
+            self.codec.seal(encoded.parts.join(), "metadata", thread_id, ns, id),
+        )
+        if self.codec.splices:
+            # A foreign runtime's checkpoint is remembered once it is stored.
+            if token is not None:
+                known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
+                self.memory.learn(thread_id, ns, prepared.checkpoint.known, known)
+
+    def _value(self, prepared: Prepared, channel: str, version: Any, value: Any) -> Any:
+        """What the frame holds for a channel; a large value becomes a row."""
+        if value is MISSING:
+            return None
+        thread_id, ns, _ = prepared.place
+        check_name("channel", channel)
+        try:
+            encoded = self.codec.encode(value, "blob", thread_id, ns, channel, str(version))
+        except SerdeError as error:
+            raise error.at(thread=thread_id, channel=channel) from None
+        if encoded.size <= INLINE:
+            return [encoded.kind, encoded.parts.join()]
+        if self.codec.splices:
+            base = self.memory.latest(thread_id, ns, channel, prepared.token)
+            row = blob_row(channel, str(version), encoded, base, prepared.token)
+        else:
+            row = BlobRow(channel, str(version), encoded, None)
+        prepared.blobs.append(row)
+        return False
+
+    def _inherited(self, new: NewCheckpoint, inline: dict[str, Any]) -> None:
+        """Mark the channels that the parent has, whose frame we do not know.
+
+        The frame is completed from the database when it is stored.
+        """
+        for channel in new.checkpoint["channel_versions"]:
+            inline.setdefault(channel, True)
+
+    # -- writes
+
+    def _writes(self, prepared: Prepared, task: TaskWrites) -> Iterator[WriteRow]:
+        thread_id, ns, checkpoint_id = prepared.place
+        check_name("task_id", task.task_id)
+        check_name("task_path", task.task_path)
+        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        for position, (channel, value) in enumerate(task.writes):
+            check_name("channel", channel)
+            at = WRITES_IDX_MAP.get(channel, position)
+            where = ("write", thread_id, ns, str(checkpoint_id), task.task_id, str(at))
+            try:
+                encoded = self.codec.encode(value, *where)
+            except SerdeError as error:
+                raise error.at(
+                    thread=thread_id, node=task.node or None, channel=channel
+                ) from None
+            base, data = None, None
+            if encoded.size >= _REFERRED and channel in rows:
+                data = cut_out(rows[channel], encoded)
+                base = rows[channel].version if data is not None else None
+            if data is None:
+                data = encoded.parts.join()
+            yield WriteRow(
+                task.task_id,
+                at,
+                channel,
+                task.task_path,
+                encoded.kind,
+                self.codec.seal(data, *where),
+                base,
+            )
+
+
+def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
+    """The program that finds a write inside the version of the channel that it led to."""
+    value, parts = row.encoded, write.parts
+    if value.kind != write.kind:
+        return None
+    if value.size == write.size and value.parts == parts:
+        return pack([(0, value.size)])
+    count = len(parts.elements)
+    if parts.head and value.parts.head and count:
+        elements = value.parts.elements
+        if len(elements) >= count and elements[-count:] == parts.elements:
+            size = write.size - len(parts.head)
+            return pack([parts.head, (value.size - size, size)])
+    return None
+
+
+def _status(prepared: Prepared) -> str | None:
+    """What a thread's registry should say after this step."""
+    channels = {row.channel for row in prepared.writes}
+    if INTERRUPT in channels:
+        return "interrupted"
+    if ERROR in channels:
+        return "error"
+    return None
+
+
+def changed_values(values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> dict[str, Any]:
+    """What `put` says has changed: MISSING for a channel that has no value any more."""
+    return {channel: values.get(channel, MISSING) for channel in new_versions}

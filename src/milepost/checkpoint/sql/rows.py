@@ -1,0 +1,82 @@
+"""The rows of a step, ready to be stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from milepost.checkpoint.commit import Fence
+from milepost.checkpoint.records import Place
+from milepost.checkpoint.sql.codec import Encoded
+from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
+from milepost.sql.splice import Program
+
+
+class Fold(NamedTuple):
+    """An older version, to be stored anew as a part of a newer one."""
+
+    version: str
+    program: Program
+
+
+@dataclass(slots=True)
+class BlobRow:
+    """A version of a channel's value."""
+
+    channel: str
+    version: str
+    encoded: Encoded
+    known: Known | None
+    """What is remembered of it; None for a foreign serializer."""
+    base: Known | None = None
+    program: Program | None = None
+    folds: list[Fold] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WriteRow:
+    """One write of a task."""
+
+    task_id: str
+    position: int
+    channel: str
+    task_path: str
+    kind: str
+    data: bytes
+    """The sealed value; with a base, the sealed program that cuts it out of that version."""
+    base: str | None = None
+
+
+@dataclass(slots=True)
+class CheckpointRow:
+    """A checkpoint."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    run_id: str | None
+    stamp: tuple[Any, ...]
+    """What a frame has of its own: format, time, updated channels."""
+    frame: Frame
+    changes: Frame | None
+    """What differs from the parent's frame; None if it is to be stored complete."""
+    base: KnownFrame | None
+    known: KnownFrame
+    metadata_kind: str
+    metadata: bytes
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A step in its stored form."""
+
+    place: Place
+    fence: Fence | None
+    writes: list[WriteRow] = field(default_factory=list)
+    blobs: list[BlobRow] = field(default_factory=list)
+    checkpoint: CheckpointRow | None = None
+    status: str | None = None
+
+    @property
+    def token(self) -> str | None:
+        """The run's; None if a foreign runtime writes, which is not fenced."""
+        return self.fence.token if self.fence is not None else None

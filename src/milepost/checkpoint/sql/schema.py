@@ -1,0 +1,96 @@
+"""The tables of a saver.
+
+`checkpoints`        one row a checkpoint: its *frame*, mostly as changes to the parent's
+`checkpoint_blobs`   one row for each version of a value that is too large for the frame
+`checkpoint_writes`  one row for each write of a task
+`threads`            the registry: head, fencing token, status, times, the user's metadata
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from milepost.sql.migrations import Schema
+
+_CHECKPOINTS = """
+CREATE TABLE IF NOT EXISTS checkpoints (
+    thread_id {text} NOT NULL,
+    checkpoint_ns {text} NOT NULL,
+    checkpoint_id {text} NOT NULL,
+    parent_checkpoint_id {text},
+    complete INTEGER NOT NULL,
+    run_id {text},
+    frame {bytes} NOT NULL,
+    metadata_type TEXT NOT NULL,
+    metadata {bytes} NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
+) {compact}
+"""
+
+# Not in the order of its key: SQLite would put each row of more than 1000 bytes on a page of its
+# own, and a row may have up to 4000 here.
+_BLOBS = """
+CREATE TABLE IF NOT EXISTS checkpoint_blobs (
+    thread_id {text} NOT NULL,
+    checkpoint_ns {text} NOT NULL,
+    channel {text} NOT NULL,
+    version {text} NOT NULL,
+    base {text},
+    folds INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    blob {bytes} NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
+)
+"""
+
+_WRITES = """
+CREATE TABLE IF NOT EXISTS checkpoint_writes (
+    thread_id {text} NOT NULL,
+    checkpoint_ns {text} NOT NULL,
+    checkpoint_id {text} NOT NULL,
+    task_id {text} NOT NULL,
+    idx INTEGER NOT NULL,
+    channel {text} NOT NULL,
+    task_path {text} NOT NULL,
+    base {text},
+    type TEXT NOT NULL,
+    blob {bytes} NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+) {compact}
+"""
+
+_THREADS = """
+CREATE TABLE IF NOT EXISTS threads (
+    thread_id {text} PRIMARY KEY,
+    head {text},
+    token {text},
+    epoch INTEGER NOT NULL DEFAULT 0,
+    status TEXT NOT NULL DEFAULT 'idle',
+    created_at {real} NOT NULL,
+    updated_at {real} NOT NULL,
+    owner {text},
+    metadata {json} NOT NULL DEFAULT '{{}}'
+) {compact}
+"""
+
+SCHEMA: Final = Schema(
+    table="checkpoint_migrations",
+    migrations=(
+        (
+            _CHECKPOINTS,
+            _BLOBS,
+            _WRITES,
+            _THREADS,
+            "CREATE INDEX IF NOT EXISTS checkpoints_by_run ON checkpoints (run_id)"
+            " WHERE run_id IS NOT NULL",
+            "CREATE INDEX IF NOT EXISTS threads_by_owner ON threads (owner, thread_id)"
+            " WHERE owner IS NOT NULL",
+        ),
+    ),
+    landmark=("checkpoints", "frame"),
+    foreign=(
+        "This database holds checkpoints of LangGraph, which are stored in another form. Nothing "
+        "in it was touched. Copy its threads into a new database with "
+        "`milepost import --from-langgraph OLD --to NEW` and use that one."
+    ),
+)

@@ -1,0 +1,64 @@
+"""Where SQLite and PostgreSQL differ.
+
+Queries are written once, with `?` for parameters and these names in braces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The words that one database has for what both can do."""
+
+    name: str
+    bytes: str
+    """The type of a column of bytes."""
+    real: str
+    text: str
+    """The type of a column of text that sorts by code point."""
+    json: str
+    compact: str
+    """Ends a CREATE TABLE whose rows are small and lie in the order of their key."""
+    pairs: str
+    """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
+    items: str
+    """A relation (a) made from a JSON array of text, passed as one parameter."""
+
+    def sql(self, query: str) -> str:
+        """`query` in this dialect."""
+        text = query.format(
+            bytes=self.bytes,
+            real=self.real,
+            text=self.text,
+            json=self.json,
+            compact=self.compact,
+            pairs=self.pairs,
+            items=self.items,
+        )
+        return text if self.name == "sqlite" else text.replace("?", "%s")
+
+
+SQLITE = Dialect(
+    name="sqlite",
+    bytes="BLOB",
+    real="REAL",
+    text="TEXT",
+    json="TEXT",
+    compact="WITHOUT ROWID",
+    pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
+    " FROM json_each(?))",
+    items="(SELECT value AS a FROM json_each(?))",
+)
+
+POSTGRES = Dialect(
+    name="postgres",
+    bytes="BYTEA",
+    real="DOUBLE PRECISION",
+    text='TEXT COLLATE "C"',
+    json="JSONB",
+    compact="",
+    pairs="(SELECT value->>0 AS a, value->>1 AS b FROM json_array_elements(?::json))",
+    items="(SELECT value AS a FROM json_array_elements_text(?::json))",
+)

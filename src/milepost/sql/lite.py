@@ -1,0 +1,255 @@
+"""Runs operations on a `sqlite3` connection, in both colours.
+
+One connection, one lock. Sync callers take the lock in their own thread. Async callers hand their
+work to one worker thread, so that the event loop never waits for the disk; answers go back to a
+loop in batches, since waking it costs more than most statements do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from milepost.errors import MilepostError, SaverError
+from milepost.sql.failures import ConnectionUnusableError, StorageFullError
+from milepost.sql.operations import Many, Operation, Query, Work
+
+R = TypeVar("R")
+
+
+class SqliteEngine:
+    """One SQLite database."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        synchronous: str = "FULL",
+        first: Work[None] | None = None,
+    ) -> None:
+        if synchronous not in ("FULL", "NORMAL", "EXTRA"):
+            raise ValueError(f"synchronous must be FULL, EXTRA or NORMAL, not {synchronous!r}")
+        self.connection = connection
+        self.lock = threading.RLock()
+        self._synchronous = synchronous
+        self._first = first
+        """Run once, before anything else: creates the tables."""
+        self._ready = False
+        self._worker = _Worker()
+
+    # -- two colours
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        with self.lock:
+            self._prepare()
+            return self._transaction(work, "BEGIN IMMEDIATE" if write else "BEGIN")
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """`run`, for use on an event loop."""
+        return await self.in_worker(lambda: self.run(work, write=write))
+
+    async def in_worker(self, job: Callable[[], R]) -> R:
+        """Call something in the worker thread."""
+        return await self._worker.call(job)
+
+    def close(self) -> None:
+        """Let the worker go, and close the connection."""
+        self._worker.close()
+        with self.lock:
+            self.connection.close()
+
+    def release(self) -> None:
+        """Let the worker go; the connection is the caller's."""
+        self._worker.close()
+
+    # -- transactions
+
+    def _prepare(self) -> None:
+        """Look at the connection that we were given, and create the tables."""
+        if self._ready:
+            return
+        connection = self.connection
+        with _explained():
+            if connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            if getattr(connection, "autocommit", None) is False:
+                raise ConnectionUnusableError(
+                    "The sqlite3 connection was made with autocommit=False, so it is always "
+                    "inside a transaction. Make it without that argument, or with autocommit=True."
+                )
+            if connection.text_factory is not str:
+                raise ConnectionUnusableError(
+                    "The sqlite3 connection has a text_factory of its own, which would change "
+                    "what is read. Give the saver a connection with the default, `str`."
+                )
+            cursor = self._cursor()
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
+            cursor.close()
+        if self._first is not None:
+            self._transaction(self._first, "BEGIN IMMEDIATE")
+        self._ready = True
+
+    def _cursor(self) -> sqlite3.Cursor:
+        cursor = self.connection.cursor()
+        cursor.row_factory = None  # the user may have set one for the connection
+        return cursor
+
+    def _transaction(self, work: Work[R], begin: str) -> R:
+        connection = self.connection
+        with _explained():
+            if connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            cursor = self._cursor()
+            try:
+                cursor.execute(begin)
+                result = _drive(cursor, work())
+                cursor.execute("COMMIT")
+                return result
+            finally:
+                # Some failures, a full disk among them, end the transaction by themselves.
+                if connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                cursor.close()
+
+
+def _drive(cursor: sqlite3.Cursor, operation: Operation[R]) -> R:
+    execute = cursor.execute
+    try:
+        statement = next(operation)
+        while True:
+            kind = type(statement)
+            if kind is Query:
+                answer: Any = execute(statement[0], statement[1]).fetchall()
+            elif kind is Many:
+                answer = None
+                sql = statement[0]
+                for row in statement[1]:
+                    execute(sql, row)
+            else:
+                answer = execute(statement[0], statement[1]).rowcount
+            statement = operation.send(answer)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    finally:
+        operation.close()
+
+
+_OPEN_TRANSACTION = (
+    "The sqlite3 connection has an open transaction that is not the saver's. Commit it or roll it "
+    "back first, or give the saver a connection of its own: it must be able to commit by itself."
+)
+
+
+class _explained:  # noqa: N801
+    """Turns what sqlite3 raises into errors that say what to do."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, MilepostError):
+            raise explain(error) from error
+
+
+def explain(error: sqlite3.Error) -> SaverError:
+    """The typed error for what sqlite3 raised."""
+    text = str(error)
+    if "same thread" in text:
+        return ConnectionUnusableError(
+            "The sqlite3 connection belongs to another thread. Open it with "
+            "sqlite3.connect(..., check_same_thread=False); the saver locks it."
+        )
+    if "closed" in text:
+        return ConnectionUnusableError(
+            "The sqlite3 connection is closed. Keep it open as long as the saver is used; with "
+            "from_conn_string, use the saver inside the `with` block."
+        )
+    if "disk is full" in text or "disk I/O error" in text:
+        return StorageFullError(
+            f"SQLite could not write ({text}). Nothing of this step was stored, and what was "
+            "stored before is intact. Make room, then resume the thread."
+        )
+    if "locked" in text or "busy" in text:
+        return SaverError(
+            f"SQLite: {text}. Another process has held the database for longer than the busy "
+            "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
+        )
+    if "readonly" in text:
+        return ConnectionUnusableError(
+            f"SQLite: {text}. The file or its directory cannot be written to; SQLite also needs to "
+            "create files beside it."
+        )
+    return SaverError(f"SQLite: {text}.")
+
+
+class _Worker:
+    """A thread that is started when it is first needed, and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    async def call(self, job: Callable[[], R]) -> R:
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        with self._condition:
+            if self._thread is None:
+                self._closing = False
+                self._thread = threading.Thread(
+                    target=self._serve, name="milepost-sqlite", daemon=True
+                )
+                self._thread.start()
+            self._jobs.append((job, future))
+            self._condition.notify()
+        return await future
+
+    def close(self) -> None:
+        with self._condition:
+            thread = self._thread
+            self._closing = True
+            self._condition.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            with self._condition:
+                while not self._jobs:
+                    if self._closing:
+                        self._thread = None
+                        return
+                    self._condition.wait()
+                jobs = list(self._jobs)
+                self._jobs.clear()
+            answers: dict[asyncio.AbstractEventLoop, list[tuple[Any, Any, Any]]] = {}
+            for job, future in jobs:
+                result, error = None, None
+                try:
+                    result = job()
+                except BaseException as failure:
+                    error = failure
+                answers.setdefault(future.get_loop(), []).append((future, result, error))
+            for loop, settled in answers.items():
+                try:
+                    loop.call_soon_threadsafe(_settle, settled)
+                except RuntimeError:
+                    pass  # the loop has ended, and nobody waits any more
+            del jobs, answers
+
+
+def _settle(answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    for future, result, error in answers:
+        if future.done():
+            continue  # cancelled while it waited
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

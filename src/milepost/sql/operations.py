@@ -1,0 +1,44 @@
+"""What the generators in the savers and stores yield, and what they are sent back.
+
+An operation is a generator. It never waits and knows no driver; it yields statements and is sent
+their results. A driver runs a whole operation in one transaction, in its own colour.
+
+    yielded   sent back
+    Query     the rows, as a list of tuples
+    Run       the number of rows that were changed
+    Many      None; the statement has run once for each set of parameters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+
+class Query(NamedTuple):
+    """A statement whose rows are wanted."""
+
+    sql: str
+    parameters: Sequence[Any] = ()
+
+
+class Run(NamedTuple):
+    """A statement that changes something."""
+
+    sql: str
+    parameters: Sequence[Any] = ()
+
+
+class Many(NamedTuple):
+    """A statement to be run for several sets of parameters."""
+
+    sql: str
+    rows: Sequence[Sequence[Any]]
+
+
+Statement: TypeAlias = Query | Run | Many
+R = TypeVar("R")
+Operation: TypeAlias = Generator[Statement, Any, R]
+"""One transaction."""
+Work: TypeAlias = Callable[[], Operation[R]]
+"""Makes an operation, anew for each attempt: a transaction that failed may be tried again."""

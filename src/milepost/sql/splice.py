@@ -1,0 +1,271 @@
+"""The difference between two encoded values, as a short program.
+
+A program builds the new value from the old one: *take these bytes of the base* and *here are new
+ones*. Values come as parts, so that the elements of a list or dict can be matched whole: a msgpack
+container begins with the number of its elements, so that already one append changes both ends of
+the bytes and a plain comparison of them finds nothing.
+
+A program speaks of bytes, not of elements. Applying it needs no knowledge of how values are
+encoded, and cannot go wrong halfway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+import ormsgpack
+
+from milepost.errors import DeserializationError
+
+Program: TypeAlias = list[bytes | tuple[int, int]]
+"""New bytes, or the start and length of a piece of the base."""
+
+_CHUNK = 4096
+_WORTH_COPYING = 16
+"""A piece of the base shorter than this is cheaper repeated than referred to."""
+_RESYNC = (1, 2, 3, 5, 9)
+"""How far behind a mismatch to look for the old bytes again: lengths of msgpack heads."""
+
+
+class Parts(NamedTuple):
+    """An encoded value, cut where a later version may differ."""
+
+    head: bytes
+    elements: Sequence[bytes]
+
+    @property
+    def size(self) -> int:
+        """The length of the whole."""
+        return len(self.head) + sum(map(len, self.elements))
+
+    def join(self) -> bytes:
+        """The value in one piece."""
+        return self.head + b"".join(self.elements)
+
+
+def difference(old: Parts, new: Parts) -> Program:
+    """What makes `new` out of `old`."""
+    program = _Writer()
+    if old.head == new.head:
+        program.copy(0, len(old.head))
+    else:
+        program.literal(new.head)
+    before, after = old.elements, new.elements
+    first = _same_from_start(before, after)
+    last = _same_from_end(before, after, first)
+    at = len(old.head)
+    size = sum(map(len, before[:first]))
+    program.copy(at, size)
+    at += size
+    _middle(
+        program, at, before[first : len(before) - last], after[first : len(after) - last]
+    )
+    if last:
+        tail = sum(map(len, before[len(before) - last :]))
+        program.copy(old.size - tail, tail)
+    return program.finish()
+
+
+def apply(base: bytes, program: Program) -> bytes:
+    """The value that `program` makes of `base`."""
+    pieces = []
+    for step in program:
+        if isinstance(step, bytes):
+            pieces.append(step)
+            continue
+        start, length = step
+        if start < 0 or length < 0 or start + length > len(base):
+            raise DeserializationError(
+                f"a stored difference refers to bytes {start} to {start + length} of a value "
+                f"that has {len(base)}"
+            )
+        pieces.append(base[start : start + length])
+    return b"".join(pieces)
+
+
+def pack(program: Program) -> bytes:
+    """A program as it is stored."""
+    return ormsgpack.packb(program)
+
+
+def unpack(data: bytes) -> Program:
+    """The program that `pack` was given."""
+    try:
+        return [
+            step if isinstance(step, bytes) else (int(step[0]), int(step[1]))
+            for step in ormsgpack.unpackb(data)
+        ]
+    except (ValueError, TypeError, IndexError) as error:
+        raise DeserializationError(f"a stored difference does not decode: {error}") from error
+
+
+def cost(program: Program) -> int:
+    """About how many bytes it takes to store."""
+    return sum(len(step) + 3 if isinstance(step, bytes) else 8 for step in program)
+
+
+def common_start(a: bytes, b: bytes) -> int:
+    """How many bytes two values have in common at their start."""
+    end = min(len(a), len(b))
+    at = 0
+    while at < end and a[at : at + _CHUNK] == b[at : at + _CHUNK]:
+        at += _CHUNK
+    if at >= end:
+        return end
+    low, high = at, min(at + _CHUNK, end)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[at:middle] == b[at:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def common_end(a: bytes, b: bytes, limit: int) -> int:
+    """How many bytes two values have in common at their end, at most `limit`."""
+    at = 0
+    while at < limit:
+        step = min(_CHUNK, limit - at)
+        if a[len(a) - at - step : len(a) - at] != b[len(b) - at - step : len(b) - at]:
+            break
+        at += step
+    else:
+        return limit
+    low, high = at, min(at + _CHUNK, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[len(a) - middle : len(a) - at] == b[len(b) - middle : len(b) - at]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _Writer:
+    """Collects steps, and joins neighbours that belong together."""
+
+    def __init__(self) -> None:
+        self._steps: Program = []
+        self._new: list[bytes] = []
+
+    def literal(self, data: bytes) -> None:
+        if data:
+            self._new.append(data)
+
+    def copy(self, start: int, length: int) -> None:
+        if not length:
+            return
+        if not self._new and self._steps:
+            before = self._steps[-1]
+            if not isinstance(before, bytes) and before[0] + before[1] == start:
+                self._steps[-1] = (before[0], before[1] + length)
+                return
+        self._flush()
+        self._steps.append((start, length))
+
+    def _flush(self) -> None:
+        if self._new:
+            self._steps.append(b"".join(self._new))
+            self._new = []
+
+    def finish(self) -> Program:
+        self._flush()
+        return self._steps
+
+
+def _same_from_start(a: Sequence[bytes], b: Sequence[bytes]) -> int:
+    if len(a) <= len(b) and b[: len(a)] == a:
+        return len(a)  # an append; compared in one go
+    for at, (left, right) in enumerate(zip(a, b, strict=False)):
+        if left != right:
+            return at
+    return min(len(a), len(b))
+
+
+def _same_from_end(a: Sequence[bytes], b: Sequence[bytes], first: int) -> int:
+    most = min(len(a), len(b)) - first
+    for at in range(most):
+        if a[-1 - at] != b[-1 - at]:
+            return at
+    return most
+
+
+def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[bytes]) -> None:
+    """The elements between the first and the last change."""
+    if not before:
+        for element in after:
+            program.literal(element)
+        return
+    starts = list(accumulate(map(len, before), initial=at))
+    if len(before) == len(after):
+        # Most likely the elements that changed are still at their places.
+        for n, (old, new) in enumerate(zip(before, after, strict=True)):
+            if old == new:
+                program.copy(starts[n], len(old))
+            else:
+                _inside(program, starts[n], old, new)
+        return
+    places: dict[bytes, int] = {}
+    for n, element in enumerate(before):
+        places.setdefault(element, n)
+    follows = 0
+    for element in after:
+        if follows < len(before) and before[follows] == element:
+            found: int | None = follows  # runs of equal elements stay runs
+        else:
+            found = places.get(element)
+        if found is not None and len(element) >= _WORTH_COPYING:
+            program.copy(starts[found], len(element))
+            follows = found + 1
+        else:
+            program.literal(element)
+
+
+def _inside(program: _Writer, at: int, old: bytes, new: bytes) -> None:
+    """One element that changed: its common start and end, and what can be found between."""
+    for step in _pieces(old, new):
+        if isinstance(step, bytes):
+            program.literal(step)
+        else:
+            program.copy(at + step[0], step[1])
+
+
+def _pieces(old: bytes, new: bytes) -> Iterator[bytes | tuple[int, int]]:
+    if min(len(old), len(new)) < _WORTH_COPYING:
+        yield new
+        return
+    end = common_end(old, new, min(len(old), len(new)))
+    end = end if end >= _WORTH_COPYING else 0
+    left, right = 0, 0
+    stop_left, stop_right = len(old) - end, len(new) - end
+    while right < stop_right:
+        same = common_start(old[left:stop_left], new[right:stop_right])
+        if same >= _WORTH_COPYING or (same and right + same == stop_right):
+            yield (left, same)
+            left, right = left + same, right + same
+        found = _resync(old, new, left, right, stop_left, stop_right)
+        if found is None:
+            yield new[right:stop_right]
+            break
+        yield new[right : found[1]]
+        left, right = found
+    if end:
+        yield (stop_left, end)
+
+
+def _resync(
+    old: bytes, new: bytes, left: int, right: int, stop_left: int, stop_right: int
+) -> tuple[int, int] | None:
+    """Where the two go on alike after a mismatch, if that is near: a count that has changed."""
+    for skip in _RESYNC:
+        start = left + skip
+        probe = old[start : start + _WORTH_COPYING]
+        if start + _WORTH_COPYING > stop_left:
+            return None
+        found = new.find(probe, right, min(right + 2 * _WORTH_COPYING, stop_right))
+        if found > right:
+            return start, found
+    return None
