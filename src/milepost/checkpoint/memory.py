@@ -24,10 +24,12 @@ from milepost.checkpoint.records import (
     CheckpointTuple,
     PendingWrite,
     Place,
+    copy_checkpoint,
     get_checkpoint_id,
     place_of,
 )
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import SerdeError
 from milepost.ids import getrandbits
 from milepost.types import MISSING, RunnableConfig
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 _Typed = tuple[str, bytes]
 _EMPTY: _Typed = ("empty", b"")
+_NULL: _Typed = JsonPlusSerializer().dumps_typed(None)
 
 
 class _Stored(NamedTuple):
@@ -126,9 +129,12 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def prepare(self, step: StepCommit) -> _Prepared:
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        writes: list[tuple[tuple[str, int], _StoredWrite]] = []
+        for task in step.writes:
+            writes += self._encode_writes(place, task)
         return _Prepared(
             place,
-            [w for task in step.writes for w in self._encode_writes(place, task)],
+            writes,
             self._encode_blobs(place, step.new) if step.new else [],
             self._encode_checkpoint(place, step.new) if step.new else None,
             step.fence,
@@ -214,8 +220,8 @@ class InMemorySaver(StepSaver[_Prepared]):
             {channel: values.get(channel, MISSING) for channel in new_versions},
             values.copy,
         )
-        new.checkpoint = {**checkpoint, "channel_versions": {
-            **checkpoint["channel_versions"], **new_versions}}
+        new.checkpoint = copy_checkpoint(checkpoint)
+        new.checkpoint["channel_versions"].update(new_versions)
         step = _Prepared(
             place,
             [],
@@ -236,7 +242,7 @@ class InMemorySaver(StepSaver[_Prepared]):
     ) -> None:
         place = place_of(config)
         task = TaskWrites(task_id, task_path, "", writes)
-        step = _Prepared(place, list(self._encode_writes(place, task)), [], None, None)
+        step = _Prepared(place, self._encode_writes(place, task), [], None, None)
         with self._lock:
             self._store(step)
 
@@ -410,14 +416,26 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def _encode_writes(
         self, place: Place, task: TaskWrites
-    ) -> Iterator[tuple[tuple[str, int], _StoredWrite]]:
-        for position, (channel, value) in enumerate(task.writes):
+    ) -> list[tuple[tuple[str, int], _StoredWrite]]:
+        rows = []
+        position = 0
+        for channel, value in task.writes:
             at = (task.task_id, WRITES_IDX_MAP.get(channel, position))
+            position += 1
             try:
-                typed = dumps_at(self.serde, value, _write_place(place, *at))
+                typed = self._dumps(value, _write_place, place, *at)
             except SerdeError as error:
                 raise error.at(thread=place.thread_id, node=task.node, channel=channel) from None
-            yield at, _StoredWrite(task.task_id, channel, typed, task.task_path)
+            rows.append((at, _StoredWrite(task.task_id, channel, typed, task.task_path)))
+        return rows
+
+    def _dumps(self, value: Any, place: Callable[..., str], *where: Any) -> _Typed:
+        """Encode a value for its place; naming the place costs, and only encryption needs it."""
+        if value is None and type(self.serde) is JsonPlusSerializer:
+            return _NULL
+        if isinstance(self.serde, JsonPlusSerializer):
+            return self.serde.dumps_typed(value)
+        return dumps_at(self.serde, value, place(*where))
 
     def _encode_blobs(
         self, place: Place, new: NewCheckpoint
@@ -427,7 +445,7 @@ class InMemorySaver(StepSaver[_Prepared]):
         for channel, value in new.changed.items():
             key = (place.thread_id, place.checkpoint_ns, channel, versions[channel])
             try:
-                blob = _EMPTY if value is MISSING else dumps_at(self.serde, value, _blob_place(key))
+                blob = _EMPTY if value is MISSING else self._dumps(value, _blob_place, key)
             except SerdeError as error:
                 raise error.at(thread=place.thread_id, channel=channel) from None
             rows.append((key, blob))
@@ -442,11 +460,13 @@ class InMemorySaver(StepSaver[_Prepared]):
                 id=checkpoint["id"],
                 ts=checkpoint["ts"],
                 channel_values={},
-                channel_versions=dict(checkpoint["channel_versions"]),
-                versions_seen={n: dict(s) for n, s in checkpoint["versions_seen"].items()},
-                updated_channels=None if updated is None else list(updated),
+                # The inner mappings are not copied: the runtime replaces them, and never changes
+                # one that it has handed over.
+                channel_versions=checkpoint["channel_versions"].copy(),
+                versions_seen=checkpoint["versions_seen"].copy(),
+                updated_channels=updated,
             ),
-            dumps_at(self.serde, new.metadata, _metadata_place(place, checkpoint["id"])),
+            self._dumps(new.metadata, _metadata_place, place, checkpoint["id"]),
             place.checkpoint_id,
         )
 

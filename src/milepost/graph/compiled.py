@@ -21,7 +21,7 @@ from milepost.constants import NS_SEP, START
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.runtime import workers
 from milepost.runtime.aio import AsyncDriver
-from milepost.runtime.caching import cache_namespace
+from milepost.runtime.caching import namespace_of
 from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.config import check_interrupt_nodes, merge_configs
 from milepost.runtime.effects import Ask
@@ -130,7 +130,9 @@ class CompiledGraph:
         if stream_mode != "values":
             return list(self.stream(input, config, stream_mode=stream_mode, **options))
         session = self._session(Feed(), config, options)
-        return SyncDriver(session.feed).run(session.run(input))
+        driver = SyncDriver(session.feed)
+        session.spawner = driver.spawn
+        return driver.run(session.run(input))
 
     async def ainvoke(
         self,
@@ -145,7 +147,9 @@ class CompiledGraph:
             events = self.astream(input, config, stream_mode=stream_mode, **options)
             return [event async for event in events]
         session = self._session(Feed(), config, options)
-        return await AsyncDriver(session.feed).run(session.run(input))
+        driver = AsyncDriver(session.feed)
+        session.spawner = driver.spawn
+        return await driver.run(session.run(input))
 
     def stream(
         self,
@@ -168,6 +172,7 @@ class CompiledGraph:
         feed, many = self._feed(stream_mode, subgraphs)
         session = self._session(feed, config, options)
         driver = SyncDriver(session.feed)
+        session.spawner = driver.spawn
         return self._shown(driver.stream(session.run(input)), many, subgraphs)
 
     @staticmethod
@@ -190,7 +195,9 @@ class CompiledGraph:
         """`stream`, for use on an event loop."""
         feed, many = self._feed(stream_mode, subgraphs)
         session = self._session(feed, config, options)
-        parts = AsyncDriver(session.feed).stream(session.run(input))
+        driver = AsyncDriver(session.feed)
+        session.spawner = driver.spawn
+        parts = driver.stream(session.run(input))
         try:
             async for part in parts:
                 yield shown(part, many_modes=many, subgraphs=subgraphs)
@@ -362,7 +369,7 @@ class CompiledGraph:
 
     def _cache_namespaces(self, nodes: Sequence[str] | None) -> list[tuple[str, ...]]:
         wanted = [name for name in self.program.nodes if name != START] if nodes is None else nodes
-        return [cache_namespace(self.program, name) for name in wanted]
+        return [namespace_of(self.program.nodes[name]) for name in wanted]
 
     # -- inner graphs
 

@@ -192,15 +192,15 @@ class AsyncDriver:
 
     async def _save(self, effect: Save) -> None:
         ledger = effect.ledger
+        if ledger.instant:
+            ledger.store_now(effect.steps)
+            return
         backlog = ledger.backlog
         if effect.wait:
             if backlog is not None:
                 await self._wait_for(backlog, 0)
-            if ledger.native is not None and ledger.native.instant:
-                await self._ask_all(ledger.store(effect.steps))
-            else:
-                # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
-                await _see_through(self._ask_all(ledger.store(effect.steps)))
+            # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
+            await _see_through(self._ask_all(ledger.store(effect.steps)))
             return
         if backlog is None:
             backlog = ledger.backlog = Backlog()

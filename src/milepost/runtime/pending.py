@@ -9,7 +9,6 @@ from milepost.checkpoint.commit import TaskWrites
 from milepost.constants import ERROR, INTERRUPT, NO_WRITES, NULL_TASK_ID, RESUME, RETURN, SCHEDULED
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
-from milepost.runtime.plan import path_text
 from milepost.types import Command, Interrupt, _Answered
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def to_store(task: Task) -> TaskWrites:
             writes.append((RESUME, list(task.answers)))
     else:
         writes = [(ERROR, task.error)]
-    return TaskWrites(task.id, path_text(task.path), task.name, writes)
+    return TaskWrites(task.id, task.path_text, task.name, writes)
 
 
 def null_writes(pending: Sequence[PendingWrite]) -> list[Write]:

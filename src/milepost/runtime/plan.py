@@ -27,6 +27,7 @@ class Task:
         "base",
         "cached",
         "called",
+        "caller",
         "error",
         "finished",
         "input",
@@ -61,6 +62,7 @@ class Task:
         self.finished = False
         self.called = False
         """It was called by a running task, and is no part of the plan."""
+        self.caller: Task | None = None
         self.cached = False
         """Its result came from the node cache."""
         self.error: BaseException | str | None = None
@@ -76,8 +78,13 @@ class Task:
         """The same whenever this step is taken again from the same checkpoint."""
         if self._id is None:
             checkpoint_id, ns, step = self.base
-            self._id = digest_id(checkpoint_id, ns, str(step), self.name, path_text(self.path))
+            self._id = digest_id(checkpoint_id, ns, str(step), self.name, self.path_text)
         return self._id
+
+    @property
+    def path_text(self) -> str:
+        """The path as it is stored."""
+        return self.node.path_text if len(self.path) == 2 else path_text(self.path)
 
     @property
     def ns(self) -> str:

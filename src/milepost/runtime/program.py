@@ -120,10 +120,14 @@ class Node:
     push_reader: Reader | None = None
     """Shapes the argument of a Send."""
 
-    @property
-    def path(self) -> tuple[str, str]:
-        """The path of a task that a channel started."""
-        return (PULL, self.name)
+    path: tuple[str, str] = field(init=False)
+    """The path of a task that a channel started."""
+    path_text: str = field(init=False)
+    """The same as text, as it is stored."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", (PULL, self.name))
+        object.__setattr__(self, "path_text", f"~{PULL}, {self.name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

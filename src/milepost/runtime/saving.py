@@ -29,7 +29,16 @@ BACKLOG_LIMIT = 64
 class Ledger:
     """A run's way to the saver of its thread."""
 
-    __slots__ = ("backlog", "durability", "fence", "native", "saver", "thread_id")
+    __slots__ = (
+        "backlog",
+        "deferred",
+        "durability",
+        "fence",
+        "instant",
+        "native",
+        "saver",
+        "thread_id",
+    )
 
     def __init__(
         self,
@@ -43,13 +52,11 @@ class Ledger:
         self.durability = durability
         self.fence = fence
         self.native = saver if isinstance(saver, StepSaver) else None
+        self.instant = self.native is not None and self.native.instant
+        self.deferred = durability == "async" and not self.instant
+        """Whether steps are stored while the run goes on."""
         self.backlog: Backlog | None = None
         """Steps that are still to be stored; made by the driver when it is first needed."""
-
-    @property
-    def deferred(self) -> bool:
-        """Whether steps are stored while the run goes on."""
-        return self.durability == "async" and not (self.native and self.native.instant)
 
     def next_version(self, current: Any) -> Any:
         """The version after `current`, as the saver makes them."""
@@ -86,6 +93,13 @@ class Ledger:
             writes=[replace(task, writes=deepcopy(list(task.writes))) for task in step.writes],
             new=new,
         )
+
+    def store_now(self, steps: Sequence[Any]) -> None:
+        """Store prepared steps in a saver that never waits: no driver is needed for that."""
+        assert self.native is not None
+        for error in self.native.commit(steps):
+            if error is not None:
+                raise error
 
     def store(self, steps: Sequence[Any]) -> Generator[Ask, Any, None]:
         """Store prepared steps in order; raises the first failure."""

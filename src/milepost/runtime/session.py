@@ -8,6 +8,7 @@ Everything that waits is the driver's business (see effects.py).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from milepost.errors import (
 from milepost.runtime import stream
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
+from milepost.runtime.caching import cache_key
+from milepost.runtime.calling import gather_interrupts
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import Ask, Await, Flush, RunProgram, Start
 from milepost.runtime.opening import Opening
@@ -86,6 +89,9 @@ class Session(Opening):
         """Whether there is a state to return: an input was taken or something was written."""
         self.spawner: Any = None
         """Starts tasks that running tasks call; set by the driver."""
+        self.called: list[Task] = []
+        """Those that were called in this step and have not finished before."""
+        self.lock = threading.Lock()
         self.board: Board
         self._prepare_bookkeeping()
 
@@ -138,11 +144,13 @@ class Session(Opening):
     def _step(self, tasks: Sequence[Task]) -> RunProgram[bool]:
         """Take one super-step; False if it was interrupted."""
         if not self.feed.silent:
-            self._announce(tasks)
-        todo = [task for task in tasks if not task.finished and not self._still_waits(task)]
+            self.announce(tasks)
+        todo = [task for task in tasks if not task.finished and not self.still_waits(task)]
         if self.cache is not None:
             todo = yield from self._from_cache(todo)
         last: list[TaskWrites] = []
+        waiting: list[Task] = []
+        self.called = []
         if todo:
             yield Start(
                 [(task, perform(self, task)) for task in todo],
@@ -152,9 +160,14 @@ class Session(Opening):
             while left or self.spawned:
                 task: Task = yield Await()
                 if task.called:
-                    self.spawned -= 1
+                    with self.lock:
+                        self.spawned -= 1
                 else:
                     left -= 1
+                    if task.interrupts and self.called:
+                        # Tasks that it called may still run, and come to interrupts of their own.
+                        waiting.append(task)
+                        continue
                 self._ended(task)
                 if self.ledger is not None and self._is_stored(task):
                     stored = [*last, to_store(task)]
@@ -163,6 +176,11 @@ class Session(Opening):
                         last = []
                     else:
                         last = stored
+
+            for task in waiting:
+                gather_interrupts(self, task)
+                self._ended(task)
+                yield from self.save_writes([to_store(task)])
 
         errors = [task.error for task in tasks if task.error is not None and not task.finished]
         if errors or any(not task.finished for task in tasks):
@@ -191,7 +209,7 @@ class Session(Opening):
             return any(task.name != START for task in tasks)
         return any(task.name in names for task in tasks)
 
-    def _still_waits(self, task: Task) -> bool:
+    def still_waits(self, task: Task) -> bool:
         """Answers came, but none for this task: it need not ask again."""
         return (
             bool(task.interrupts)
@@ -231,9 +249,7 @@ class Session(Opening):
     # -- the node cache
 
     def _from_cache(self, todo: list[Task]) -> RunProgram[list[Task]]:
-        from milepost.runtime.caching import cache_key
-
-        keys = {cache_key(self.program, task): task for task in todo if task.node.cache}
+        keys = {cache_key(task): task for task in todo if task.node.cache}
         if not keys:
             return todo
         found = yield Ask(self.cache, "get", ([(key.namespace, key.key) for key in keys],))
@@ -246,12 +262,10 @@ class Session(Opening):
         return [task for task in todo if not task.finished]
 
     def _to_cache(self, todo: Sequence[Task]) -> RunProgram[None]:
-        from milepost.runtime.caching import cache_key
-
         entries = {}
         for task in todo:
             if task.node.cache and not task.cached:
-                key = cache_key(self.program, task)
+                key = cache_key(task)
                 entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
         if entries:
             yield Ask(self.cache, "set", (entries,))
@@ -291,7 +305,8 @@ class Session(Opening):
     def _push(self, mode: Any, payload: Any) -> None:
         self.feed.push(Part(stream.ns_parts(self.ns), mode, payload))
 
-    def _announce(self, tasks: Sequence[Task]) -> None:
+    def announce(self, tasks: Sequence[Task]) -> None:
+        """Tell the streams which tasks are about to run."""
         for task in tasks:
             if task.finished or not stream.visible(task):
                 continue

@@ -188,6 +188,9 @@ class SyncDriver:
 
     def _save(self, effect: Save) -> None:
         ledger = effect.ledger
+        if ledger.instant:
+            ledger.store_now(effect.steps)
+            return
         backlog = ledger.backlog
         if effect.wait:
             if backlog is not None:

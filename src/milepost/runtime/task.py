@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.errors import GraphBubbleUp, GraphInterrupt, NodeError, ParentCommand
 from milepost.ids import getrandbits
-from milepost.runtime.effects import Call, Pause, TaskEffect, TaskProgram
+from milepost.runtime.caching import cache_key
+from milepost.runtime.effects import Ask, Call, Pause, TaskEffect, TaskProgram
 from milepost.runtime.scope import Scope
 from milepost.types import Command, RetryPolicy
 
@@ -26,12 +27,23 @@ def perform(session: Session, task: Task) -> TaskProgram:
     """Run a task to its end."""
     node = task.node
     attempt = 0
+    if task.called and node.cache is not None and session.cache is not None:
+        key = cache_key(task)
+        found = yield Ask(session.cache, "get", ([(key.namespace, key.key)],))
+        if (key.namespace, key.key) in found:
+            task.writes = [(name, value) for name, value in found[(key.namespace, key.key)]]
+            task.finished = task.cached = True
+            return
     while True:
         attempt += 1
         scope = Scope(session, task, attempt, None)
         try:
             task.writes = yield from _attempt(session, task, node, scope)
             task.finished = True
+            if task.called and node.cache is not None and session.cache is not None:
+                key = cache_key(task)
+                entry = (list(task.writes), key.ttl)
+                yield Ask(session.cache, "set", ({(key.namespace, key.key): entry},))
             return
         except GraphInterrupt as pause:
             task.interrupts = pause.interrupts

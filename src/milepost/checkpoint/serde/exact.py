@@ -112,7 +112,7 @@ class ExactLevel(Level):
             writer = self.registry.writers.get(cls) or self.registry.find_writer(cls)
             return writer(value, self._inner())
         except Refused as refusal:
-            self._refuse(str(refusal))
+            raise SerializationError(str(refusal), path=str(self.trail)) from None
         except (SerializationError, RecursionError):
             raise
         except Exception as error:

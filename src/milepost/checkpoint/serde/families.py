@@ -34,6 +34,9 @@ _BY_CODE: Final = {
 }
 
 
+_LONGEST_NAME: Final = 500
+
+
 class Readers(dict[int, "Reader"]):
     """Readers by code; those of modules that are not loaded yet are found when needed."""
 
@@ -74,9 +77,8 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
 def _generic(cls: type, registry: TypeRegistry) -> Writer | None:
     """A parametrised pydantic model is allowed where the model itself is."""
     parts = models.generic_parts(cls)
-    if parts is None or parts[0] not in registry.writers:
-        return None
-    if models.resolve_name(records.name_of(cls), registry.types) is not cls:
+    name = records.name_of(cls)
+    if parts is None or models.resolve_name(name, registry.class_named) is not cls:
         return None
     registry.register(cls)
     return registry.writers[cls]
@@ -86,8 +88,8 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the type stored as `name` if it is one that needs no registration."""
     if name.startswith("langchain_core:"):
         _langchain().allow_name(name, registry)
-    elif name.endswith("]"):
-        cls = models.resolve_name(name, registry.types)
+    elif name.endswith("]") and len(name) < _LONGEST_NAME:
+        cls = models.resolve_name(name, registry.class_named)
         if cls is not None and models.is_model(cls):
             registry.register(cls)
 

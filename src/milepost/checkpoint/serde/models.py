@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from milepost.checkpoint.serde.fields import complete
@@ -91,15 +91,13 @@ def generic_parts(cls: Any) -> tuple[type, tuple[Any, ...]] | None:
     return parts["origin"], parts["args"]
 
 
-def resolve_name(name: str, types: Mapping[str, Any]) -> Any:
+def resolve_name(name: str, known: Callable[[str], type | None]) -> Any:
     """The class that a stored name means, made only of registered models and built-in types."""
-    if name in types:
-        return types[name].cls
     if not name.endswith("]"):
-        return _NAMED.get(name)
+        return _NAMED.get(name) or known(name)
     head, _, inside = name[:-1].partition("[")
-    origin = resolve_name(head, types)
-    arguments = [resolve_name(argument, types) for argument in _split(inside)]
+    origin = resolve_name(head, known)
+    arguments = [resolve_name(argument, known) for argument in _split(inside)]
     if origin is None or any(argument is None for argument in arguments):
         return None
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,10 @@ def name_of(cls: type) -> str:
 
 
 def _argument_name(argument: Any) -> str:
-    if isinstance(argument, type) and not hasattr(argument, "__args__"):
+    origin, arguments = typing.get_origin(argument), typing.get_args(argument)
+    if isinstance(origin, type) and arguments:
+        return f"{_argument_name(origin)}[{','.join(map(_argument_name, arguments))}]"
+    if isinstance(argument, type):
         return argument.__name__ if argument.__module__ == "builtins" else name_of(argument)
     return str(argument)
 

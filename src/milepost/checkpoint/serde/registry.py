@@ -136,6 +136,11 @@ class TypeRegistry:
                 return None
         return decode
 
+    def class_named(self, name: str) -> type | None:
+        """The class that is stored under `name`, if it is allowed."""
+        record = self._find(name)
+        return None if record is None else record.cls
+
     def _find(self, name: str) -> RecordType | None:
         if name not in self.types:
             families.allow_name(name, self)

@@ -13,6 +13,7 @@ from typing import Final
 from milepost.checkpoint.sql.codec import Encoded
 from milepost.checkpoint.sql.memory import Chain, Known
 from milepost.checkpoint.sql.rows import BlobRow, Fold
+from milepost.checkpoint.sql.values import split_like
 from milepost.sql.splice import Parts, Program, cost, difference
 
 _ROWS: Final = 32
@@ -29,6 +30,9 @@ def blob_row(
     row = BlobRow(channel, version, encoded, known)
     if base is None or base.encoded.kind != encoded.kind or base.version == version:
         return row
+    if encoded.parts.head and not base.encoded.parts.head:
+        parts = split_like(base.encoded.parts.join(), encoded.parts)
+        base.encoded = base.encoded._replace(parts=parts)
     program = difference(base.encoded.parts, encoded.parts)
     if not program:
         return row

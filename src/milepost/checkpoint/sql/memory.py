@@ -16,7 +16,10 @@ from typing import Any, TypeAlias
 from milepost.checkpoint.sql.codec import Encoded
 
 Inline: TypeAlias = Any
-"""In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes."""
+"""In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.
+
+True, until the frame is stored, for a channel of which only the parent's frame knows more.
+"""
 
 LOST = ""
 """The owner of what could not be stored: nobody may build on it."""
@@ -80,6 +83,8 @@ class KnownFrame(Remembered):
     """Bytes of the differences since the complete one."""
     size: int
     """Bytes of the complete one."""
+    partial: bool = False
+    """Whether `frame.inline` still has channels of which only the parent's frame knows more."""
 
 
 @dataclass(slots=True)

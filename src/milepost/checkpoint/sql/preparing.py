@@ -72,8 +72,12 @@ class Preparer:
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
             inline[channel] = self._value(prepared, channel, versions[channel], value)
+        partial = base.partial if base is not None else False
         if base is None and len(new.changed) < len(versions):
-            self._inherited(new, inline)
+            # The frame is completed from the database when it is stored.
+            partial = True
+            for channel in versions:
+                inline.setdefault(channel, True)
         frame = Frame(
             dict(versions), {n: dict(s) for n, s in checkpoint["versions_seen"].items()}, inline
         )
@@ -94,7 +98,7 @@ class Preparer:
             frame,
             delta,
             base,
-            KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0),
+            KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
             encoded.kind,
             self.codec.seal(encoded.parts.join(), "metadata", thread_id, ns, id),
         )
@@ -123,14 +127,6 @@ class Preparer:
             row = BlobRow(channel, str(version), encoded, None)
         prepared.blobs.append(row)
         return False
-
-    def _inherited(self, new: NewCheckpoint, inline: dict[str, Any]) -> None:
-        """Mark the channels that the parent has, whose frame we do not know.
-
-        The frame is completed from the database when it is stored.
-        """
-        for channel in new.checkpoint["channel_versions"]:
-            inline.setdefault(channel, True)
 
     # -- writes
 

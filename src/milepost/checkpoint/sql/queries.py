@@ -1,0 +1,119 @@
+"""The statements of a saver, in the common dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from milepost.sql.dialect import Dialect
+
+_CHECKPOINT = (
+    "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata"
+)
+
+_KEY = "thread_id = ? AND checkpoint_ns = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Every statement by its name."""
+
+    # -- the registry
+
+    thread: str = "SELECT head, token, epoch FROM threads WHERE thread_id = ?"
+    add_thread: str = """
+        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)"""
+    touch_thread: str = (
+        "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
+    )
+    new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
+    head: str = "SELECT head FROM threads WHERE thread_id = ?"
+
+    # -- storing
+
+    add_checkpoint: str = """
+        INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
+            complete, run_id, frame, metadata_type, metadata)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+            parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
+            run_id = excluded.run_id, frame = excluded.frame,
+            metadata_type = excluded.metadata_type, metadata = excluded.metadata"""
+    add_blob: str = """
+        INSERT INTO checkpoint_blobs
+            (thread_id, checkpoint_ns, channel, version, base, folds, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    fold_blob: str = f"""
+        UPDATE checkpoint_blobs SET base = ?, blob = ?
+        WHERE {_KEY} AND channel = ? AND version = ?"""
+    add_write: str = """
+        INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx,
+            channel, task_path, base, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    replace_write: str = """
+        INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx,
+            channel, task_path, base, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO UPDATE SET
+            channel = excluded.channel, task_path = excluded.task_path, base = excluded.base,
+            type = excluded.type, blob = excluded.blob"""
+
+    # -- reading
+
+    checkpoint: str = f"""
+        SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"""
+    latest: str = f"""
+        SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY}
+        ORDER BY checkpoint_id DESC LIMIT 1"""
+    ancestry: str = f"""
+        WITH RECURSIVE line (id) AS (
+            SELECT a FROM {{items}} AS wanted
+            UNION
+            SELECT c.parent_checkpoint_id FROM line
+            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            WHERE c.complete = 0)
+        SELECT {_CHECKPOINT} FROM line
+        JOIN checkpoints ON {_KEY} AND checkpoint_id = id"""
+    """Frames, with those that they are changes to."""
+    writes: str = f"""
+        SELECT checkpoint_id, task_id, idx, channel, task_path, base, type, blob
+        FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?"""
+    writes_of: str = f"""
+        SELECT checkpoint_id, task_id, idx, channel, task_path, base, type, blob
+        FROM checkpoint_writes JOIN {{items}} AS wanted ON checkpoint_id = a WHERE {_KEY}"""
+    blobs: str = """
+        WITH RECURSIVE chain (channel, version) AS (
+            SELECT a, b FROM {pairs} AS wanted
+            UNION
+            SELECT c.channel, c.base FROM chain
+            JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version
+            WHERE c.base IS NOT NULL)
+        SELECT b.channel, b.version, b.base, b.folds, b.type, b.blob FROM chain
+        JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version"""
+    """Values, with the versions that they are differences from."""
+
+    # -- listing
+
+    thread_page: str = "SELECT thread_id FROM threads WHERE thread_id > ? ORDER BY 1 LIMIT ?"
+    page_of_graph: str = f"""
+        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
+        WHERE {_KEY} AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"""
+    page_of_thread: str = f"""
+        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
+        WHERE thread_id = ? AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
+        ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
+
+    # -- removing
+
+    delete_checkpoints: str = "DELETE FROM checkpoints WHERE thread_id = ?"
+    delete_blobs: str = "DELETE FROM checkpoint_blobs WHERE thread_id = ?"
+    delete_writes: str = "DELETE FROM checkpoint_writes WHERE thread_id = ?"
+    delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
+
+
+def queries_for(dialect: Dialect) -> Queries:
+    """The statements in one dialect."""
+    common = Queries()
+    return Queries(**{f.name: dialect.sql(getattr(common, f.name)) for f in fields(Queries)})

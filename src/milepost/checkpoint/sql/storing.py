@@ -1,0 +1,239 @@
+"""Stores prepared steps: one operation, one transaction, however many steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.codec import Codec
+from milepost.checkpoint.sql.memory import LOST, Chain, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.queries import Queries
+from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Prepared
+from milepost.errors import ThreadConflict
+from milepost.ids import getrandbits
+from milepost.sql import splice
+from milepost.sql.operations import Many, Operation, Query, Run
+
+
+@dataclass(slots=True)
+class _Row:
+    """The registry's entry for a thread, as this transaction has it."""
+
+    head: str | None
+    token: str | None
+    epoch: int
+    new: bool
+
+
+class Storer:
+    """Stores steps through one dialect's queries."""
+
+    def __init__(self, codec: Codec, memory: Memory, queries: Queries, reader: Reader) -> None:
+        self._codec = codec
+        self._memory = memory
+        self._q = queries
+        self._reader = reader
+
+    def steps(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
+        """For each step None, or the conflict because of which it was left out."""
+        threads: dict[str, _Row] = {}
+        lost: dict[str, ThreadConflict] = {}
+        outcome: list[Exception | None] = []
+        for step in steps:
+            token = step.token
+            if token is not None and token in lost:
+                outcome.append(lost[token])
+                continue
+            row = threads.get(step.place.thread_id)
+            if row is None:
+                row = threads[step.place.thread_id] = yield from self._thread(step.place.thread_id)
+            try:
+                if step.fence is not None:
+                    step.fence.check(step.place.thread_id, row.head, row.token)
+            except ThreadConflict as conflict:
+                assert token is not None
+                lost[token] = conflict
+                outcome.append(conflict)
+                continue
+            yield from self._step(step, row)
+            outcome.append(None)
+        return outcome
+
+    def settle(self, steps: Sequence[Prepared], outcome: Sequence[Exception | None]) -> None:
+        """Remember what a transaction has done, after it was committed or rolled back."""
+        for step, error in zip(steps, outcome, strict=True):
+            owner = None if error is None else LOST
+            row = step.checkpoint
+            values: dict[str, Known] = {}
+            for blob in step.blobs:
+                if blob.known is not None:
+                    blob.known.owner = owner
+                    values[blob.channel] = blob.known
+            if row is not None:
+                row.known.owner = owner
+            if error is not None:
+                self._memory.forget(step.place.thread_id)
+                continue
+            if step.fence is not None:
+                step.fence.taken = True
+            elif row is not None and self._codec.splices:
+                self._memory.learn(step.place.thread_id, step.place.checkpoint_ns, row.known, values)
+
+    # -- one step
+
+    def _thread(self, thread_id: str) -> Operation[_Row]:
+        rows = yield Query(self._q.thread, (thread_id,))
+        if not rows:
+            # At random, so that nobody mistakes a thread for an earlier one of the same name.
+            return _Row(None, None, getrandbits(53), True)
+        head, token, epoch = rows[0]
+        return _Row(head, token, epoch, False)
+
+    def _step(self, step: Prepared, row: _Row) -> Operation[None]:
+        thread_id, ns, parent_id = step.place
+        token = step.token
+        checkpoint = step.checkpoint
+        if step.blobs:
+            yield from self._blobs(step, row.epoch)
+        if step.writes:
+            ordinary, special = [], []
+            for write in step.writes:
+                (special if write.position < 0 else ordinary).append(
+                    (
+                        thread_id,
+                        ns,
+                        parent_id,
+                        write.task_id,
+                        write.position,
+                        write.channel,
+                        write.task_path,
+                        write.base,
+                        write.kind,
+                        write.data,
+                    )
+                )
+            if ordinary:
+                yield Many(self._q.add_write, ordinary)
+            if special:
+                yield Many(self._q.replace_write, special)
+        if checkpoint is not None:
+            yield from self._checkpoint(step, checkpoint, row.epoch)
+            if ns == "" and (
+                token is not None or row.head is None or checkpoint.checkpoint_id > row.head
+            ):
+                row.head = checkpoint.checkpoint_id
+        row.token = token if token is not None else row.token
+        now = time.time()
+        status = step.status or "running"
+        if row.new:
+            row.new = False
+            yield Run(
+                self._q.add_thread,
+                (thread_id, row.head, row.token, row.epoch, status, now, now),
+            )
+        else:
+            yield Run(self._q.touch_thread, (row.head, row.token, status, now, thread_id))
+
+    def _blobs(self, step: Prepared, epoch: int) -> Operation[None]:
+        thread_id, ns, _ = step.place
+        rows, folded = [], []
+        for blob in step.blobs:
+            at = ("blob", thread_id, ns, blob.channel, blob.version)
+            base = None
+            if blob.base is not None and blob.program is not None:
+                if blob.base.supports(step.token, epoch):
+                    base = blob.base.version
+                    data = splice.pack(blob.program)
+                elif blob.known is not None:
+                    blob.known.chain = Chain()
+            if base is None:
+                data = blob.encoded.parts.join()
+            known = blob.known
+            if known is not None:
+                known.epoch = epoch
+            folds = known.chain.folds if known is not None else 0
+            rows.append(
+                (
+                    thread_id,
+                    ns,
+                    blob.channel,
+                    blob.version,
+                    base,
+                    folds,
+                    blob.encoded.kind,
+                    self._codec.seal(data, *at),
+                )
+            )
+            folded += self._folds(step, blob)
+        yield Many(self._q.add_blob, rows)
+        if folded:
+            yield Many(self._q.fold_blob, folded)
+
+    def _folds(self, step: Prepared, blob: BlobRow) -> list[tuple[str, bytes, str, str, str, str]]:
+        thread_id, ns, _ = step.place
+        return [
+            (
+                blob.version,
+                self._codec.seal(
+                    splice.pack(fold.program), "blob", thread_id, ns, blob.channel, fold.version
+                ),
+                thread_id,
+                ns,
+                blob.channel,
+                fold.version,
+            )
+            for fold in blob.folds
+        ]
+
+    def _checkpoint(self, step: Prepared, row: CheckpointRow, epoch: int) -> Operation[None]:
+        thread_id, ns, parent_id = step.place
+        known, base, changes = row.known, row.base, row.changes
+        supported = base is not None and base.supports(step.token, epoch)
+        if known.partial:
+            yield from self._complete(step, known, base if supported else None)
+        if changes is not None and supported:
+            assert base is not None
+            data = frames.pack(row.stamp, changes)
+            known.rows, known.spent = base.rows + 1, base.spent + len(data)
+            known.size = base.size
+        else:
+            changes = None
+            data = frames.pack(row.stamp, known.frame)
+            known.rows, known.spent, known.size = 1, 0, len(data)
+        known.epoch = epoch
+        yield Run(
+            self._q.add_checkpoint,
+            (
+                thread_id,
+                ns,
+                row.checkpoint_id,
+                parent_id,
+                1 if changes is None else 0,
+                row.run_id,
+                self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
+                row.metadata_kind,
+                row.metadata,
+            ),
+        )
+
+    def _complete(self, step: Prepared, known: KnownFrame, base: KnownFrame | None) -> Operation[None]:
+        """Fill in what only the parent's frame knows."""
+        parent: Frame | None
+        if base is not None and not base.partial:
+            parent = base.frame
+        else:
+            parent = yield from self._reader.frame_of(step.place)
+        inherited = parent.inline if parent is not None else {}
+        frame = known.frame
+        known.frame = Frame(
+            frame.versions,
+            frame.seen,
+            {
+                channel: inherited.get(channel) if held is True else held
+                for channel, held in frame.inline.items()
+            },
+        )
+        known.partial = False

@@ -1,0 +1,178 @@
+"""Puts values together again from the rows of their chains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from milepost.checkpoint.serde import skim
+from milepost.checkpoint.sql.codec import Codec, Encoded
+from milepost.checkpoint.sql.memory import Chain, Known
+from milepost.errors import BrokenChainError, SerdeError
+from milepost.sql import splice
+from milepost.sql.splice import Parts, Program
+
+
+class BlobRecord(NamedTuple):
+    """A row of `checkpoint_blobs` without the thread and namespace."""
+
+    channel: str
+    version: str
+    base: str | None
+    folds: int
+    kind: str
+    data: bytes
+
+
+class Resolver:
+    """The values of one graph of one thread, from rows and from memory."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        thread_id: str,
+        ns: str,
+        rows: Iterable[Sequence[Any]],
+        known: Mapping[tuple[str, str], Known],
+    ) -> None:
+        self._codec = codec
+        self._place = (thread_id, ns)
+        self._rows = {(row[0], row[1]): BlobRecord(*row) for row in rows}
+        self._known = known
+        self._data: dict[tuple[str, str], bytes] = {}
+        self._programs: dict[tuple[str, str], Program] = {}
+
+    def kind(self, channel: str, version: str) -> str:
+        """How a version is encoded."""
+        known = self._known.get((channel, version))
+        return known.encoded.kind if known is not None else self._row(channel, version).kind
+
+    def data(self, channel: str, version: str) -> bytes:
+        """The encoded bytes of a version."""
+        key = (channel, version)
+        found = self._data.get(key)
+        if found is not None:
+            return found
+        pending: list[tuple[str, str]] = []
+        while key not in self._data:
+            if (known := self._known.get(key)) is not None:
+                self._data[key] = known.encoded.parts.join()
+                break
+            row = self._row(*key)
+            if row.base is None:
+                self._data[key] = self._open(row)
+                break
+            pending.append(key)
+            key = (channel, row.base)
+            if key in pending:
+                raise self._broken(channel, version, "its chain of differences is a circle")
+        data = self._data[key]
+        for key in reversed(pending):
+            program = self._programs[key] = splice.unpack(self._open(self._row(*key)))
+            try:
+                data = splice.apply(data, program)
+            except SerdeError as error:
+                raise error.at(thread=self._place[0], channel=channel) from None
+            self._data[key] = data
+        return data
+
+    def value(self, channel: str, version: str) -> Any:
+        """A version, decoded."""
+        data = self.data(channel, version)
+        try:
+            return self._codec.decode(
+                self.kind(channel, version), data, "blob", *self._place, channel, version
+            )
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=channel) from None
+
+    def remember(self, channel: str, version: str, epoch: int | None) -> Known:
+        """A version as later ones are to be compared with it."""
+        if (known := self._known.get((channel, version))) is not None:
+            return known
+        data = self.data(channel, version)
+        line = []
+        at: str | None = version
+        while at is not None and (channel, at) not in self._known:
+            row = self._row(channel, at)
+            line.append(row)
+            at = row.base
+        spent = sum(len(row.data) for row in line if row.base is not None)
+        chain = Chain(len(line), spent, self._appended(line), line[-1].folds)
+        if at is not None:
+            before = self._known[(channel, at)].chain
+            chain = Chain(chain.rows + before.rows, spent + before.spent, None, before.folds)
+        encoded = Encoded(self.kind(channel, version), Parts(b"", [data]), len(data))
+        return Known(None, epoch, version, encoded, chain)
+
+    def _appended(self, line: Sequence[BlobRecord]) -> tuple[tuple[str, bytes, int], ...] | None:
+        """What `Chain` says of the versions before the newest, if each only added to another."""
+        older: list[tuple[str, bytes, int]] = []
+        for row in reversed(line):
+            data = self._data[(row.channel, row.version)]
+            head = container_head(data)
+            if head is None:
+                return None
+            if row.base is not None:
+                _, before, size = older[-1]
+                program = self._programs[(row.channel, row.version)]
+                kept = (
+                    [(0, size)]
+                    if program[0] == (0, size)
+                    else [head, (len(before), size - len(before))]
+                )
+                if program[: len(kept)] != kept or len(program) > len(kept) + 1:
+                    return None
+            older.append((row.version, head, len(data)))
+        return tuple(older[:-1])
+
+    def _open(self, row: BlobRecord) -> bytes:
+        try:
+            return self._codec.unseal(row.data, "blob", *self._place, row.channel, row.version)
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=row.channel) from None
+
+    def _row(self, channel: str, version: str) -> BlobRecord:
+        row = self._rows.get((channel, version))
+        if row is None:
+            raise self._broken(channel, version, "the row is gone")
+        return row
+
+    def _broken(self, channel: str, version: str, reason: str) -> BrokenChainError:
+        return BrokenChainError(
+            f"Version {version} of channel '{channel}' in thread '{self._place[0]}' cannot be "
+            f"rebuilt: {reason}. Restore the row from a backup, or go on from an older checkpoint."
+        )
+
+
+def container_head(data: bytes) -> bytes | None:
+    """The first bytes of a msgpack list or dict: its kind and its number of elements."""
+    if not data:
+        return None
+    kind, _size, body = skim.head(data, 0)
+    return data[:body] if kind in (skim.ARRAY, skim.MAP) else None
+
+
+def split_like(data: bytes, new: Parts) -> Parts:
+    """A stored list or dict, cut where a new version of it has the same elements.
+
+    Cutting msgpack apart in Python is slow, and mostly the elements are still the same.
+    """
+    head = container_head(data)
+    if head is None:
+        return Parts(b"", [data])
+    at = len(head)
+    elements = []
+    for element in new.elements:
+        if not data.startswith(element, at):
+            break
+        elements.append(element)
+        at += len(element)
+    pair = 2 if skim.head(data, 0)[0] == skim.MAP else 1
+    while at < len(data):
+        end = skim.skip(data, at, pair)
+        if end <= at:
+            return Parts(b"", [data])
+        elements.append(data[at:end])
+        at = end
+    return Parts(head, elements)

@@ -1,0 +1,80 @@
+"""The elements of a list or dict, joined, are the bytes of the whole."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from milepost.checkpoint.serde.elements import (
+    elements_kind,
+    encode_element,
+    encode_elements,
+    join_elements,
+    offers_elements,
+    split_elements,
+)
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerializationError
+
+SERDE = JsonPlusSerializer()
+_SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.binary().map(bytearray))
+_VALUES = st.recursive(_SCALARS, lambda v: st.one_of(st.lists(v), st.lists(v).map(tuple), st.dictionaries(st.integers(), v)))
+_SMALL = st.integers(-(2**63), 2**64 - 1)
+_WHOLES = st.one_of(st.lists(_VALUES), st.dictionaries(st.one_of(st.text(), _SMALL, st.binary(), st.none()), _VALUES))
+
+
+@given(_WHOLES)
+@settings(max_examples=200, deadline=None)
+def test_joined_elements_are_the_whole(value: Any) -> None:
+    kind = elements_kind(value)
+    assert kind is not None
+    elements = encode_elements(value, SERDE)
+    whole = SERDE.dumps_typed(value)[1]
+    assert join_elements(kind, elements) == whole
+    assert split_elements(whole) == (kind, elements)
+    if kind == "list":
+        assert [encode_element(member, SERDE) for member in value] == elements
+
+
+@pytest.mark.parametrize("size", [0, 15, 16, 65_535, 65_536])
+def test_every_size_of_head(size: int) -> None:
+    for value in (list(range(size)), {i: None for i in range(size)}):
+        kind = elements_kind(value)
+        assert kind is not None
+        assert join_elements(kind, encode_elements(value)) == SERDE.dumps_typed(value)[1]
+
+
+@pytest.mark.parametrize("value", [(1,), {(1,): 2}, {2**70: 1}, {1}, "x", 1, None, b"x"], ids=repr)
+def test_other_values_are_one_piece(value: Any) -> None:
+    assert elements_kind(value) is None
+    with pytest.raises(TypeError):
+        encode_elements(value)
+
+
+def test_a_refused_element_says_where() -> None:
+    for value, path in (([1, {"a": object()}], "[1].a"), ({"k": [object()]}, "k[0]")):
+        with pytest.raises(SerializationError) as caught:
+            encode_elements(value)
+        assert caught.value.path == path
+
+
+def test_who_offers_elements() -> None:
+    class Own(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            return super().dumps_typed([obj])
+
+    encrypted = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 16)
+    assert offers_elements(SERDE)
+    assert offers_elements(encrypted)
+    assert encode_elements([1, 2], encrypted) == [b"\x01", b"\x02"]
+    assert not offers_elements(Own())
+    assert not offers_elements(object())
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_splitting_never_fails_on_other_bytes(data: bytes) -> None:
+    found = split_elements(data)
+    assert found is None or data.endswith(b"".join(found[1]))

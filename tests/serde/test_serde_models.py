@@ -1,0 +1,127 @@
+"""Pydantic models: rebuilt as they were, without a validator running again."""
+
+from typing import Any, Generic, TypeVar
+
+import pytest
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    RootModel,
+    field_validator,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.errors import SerializationError, UnregisteredTypeError
+
+T = TypeVar("T")
+
+
+class Inner(BaseModel):
+    n: int = 0
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    name: str = Field(alias="theName")
+    inner: Inner = Inner()
+    many: list[Inner] = []
+    _secret: int = PrivateAttr(default=1)
+
+
+class Doubling(BaseModel):
+    n: int
+
+    @field_validator("n")
+    @classmethod
+    def double(cls, n: int) -> int:
+        return n * 2
+
+    @model_validator(mode="after")
+    def add(self) -> "Doubling":
+        self.__dict__["n"] += 1
+        return self
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+    a: int = 1
+
+
+class Container(BaseModel, Generic[T]):
+    content: T
+
+
+class Numbers(RootModel[list[int]]):
+    pass
+
+
+@pydantic_dataclass
+class Checked:
+    n: int
+
+
+@pytest.fixture
+def serde() -> JsonPlusSerializer:
+    registry = TypeRegistry()
+    registry.register_module_types(__import__(__name__, fromlist=["x"]))
+    return JsonPlusSerializer(registry=registry)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Inner(),
+        Inner(n=3),
+        Model(theName="x", many=[Inner(n=1)]),
+        Open(a=2, b="extra"),
+        Numbers([1, 2]),
+        Checked(3),
+    ],
+    ids=repr,
+)
+def test_models_come_back_with_all_that_pydantic_keeps(
+    serde: JsonPlusSerializer, model: Any
+) -> None:
+    back = serde.loads_typed(serde.dumps_typed({"m": model}))["m"]
+    assert type(back) is type(model)
+    assert back == model
+    if isinstance(model, BaseModel):
+        assert back.model_fields_set == model.model_fields_set
+        assert back.model_dump() == model.model_dump()
+        assert back.model_extra == model.model_extra
+
+
+def test_private_attributes_are_kept(serde: JsonPlusSerializer) -> None:
+    model = Model(name="x")
+    model._secret = 42
+    assert serde.loads_typed(serde.dumps_typed(model))._secret == 42
+
+
+def test_validators_do_not_run_twice(serde: JsonPlusSerializer) -> None:
+    model = Doubling(n=2)
+    assert model.n == 5
+    assert serde.loads_typed(serde.dumps_typed(model)).n == 5
+
+
+def test_a_parametrised_model_is_allowed_where_the_model_is(serde: JsonPlusSerializer) -> None:
+    for value in (Container[int](content=1), Container[list[Inner]](content=[Inner(n=2)])):
+        written = serde.dumps_typed(value)
+        assert type(serde.loads_typed(written)) is type(value)
+        fresh = TypeRegistry()
+        fresh.register_data_types(Container, Inner)
+        back = JsonPlusSerializer(registry=fresh).loads_typed(written)
+        assert type(back) is type(value)
+        assert back == value
+
+
+def test_a_model_that_is_not_registered_is_refused_both_ways(serde: JsonPlusSerializer) -> None:
+    stranger = JsonPlusSerializer(registry=TypeRegistry())
+    with pytest.raises(SerializationError, match="register_type"):
+        stranger.dumps_typed(Inner())
+    with pytest.raises(UnregisteredTypeError, match="Inner"):
+        stranger.loads_typed(serde.dumps_typed(Inner()))
