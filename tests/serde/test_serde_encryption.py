@@ -41,14 +41,18 @@ def test_a_key_of_another_size_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("variable", ["MILEPOST_AES_KEY", "LANGGRAPH_AES_KEY"])
-def test_the_key_can_come_from_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_can_come_from_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("MILEPOST_AES_KEY", "LANGGRAPH_AES_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="MILEPOST_AES_KEY"):
         EncryptedSerializer.from_pycryptodome_aes()
     monkeypatch.setenv(variable, "0123456789abcdef")
     written = EncryptedSerializer.from_pycryptodome_aes().dumps_typed(VALUE)
-    named = EncryptedSerializer.from_pycryptodome_aes(serde=JsonPlusSerializer(), key=b"0123456789abcdef")
+    named = EncryptedSerializer.from_pycryptodome_aes(
+        serde=JsonPlusSerializer(), key=b"0123456789abcdef"
+    )
     assert named.loads_typed(written) == VALUE
 
 
@@ -128,7 +132,10 @@ def test_a_new_key_writes_and_old_rows_still_read_until_the_old_key_is_dropped()
     for place in stale:
         rows[place] = serde.reseal_typed(rows[place], place)
     ring.drop(old)
-    assert [serde.loads_typed_at(row, place)["n"] for place, row in rows.items()] == [*range(20), -1]
+    assert [serde.loads_typed_at(row, place)["n"] for place, row in rows.items()] == [
+        *range(20),
+        -1,
+    ]
     with pytest.raises(ValueError, match="last key"):
         ring.drop(ring.ids[0])
     with pytest.raises(ValueError, match="Another key"):

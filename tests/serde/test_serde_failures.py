@@ -81,7 +81,13 @@ def test_in_the_state_an_unknown_exception_class_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [Custom(1, detail=object()), ValueError(object(), 5), Unprintable(1), ValueError("\ud800"), NodeError("n", Custom(2), sys)],
+    [
+        Custom(1, detail=object()),
+        ValueError(object(), 5),
+        Unprintable(1),
+        ValueError("\ud800"),
+        NodeError("n", Custom(2), sys),
+    ],
     ids=lambda e: type(e).__name__,
 )
 def test_a_failure_is_recorded_whatever_it_holds(error: BaseException) -> None:
@@ -90,7 +96,11 @@ def test_a_failure_is_recorded_whatever_it_holds(error: BaseException) -> None:
     assert type(back) is RemoteError
     assert back.type_name.endswith(type(error).__name__)
     again = serde.loads_typed(serde.dumps_typed(back))
-    assert (again.type_name, again.message, again.arguments) == (back.type_name, back.message, back.arguments)
+    assert (again.type_name, again.message, again.arguments) == (
+        back.type_name,
+        back.message,
+        back.arguments,
+    )
 
 
 def test_what_can_be_stored_is_not_replaced() -> None:

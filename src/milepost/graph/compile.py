@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from milepost.channels import (
@@ -191,7 +192,11 @@ def _reader(builder: StateGraph[Any, Any, Any, Any], schema: Any) -> Reader:
 
 
 def _subgraphs(action: Any) -> tuple[Any, ...]:
-    """The compiled graph that a node is, or the graphs that its function's code refers to."""
+    """The compiled graph that a node is, or the graphs that its function can reach.
+
+    They are looked for in what the function closes over, in the globals that it names, and in
+    the object that it is a method of: directly, or inside a list, a dict or an attribute there.
+    """
     from milepost.graph.compiled import CompiledGraph
 
     if isinstance(action, CompiledGraph):
@@ -200,16 +205,30 @@ def _subgraphs(action: Any) -> tuple[Any, ...]:
     code = getattr(function, "__code__", None)
     if code is None:
         return ()
-    cells = zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=False)
-    found = []
-    for _name, cell in cells:
+    reached: list[Any] = [getattr(function, "__self__", None)]
+    for cell in getattr(function, "__closure__", None) or ():
         try:
-            found.append(cell.cell_contents)
+            reached.append(cell.cell_contents)
         except ValueError:
             continue  # not bound yet
     outer = getattr(function, "__globals__", {})
-    found.extend(outer[name] for name in code.co_names if name in outer)
-    return tuple(thing for thing in found if isinstance(thing, CompiledGraph))
+    reached.extend(outer[name] for name in code.co_names if name in outer)
+    found: dict[int, Any] = {}
+    for thing in reached:
+        for inner in (thing, *_contents(thing)):
+            if isinstance(inner, CompiledGraph):
+                found[id(inner)] = inner
+    return tuple(found.values())
+
+
+def _contents(thing: Any) -> tuple[Any, ...]:
+    if isinstance(thing, dict):
+        return tuple(thing.values())
+    if isinstance(thing, (list, tuple, set)):
+        return tuple(thing)
+    if isinstance(thing, (type, ModuleType)) or callable(thing):
+        return ()
+    return tuple(getattr(thing, "__dict__", {}).values())
 
 
 def _keyed(

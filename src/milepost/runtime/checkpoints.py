@@ -53,6 +53,7 @@ class Bookkeeping:
     board: Board
     feed: Feed
     tasks: Sequence[Task]
+    paused: bool
 
     def _prepare_bookkeeping(self) -> None:
         self.ledger: Ledger | None = None
@@ -84,6 +85,8 @@ class Bookkeeping:
         """Tasks of the next step if they are planned already."""
         self.spawned = 0
         """Tasks that running tasks have called and that have not ended."""
+        self.pins: dict[str, str] = {}
+        """Inner graphs with memory of their own that have run in this step, and how far."""
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
         self._unstored_writes: list[TaskWrites] = []
@@ -140,6 +143,33 @@ class Bookkeeping:
             line = self.board.seen.get(LINEAGE, {}).get(LINEAGE, "")
         return digest_id("idempotency", line, str(task.base[2]), path_text(task.path))
 
+    # -- inner graphs with memory of their own
+
+    def pin(self) -> None:
+        """Tell the runs around this one how far it has come."""
+        if self.parent is None or self.ledger is None or self._is_transient:
+            return
+        above: Bookkeeping | None = self.parent.session
+        while above is not None:
+            above.pins[self.ns] = self.checkpoint_id
+            above = above.parent.session if above.parent is not None else None
+
+    def pin_children(self) -> None:
+        """Keep in the next checkpoint where inner graphs with memory of their own are."""
+        if self.pins:
+            self.board.seen[CHILDREN] = {**self.board.seen.get(CHILDREN, {}), **self.pins}
+            self.pins = {}
+
+    def pinned(self, ns: str) -> str | None:
+        """How far such a graph had come when this branch of history was last saved."""
+        above: Bookkeeping | None = self
+        while above is not None:
+            found: str | None = above.pins.get(ns) or above.board.seen.get(CHILDREN, {}).get(ns)
+            if found is not None:
+                return found
+            above = above.parent.session if above.parent is not None else None
+        return None
+
     # -- saving
 
     def save_writes(self, writes: Sequence[TaskWrites]) -> RunProgram[None]:
@@ -187,7 +217,7 @@ class Bookkeeping:
         ledger = self.ledger
         if ledger is None or ledger.durability != "exit":
             return
-        if self._is_transient and error is None and not self._unstored_writes:
+        if self._is_transient and error is None and not self.paused:
             return
         prepared = []
         if self._unstored:

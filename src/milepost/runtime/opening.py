@@ -11,13 +11,12 @@ from milepost.constants import INPUT, NS_SEP, PREVIOUS
 from milepost.errors import (
     CheckpointNotFoundError,
     EmptyInputError,
-    GraphBuildError,
     OutsideRunError,
     UnknownInterruptError,
 )
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
-from milepost.runtime.checkpoints import CHILDREN, Bookkeeping, strip_ids
+from milepost.runtime.checkpoints import Bookkeeping, strip_ids
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import Ask, RunProgram
 from milepost.runtime.pending import (
@@ -73,7 +72,7 @@ class Opening(Bookkeeping):
             self._place_without_saver()
             return None
         if chosen is True and self.parent is None:
-            raise GraphBuildError(
+            raise OutsideRunError(
                 "checkpointer=True means the parent's checkpointer, but this graph was called on "
                 "its own. Compile it with a saver to run it by itself."
             )
@@ -176,7 +175,7 @@ class Opening(Bookkeeping):
         latest = yield Ask(saver, "get_tuple", (Place(self.thread_id, self.ns, None).config(),))
         if latest is None or latest.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id:
             return latest
-        pinned = above.board.seen.get(CHILDREN, {}).get(self.ns)
+        pinned = above.pinned(self.ns)
         if pinned is None:
             # Its memory was made on another branch, after this one had parted.
             return None
@@ -361,7 +360,7 @@ class Opening(Bookkeeping):
         if len(opened) <= 1 or before:
             return {id: resume for id in list(opened.values())[:1]}
         raise UnknownInterruptError(
-            f"Thread '{self.thread_id}' waits for {len(opened)} answers, so one value is not "
+            f"Thread '{self.thread_id}' has {len(opened)} open interrupts, so one value is not "
             "enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
             f"{', '.join(opened)}."
         )

@@ -54,7 +54,7 @@ def to_store(task: Task) -> TaskWrites:
     writes: list[tuple[str, Any]]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
-    elif task.interrupts:
+    elif task.paused:
         writes = [(INTERRUPT, [*map(_Answered, task.asked), *task.interrupts])]
         if task.answers:
             writes.append((RESUME, list(task.answers)))

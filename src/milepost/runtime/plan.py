@@ -35,6 +35,7 @@ class Task:
         "name",
         "node",
         "path",
+        "paused",
         "send",
         "triggers",
         "writes",
@@ -66,12 +67,20 @@ class Task:
         self.cached = False
         """Its result came from the node cache."""
         self.error: BaseException | str | None = None
+        self.paused = False
         self.interrupts: tuple[Interrupt, ...] = ()
         """The open ones."""
         self.asked: tuple[Interrupt, ...] = ()
         """Earlier ones that were answered."""
         self.answers: list[Any] = []
         """Answers to its interrupts, in the order in which it asks."""
+
+    def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
+        """It waits for answers, or at a static interrupt inside; what was asked before is kept."""
+        opened = {interrupt.id for interrupt in interrupts}
+        self.asked = (*self.asked, *(i for i in self.interrupts if i.id not in opened))
+        self.interrupts = interrupts
+        self.paused = True
 
     @property
     def id(self) -> str:

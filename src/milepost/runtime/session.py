@@ -123,7 +123,7 @@ class Session(Opening):
                 self._leave(error)
             raise
         yield from self.close(None)
-        if self.interrupts and self.parent is not None:
+        if self.paused and self.parent is not None:
             raise GraphInterrupt(self.interrupts)
         return self.output()
 
@@ -164,7 +164,7 @@ class Session(Opening):
                         self.spawned -= 1
                 else:
                     left -= 1
-                    if task.interrupts and self.called:
+                    if task.paused and self.called:
                         # Tasks that it called may still run, and come to interrupts of their own.
                         waiting.append(task)
                         continue
@@ -196,6 +196,7 @@ class Session(Opening):
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
         self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
         self.step += 1
+        self.pin_children()
         yield from self.save_checkpoint("loop", last, ordered)
         self._show_values(ordered)
         return True
@@ -225,6 +226,7 @@ class Session(Opening):
         self._show_interrupts()
 
     def _pause_statically(self) -> None:
+        self.paused = True
         self.tasks = ()
         if self.feed.wants("updates"):
             self._push("updates", {INTERRUPT: ()})
@@ -277,6 +279,7 @@ class Session(Opening):
         if self.ledger is None:
             return
         yield from self.save_on_exit(error)
+        self.pin()
         if self.parent is None or self.owns_ledger:
             yield Flush(self.ledger)
 

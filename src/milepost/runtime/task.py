@@ -46,7 +46,7 @@ def perform(session: Session, task: Task) -> TaskProgram:
                 yield Ask(session.cache, "set", ({(key.namespace, key.key): entry},))
             return
         except GraphInterrupt as pause:
-            task.interrupts = pause.interrupts
+            task.pause(pause.interrupts)
             return
         except GraphBubbleUp as leaving:
             task.error = leaving
@@ -101,10 +101,12 @@ def _give_up(
     scope.failure = NodeError(task.name, error, task.input)
     try:
         output = yield Call(handler.callee, task.input, scope)
-        task.writes = yield from _finish(session, task.node, scope, output)
+        # The node has not run to its end, so its edges are not followed: the handler says where
+        # to go, with a Command, or the path ends here.
+        task.writes = task.node.writes_of(output)
         task.finished = True
     except GraphInterrupt as pause:
-        task.interrupts = pause.interrupts
+        task.pause(pause.interrupts)
     except Exception as worse:
         task.error = worse
 

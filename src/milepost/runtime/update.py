@@ -51,6 +51,7 @@ class UpdateSession(Session):
         )
         if saved is not None:
             yield from self._restore(saved)
+            self._around = saved.metadata.get("parents", {})
         for updates in supersteps:
             yield from self._superstep(updates, saved, explicit)
             explicit = False
@@ -64,6 +65,13 @@ class UpdateSession(Session):
                 self.ns: self.checkpoint_id,
             }
         return config
+
+    _around: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The checkpoints around an inner graph that is updated: those of its last step."""
+        return self._around
 
     def _saver_of_thread(self) -> Any:
         return self.options.checkpointer

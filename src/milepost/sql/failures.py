@@ -1,12 +1,13 @@
 """Errors that only a database can cause.
 
-    CheckpointError
-    ├── InvalidIdError (ValueError)   an id or a name that a database cannot hold
-    └── SaverError
-        ├── NotSetUpError             the tables are not there yet
-        ├── ForeignDatabaseError      the tables are another program's
-        ├── StorageFullError          the disk or a quota is used up
-        └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
+CheckpointError
+├── InvalidIdError (ValueError)   an id or a name that a database cannot hold
+└── SaverError
+    ├── NotSetUpError             the tables are not there yet
+    ├── ForeignDatabaseError      the tables are another program's
+    ├── StorageFullError          the disk or a quota is used up
+    ├── DatabaseBusyError         another process holds the database
+    └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
 """
 
 from __future__ import annotations
@@ -32,3 +33,7 @@ class StorageFullError(SaverError):
 
 class ConnectionUnusableError(SaverError):
     """The connection cannot be used as it is. The message says what to change."""
+
+
+class DatabaseBusyError(SaverError):
+    """Another process holds the database, or it is restarting. Repeat the call later."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from milepost.errors import MilepostError, SaverError
-from milepost.sql.failures import ConnectionUnusableError, StorageFullError
+from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
 from milepost.sql.operations import Many, Operation, Query, Work
 
 R = TypeVar("R")
@@ -52,6 +52,14 @@ class SqliteEngine:
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """`run`, for use on an event loop."""
         return await self.in_worker(lambda: self.run(work, write=write))
+
+    def commit(self, committer: Any, waiting: Any) -> Any:
+        """Take part in a group commit."""
+        return committer.commit(waiting, lambda work: self.run(work, write=True))
+
+    async def acommit(self, committer: Any, waiting: Any) -> Any:
+        """`commit`, for use on an event loop."""
+        return await self.in_worker(lambda: self.commit(committer, waiting))
 
     async def in_worker(self, job: Callable[[], R]) -> R:
         """Call something in the worker thread."""
@@ -177,7 +185,7 @@ def explain(error: sqlite3.Error) -> SaverError:
             "stored before is intact. Make room, then resume the thread."
         )
     if "locked" in text or "busy" in text:
-        return SaverError(
+        return DatabaseBusyError(
             f"SQLite: {text}. Another process has held the database for longer than the busy "
             "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
         )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.sql.dialect import Dialect
-from milepost.sql.failures import ForeignDatabaseError, SaverError
+from milepost.errors import SaverError
+from milepost.sql.failures import ForeignDatabaseError
 from milepost.sql.operations import Operation, Query, Run
 
 _CREATE = "CREATE TABLE IF NOT EXISTS {table} (v INTEGER PRIMARY KEY)"

@@ -59,9 +59,7 @@ def difference(old: Parts, new: Parts) -> Program:
     size = sum(map(len, before[:first]))
     program.copy(at, size)
     at += size
-    _middle(
-        program, at, before[first : len(before) - last], after[first : len(after) - last]
-    )
+    _middle(program, at, before[first : len(before) - last], after[first : len(after) - last])
     if last:
         tail = sum(map(len, before[len(before) - last :]))
         program.copy(old.size - tail, tail)

@@ -57,9 +57,9 @@ def of_model(cls: Any) -> Codec:
 
     def decode(payload: Any) -> Any:
         stored, given, extra, private = payload
-        if (*stored,) != in_order and stored.keys() != names:
+        known = set(stored if given is None else given)
+        if tuple(stored) != in_order and stored.keys() != names:
             stored = complete(cls, stored, names, default)
-        known = set(names if given is None else given)
         if not known <= names:  # a migration took a field away
             known &= names | (extra or {}).keys()
         model = make(cls)

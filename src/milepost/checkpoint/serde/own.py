@@ -15,6 +15,7 @@ from milepost.types import (
     StateSnapshot,
     StateUpdate,
     TimeoutPolicy,
+    _Answered,
     _DeltaSnapshot,
 )
 
@@ -30,6 +31,7 @@ _TYPES: tuple[type, ...] = (
     StateSnapshot,
     StateUpdate,
     TimeoutPolicy,
+    _Answered,
     _DeltaSnapshot,
 )
 

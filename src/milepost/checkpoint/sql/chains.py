@@ -73,14 +73,10 @@ def _appends(base: Encoded, new: Encoded, program: Program) -> bool:
     )
 
 
-def _folds(
-    older: tuple[tuple[str, bytes, int], ...], newest: Encoded, chain: Chain
-) -> list[Fold]:
+def _folds(older: tuple[tuple[str, bytes, int], ...], newest: Encoded, chain: Chain) -> list[Fold]:
     root, *rest = older
     folded = rest if chain.folds >= _FOLDS else [root, *rest]
-    return [
-        Fold(version, part_of(newest.parts, head, size)) for version, head, size in folded
-    ]
+    return [Fold(version, part_of(newest.parts, head, size)) for version, head, size in folded]
 
 
 def part_of(newest: Parts, head: bytes, size: int) -> Program:

@@ -36,14 +36,14 @@ class Codec:
     def encode(self, value: Any, *place: str) -> Encoded:
         """The bytes of a value; of a foreign serializer, those that are to be stored."""
         if self._elements and type(value) in (list, dict):
-            kind = elements_kind(value)
-            if kind is not None:
+            shape = elements_kind(value)
+            if shape is not None:
                 try:
                     elements = encode_elements(value, self.serde)
                 except SerializationError:
                     pass  # perhaps as a whole: with pickle, if the user allows it
                 else:
-                    head = (array_head if kind == "list" else map_head)(len(elements))
+                    head = (array_head if shape == "list" else map_head)(len(elements))
                     parts = Parts(head, elements)
                     return Encoded("msgpack", parts, parts.size)
         if self.splices:

@@ -159,8 +159,8 @@ class Memory:
                 thread.size += 512
             for channel, known in values.items():
                 old = graph.values.get(channel, [])
-                others = [k for k in old if k.version != known.version][1 - _KEPT :]
-                graph.values[channel] = [*others, known]
+                kept = [k for k in old if k.version != known.version][1 - _KEPT :]
+                graph.values[channel] = [*kept, known]
                 thread.size += sum(k.encoded.size for k in graph.values[channel])
                 thread.size -= sum(k.encoded.size for k in old)
             self._size += thread.size - before

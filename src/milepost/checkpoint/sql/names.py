@@ -13,12 +13,8 @@ LONGEST: Final = 1024
 
 def check_name(what: str, name: Any) -> str:
     """`name`, if every database can hold it."""
-    if type(name) is not str:
-        if not isinstance(name, str):
-            raise InvalidIdError(
-                f"{what} must be text, not {type(name).__name__}: {_shown(name)}."
-            )
-        name = str(name)
+    if not isinstance(name, str):
+        raise InvalidIdError(f"{what} must be text, not {type(name).__name__}: {_shown(name)}.")
     if len(name) > LONGEST:
         raise InvalidIdError(
             f"{what} has {len(name)} characters; at most {LONGEST} can be stored: {_shown(name)}."

@@ -66,9 +66,7 @@ class Preparer:
         checkpoint, metadata = new.checkpoint, new.metadata
         id = check_name("checkpoint_id", checkpoint["id"])
         versions = checkpoint["channel_versions"]
-        base = (
-            self.memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
-        )
+        base = self.memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
             inline[channel] = self._value(prepared, channel, versions[channel], value)
@@ -142,9 +140,7 @@ class Preparer:
             try:
                 encoded = self.codec.encode(value, *where)
             except SerdeError as error:
-                raise error.at(
-                    thread=thread_id, node=task.node or None, channel=channel
-                ) from None
+                raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
             base, data = None, None
             if encoded.size >= _REFERRED and channel in rows:
                 data = cut_out(rows[channel], encoded)

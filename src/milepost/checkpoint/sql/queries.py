@@ -6,9 +6,7 @@ from dataclasses import dataclass, fields
 
 from milepost.sql.dialect import Dialect
 
-_CHECKPOINT = (
-    "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata"
-)
+_CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata"
 
 _KEY = "thread_id = ? AND checkpoint_ns = ?"
 
@@ -104,6 +102,10 @@ class Queries:
         SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
         WHERE thread_id = ? AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
         ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
+
+    with_id: str = f"""
+        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
+        WHERE thread_id = ? AND checkpoint_id = ? ORDER BY checkpoint_ns DESC"""
 
     # -- removing
 

@@ -86,7 +86,7 @@ class Reader:
         row = CheckpointRecord(*rows[0])
         framed = (yield from self.frames(thread_id, ns, [row]))[row.id]
         rows = yield Query(self.q.writes, (thread_id, ns, row.id))
-        writes = sorted(map(WriteRecord._make, rows), key=_write_order)
+        writes = sorted(map(WriteRecord._make, rows), key=write_order)
         resolver = yield from self.resolver(thread_id, ns, [framed.frame], writes)
         found = self.assemble(thread_id, ns, framed, writes, resolver)
         if self.codec.splices:
@@ -135,9 +135,7 @@ class Reader:
             else:
                 missing.append(row.parent_id)
         if missing:
-            more = yield Query(
-                self.q.ancestry, (json.dumps(missing), thread_id, ns, thread_id, ns)
-            )
+            more = yield Query(self.q.ancestry, (json.dumps(missing), thread_id, ns, thread_id, ns))
             for record in more:
                 found.setdefault(record[0], CheckpointRecord(*record))
         framed: dict[str, Framed] = {}
@@ -208,9 +206,7 @@ class Reader:
                 known[key] = value
         rows: Sequence[Any] = ()
         if missing := [key for key in wanted if key not in known]:
-            rows = yield Query(
-                self.q.blobs, (json.dumps(missing), thread_id, ns, thread_id, ns)
-            )
+            rows = yield Query(self.q.blobs, (json.dumps(missing), thread_id, ns, thread_id, ns))
         return Resolver(self.codec, thread_id, ns, rows, known)
 
     def assemble(
@@ -271,13 +267,12 @@ class Reader:
         try:
             data = self.codec.unseal(write.data, *place)
             if write.base is not None:
-                data = splice.apply(
-                    resolver.data(write.channel, write.base), splice.unpack(data)
-                )
+                data = splice.apply(resolver.data(write.channel, write.base), splice.unpack(data))
             return (write.task_id, write.channel, self.codec.decode(write.kind, data, *place))
         except SerdeError as error:
             raise error.at(thread=thread_id, channel=write.channel) from None
 
 
-def _write_order(write: WriteRecord) -> tuple[str, str, int]:
+def write_order(write: WriteRecord) -> tuple[str, str, int]:
+    """Writes come back in the order of the tasks' paths."""
     return (write.task_path, write.task_id, write.position)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 from dataclasses import dataclass
 
 from milepost.checkpoint.sql import frames
@@ -80,7 +81,9 @@ class Storer:
             if step.fence is not None:
                 step.fence.taken = True
             elif row is not None and self._codec.splices:
-                self._memory.learn(step.place.thread_id, step.place.checkpoint_ns, row.known, values)
+                self._memory.learn(
+                    step.place.thread_id, step.place.checkpoint_ns, row.known, values
+                )
 
     # -- one step
 
@@ -99,7 +102,8 @@ class Storer:
         if step.blobs:
             yield from self._blobs(step, row.epoch)
         if step.writes:
-            ordinary, special = [], []
+            ordinary: list[tuple[Any, ...]] = []
+            special: list[tuple[Any, ...]] = []
             for write in step.writes:
                 (special if write.position < 0 else ordinary).append(
                     (
@@ -219,7 +223,9 @@ class Storer:
             ),
         )
 
-    def _complete(self, step: Prepared, known: KnownFrame, base: KnownFrame | None) -> Operation[None]:
+    def _complete(
+        self, step: Prepared, known: KnownFrame, base: KnownFrame | None
+    ) -> Operation[None]:
         """Fill in what only the parent's frame knows."""
         parent: Frame | None
         if base is not None and not base.partial:

@@ -1,0 +1,115 @@
+"""Group commit: whatever waits when the writer comes round goes into one transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+from milepost.checkpoint.sql.rows import Prepared
+from milepost.checkpoint.sql.storing import Storer
+from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
+from milepost.sql.operations import Operation, Work
+
+Outcome = list[Exception | None]
+Transactions = Generator[Work[Outcome], Any, None]
+"""Yields work for one transaction each; is sent its result, or thrown what it failed with."""
+
+_ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
+"""Failures that have nothing to do with what was to be stored."""
+
+MOST = 256
+"""Steps in one transaction."""
+
+
+class Waiting:
+    """Steps that one caller wants stored."""
+
+    __slots__ = ("outcome", "steps")
+
+    def __init__(self, steps: Sequence[Prepared]) -> None:
+        self.steps = steps
+        self.outcome: Outcome | None = None
+
+
+class Committer:
+    """The queue in front of one database."""
+
+    def __init__(self, storer: Storer) -> None:
+        self._storer = storer
+        self._queue: deque[Waiting] = deque()
+        self._turn = threading.Lock()
+
+    def add(self, steps: Sequence[Prepared]) -> Waiting:
+        """Put steps into the queue."""
+        waiting = Waiting(steps)
+        self._queue.append(waiting)
+        return waiting
+
+    def commit(self, waiting: Waiting, run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
+        """Return when the steps are stored, by this caller or by one that came before."""
+        with self._turn:
+            if waiting.outcome is None:
+                drain(self.transactions(), run)
+        assert waiting.outcome is not None
+        return waiting.outcome
+
+    def transactions(self) -> Transactions:
+        """Store what waits at this moment."""
+        taken: list[Waiting] = []
+        steps: list[Prepared] = []
+        while self._queue and len(steps) < MOST:
+            taken.append(self._queue.popleft())
+            steps += taken[-1].steps
+        outcome: Outcome = [None] * len(steps)
+        try:
+            try:
+                outcome = yield self._work(steps)
+            except _ALL_THE_SAME as error:
+                outcome = [error] * len(steps)
+            except Exception as error:
+                if len(taken) == 1:
+                    outcome = [error] * len(steps)
+                else:
+                    outcome = yield from self._one_by_one(taken)
+        except BaseException:
+            outcome = [RuntimeError("the commit was broken off")] * len(steps)
+            raise
+        finally:
+            self._storer.settle(steps, outcome)
+            at = 0
+            for waiting in taken:
+                waiting.outcome = outcome[at : at + len(waiting.steps)]
+                at += len(waiting.steps)
+
+    def _one_by_one(self, taken: Sequence[Waiting]) -> Generator[Work[Outcome], Any, Outcome]:
+        """One bad step must not take the others with it."""
+        outcome: Outcome = []
+        for waiting in taken:
+            try:
+                outcome += yield self._work(waiting.steps)
+            except Exception as error:
+                outcome += [error] * len(waiting.steps)
+        return outcome
+
+    def _work(self, steps: Sequence[Prepared]) -> Work[Outcome]:
+        def work() -> Operation[Outcome]:
+            return self._storer.steps(steps)
+
+        return work
+
+
+def drain(transactions: Transactions, run: Callable[[Work[Outcome]], Outcome]) -> None:
+    """Carry out transactions in sync code."""
+    try:
+        work = next(transactions)
+        while True:
+            try:
+                result = run(work)
+            except BaseException as error:
+                work = transactions.throw(error)
+            else:
+                work = transactions.send(result)
+    except StopIteration:
+        return

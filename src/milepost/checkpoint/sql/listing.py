@@ -1,0 +1,147 @@
+"""Walks through checkpoints page by page, so that a listing never holds all of a thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from milepost.checkpoint.records import CheckpointTuple, place_of
+from milepost.checkpoint.sql.names import check_name, check_place
+from milepost.checkpoint.sql.reading import CheckpointRecord, Reader, WriteRecord, write_order
+from milepost.sql.operations import Operation, Query, Work
+from milepost.types import MISSING, RunnableConfig
+
+PAGE = 20
+_THREADS = 200
+_LAST = "\U0010ffff"
+"""Sorts after every id."""
+
+Lazy = Callable[[], CheckpointTuple]
+Walk = Generator[Work[Any], Any, None]
+
+
+class _Page(NamedTuple):
+    found: list[Lazy]
+    cursor: tuple[str, str] | None
+    """The id and namespace that the page ended with; None at the end of the thread."""
+
+
+class Listing:
+    """One call of `list`: what it asks for."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        config: RunnableConfig | None,
+        filter: Mapping[str, Any] | None,
+        before: str | None,
+        limit: int | None,
+    ) -> None:
+        self._reader = reader
+        self._filter = filter or {}
+        self._before = _LAST if before is None else check_name("checkpoint_id", before)
+        self.left = limit
+        self.thread_id: str | None = None
+        self._ns: str | None = None
+        self._id: str | None = None
+        if config is not None:
+            place = check_place(place_of(config))
+            self.thread_id = place.thread_id
+            self._ns = (config.get("configurable") or {}).get("checkpoint_ns")
+            self._id = place.checkpoint_id
+
+    def pages(self) -> Generator[Work[Any], Any, None]:
+        """Yields work for one transaction each, and is sent back the results.
+
+        The driver takes what has been found from `take()` after each.
+        """
+        self._found: list[Lazy] = []
+        if self.thread_id is not None:
+            yield from self._thread(self.thread_id)
+            return
+        after = ""
+        while True:
+            threads: list[str] = yield lambda after=after: self._threads(after)
+            for thread_id in threads:
+                yield from self._thread(thread_id)
+                if self.left is not None and self.left <= 0:
+                    return
+            if len(threads) < _THREADS:
+                return
+            after = threads[-1]
+
+    def take(self) -> list[Lazy]:
+        """What was found since the last call."""
+        found, self._found = self._found, []
+        return found
+
+    def _thread(self, thread_id: str) -> Generator[Work[Any], Any, None]:
+        cursor: tuple[str, str] | None = (self._before, "")
+        while cursor is not None and (self.left is None or self.left > 0):
+            page: _Page = yield lambda cursor=cursor: self._page(thread_id, cursor)
+            found = page.found if self.left is None else page.found[: self.left]
+            if self.left is not None:
+                self.left -= len(found)
+            self._found += found
+            cursor = page.cursor
+
+    def _threads(self, after: str) -> Operation[list[str]]:
+        rows = yield Query(self._reader.q.thread_page, (after, _THREADS))
+        return [row[0] for row in rows]
+
+    def _page(self, thread_id: str, cursor: tuple[str, str]) -> Operation[_Page]:
+        q = self._reader.q
+        # With a filter most rows may be left out, and those cost little.
+        size = PAGE if self.left is None or self._filter else min(PAGE, self.left)
+        if self._id is not None:
+            rows = yield Query(q.with_id, (thread_id, self._id))
+            rows = [
+                r
+                for r in rows
+                if self._ns in (None, r[0]) and (self._before == _LAST or r[1] < self._before)
+            ]
+        elif self._ns is not None:
+            rows = yield Query(q.page_of_graph, (thread_id, self._ns, cursor[0], size))
+        else:
+            rows = yield Query(q.page_of_thread, (thread_id, cursor[0], *cursor, size))
+        records = [(row[0], CheckpointRecord(*row[1:])) for row in rows]
+        more = self._id is None and len(records) == size
+        end = (records[-1][1].id, records[-1][0]) if more else None
+        if self._filter:
+            records = [
+                (ns, record)
+                for ns, record in records
+                if self._matches(self._reader.metadata(thread_id, ns, record))
+            ]
+        return _Page((yield from self._assembled(thread_id, records)), end)
+
+    def _matches(self, metadata: Mapping[str, Any]) -> bool:
+        return all(metadata.get(key, MISSING) == wanted for key, wanted in self._filter.items())
+
+    def _assembled(
+        self, thread_id: str, records: Sequence[tuple[str, CheckpointRecord]]
+    ) -> Operation[list[Lazy]]:
+        reader = self._reader
+        found: dict[tuple[str, str], Lazy] = {}
+        for ns in dict.fromkeys(ns for ns, _ in records):
+            own = [record for other, record in records if other == ns]
+            framed = yield from reader.frames(thread_id, ns, own)
+            ids = json.dumps([record.id for record in own])
+            rows = yield Query(reader.q.writes_of, (ids, thread_id, ns))
+            writes: dict[str, list[WriteRecord]] = {record.id: [] for record in own}
+            for write in sorted(map(WriteRecord._make, rows), key=write_order):
+                writes[write.checkpoint_id].append(write)
+            resolver = yield from reader.resolver(
+                thread_id,
+                ns,
+                [framed[record.id].frame for record in own],
+                [write for group in writes.values() for write in group],
+            )
+            for record in own:
+                found[ns, record.id] = (
+                    lambda one=framed[record.id], group=writes[record.id], ns=ns, res=resolver: (
+                        reader.assemble(thread_id, ns, one, group, res)
+                    )
+                )
+        return [found[ns, record.id] for ns, record in records]

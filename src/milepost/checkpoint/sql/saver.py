@@ -1,0 +1,239 @@
+"""The part of a saver that all databases share, in both colours.
+
+A method makes an operation and hands it to the engine; the sync and async methods differ in
+nothing but how they wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, ClassVar
+
+from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.records import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    Place,
+    get_checkpoint_id,
+    place_of,
+)
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.checkpoint.sql.codec import Codec
+from milepost.checkpoint.sql.committing import Committer
+from milepost.checkpoint.sql.listing import Listing
+from milepost.checkpoint.sql.memory import Memory
+from milepost.checkpoint.sql.names import check_name, check_place
+from milepost.checkpoint.sql.preparing import Preparer
+from milepost.checkpoint.sql.queries import queries_for
+from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.sql.removing import Remover
+from milepost.checkpoint.sql.rows import Prepared
+from milepost.checkpoint.sql.storing import Storer
+from milepost.ids import getrandbits
+from milepost.sql.dialect import Dialect
+from milepost.sql.engine import Engine
+from milepost.sql.operations import Operation, Query
+from milepost.types import MISSING, RunnableConfig
+
+
+class SqlSaver(StepSaver[Prepared]):
+    """Keeps threads in a database."""
+
+    dialect: ClassVar[Dialect]
+    engine: Engine
+
+    def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde)
+        self._queries = queries_for(self.dialect)
+        self._codec = Codec(self.serde)
+        self._memory = Memory()
+        self._reader = Reader(self._codec, self._memory, self._queries)
+        self._preparer = Preparer(self._codec, self._memory)
+        self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
+        self._committer = Committer(self._storer)
+        self._remover = Remover(self._memory, self._queries)
+
+    # -- a step in one go
+
+    def prepare(self, step: StepCommit) -> Prepared:
+        return self._preparer.step(step)
+
+    def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        return self.engine.commit(self._committer, self._committer.add(steps))
+
+    async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        return await self.engine.acommit(self._committer, self._committer.add(steps))
+
+    def head(self, thread_id: str) -> str | None:
+        return self.engine.run(lambda: self._head(thread_id), write=False)
+
+    async def ahead(self, thread_id: str) -> str | None:
+        return await self.engine.arun(lambda: self._head(thread_id), write=False)
+
+    def _head(self, thread_id: str) -> Operation[str | None]:
+        rows = yield Query(self._queries.head, (check_name("thread_id", thread_id),))
+        return rows[0][0] if rows else None
+
+    # -- the five methods
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = check_place(place_of(config))
+        return self.engine.run(lambda: self._reader.tuple(place), write=False)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = check_place(place_of(config))
+        return await self.engine.arun(lambda: self._reader.tuple(place), write=False)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        listing = self._listing(config, filter, before, limit)
+        pages = listing.pages()
+        work = next(pages, None)
+        while work is not None:
+            answer = self.engine.run(work, write=False)
+            try:
+                work = pages.send(answer)
+            except StopIteration:
+                work = None
+            for found in listing.take():
+                yield found()
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        listing = self._listing(config, filter, before, limit)
+        pages = listing.pages()
+        work = next(pages, None)
+        while work is not None:
+            answer = await self.engine.arun(work, write=False)
+            try:
+                work = pages.send(answer)
+            except StopIteration:
+                work = None
+            for found in listing.take():
+                yield found()
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        step = self._put(config, checkpoint, metadata, new_versions)
+        _raise(self.commit([step]))
+        return step.place._replace(checkpoint_id=checkpoint["id"]).config()
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        step = self._put(config, checkpoint, metadata, new_versions)
+        _raise(await self.acommit([step]))
+        return step.place._replace(checkpoint_id=checkpoint["id"]).config()
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        _raise(self.commit([self._put_writes(config, writes, task_id, task_path)]))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        _raise(await self.acommit([self._put_writes(config, writes, task_id, task_path)]))
+
+    def delete_thread(self, thread_id: str) -> None:
+        thread_id = check_name("thread_id", str(thread_id))
+        self.engine.run(lambda: self._remover.thread(thread_id), write=True)
+        self._memory.forget(thread_id)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        thread_id = check_name("thread_id", str(thread_id))
+        await self.engine.arun(lambda: self._remover.thread(thread_id), write=True)
+        self._memory.forget(thread_id)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
+        """A counter that orders versions, and random digits that keep branches apart."""
+        count = 0 if current is None else int(str(current).partition(".")[0])
+        return f"{count + 1:08}.{getrandbits(56):014x}"
+
+    # -- what both colours do before they wait
+
+    def _listing(
+        self,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Listing:
+        end = get_checkpoint_id(before) if before else None
+        return Listing(self._reader, config, filter, end, limit)
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Prepared:
+        place = check_place(place_of(config))
+        values = checkpoint["channel_values"]
+        versions = {**checkpoint["channel_versions"], **new_versions}
+        parent = place.checkpoint_id
+        base = parent and self._memory.frame(place.thread_id, place.checkpoint_ns, parent, None)
+        held = base.frame.versions if base else {}
+        changed = {
+            channel: values.get(channel, MISSING)
+            for channel, version in versions.items()
+            # A foreign runtime may build on what was never stored here: then all of it is new.
+            if channel in new_versions or (channel in values and held.get(channel) != version)
+        }
+        new = NewCheckpoint(
+            {**checkpoint, "channel_versions": versions}, metadata, changed, values.copy
+        )
+        return self._preparer.checkpoint(place, new)
+
+    def _put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> Prepared:
+        place: Place = check_place(place_of(config))
+        if place.checkpoint_id is None:
+            raise ValueError(
+                f"put_writes needs to know which checkpoint of thread '{place.thread_id}' the "
+                "writes belong to: pass its checkpoint_id in the config."
+            )
+        return self._preparer.writes(place, TaskWrites(task_id, task_path, "", writes))
+
+
+def _raise(outcome: Sequence[Exception | None]) -> None:
+    for error in outcome:
+        if error is not None:
+            raise error

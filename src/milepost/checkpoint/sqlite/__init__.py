@@ -1,0 +1,89 @@
+"""A saver that keeps threads in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.checkpoint.sql.saver import SqlSaver
+from milepost.checkpoint.sql.schema import SCHEMA
+from milepost.sql.dialect import SQLITE
+from milepost.sql.lite import SqliteEngine
+from milepost.sql.migrations import migrate
+from milepost.sql.operations import Operation
+
+__all__ = ["SqliteSaver"]
+
+BUSY_TIMEOUT = 30.0
+"""Seconds to wait for another process's transaction."""
+
+
+class SqliteSaver(SqlSaver):
+    """Keeps threads in a SQLite database. The tables are made on first use.
+
+    Give it a connection, or let `from_conn_string` open and close one. Every step that was
+    acknowledged survives a power cut; with `synchronous="NORMAL"` commits are faster, and a power
+    cut (not a crash of the program) may take back the last of them.
+    """
+
+    dialect = SQLITE
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        *,
+        serde: SerializerProtocol | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        super().__init__(serde=serde)
+        if not isinstance(conn, sqlite3.Connection):
+            raise TypeError(
+                f"SqliteSaver needs a sqlite3.Connection, not {type(conn).__name__}. For a file "
+                "name use `with SqliteSaver.from_conn_string(...) as saver:`."
+            )
+        self.conn = conn
+        self.engine = SqliteEngine(conn, synchronous=synchronous, first=_create_tables)
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        serde: SerializerProtocol | None = None,
+        synchronous: str = "FULL",
+    ) -> Iterator[Self]:
+        """A saver on a file, or on `":memory:"`; use it with `with`."""
+        connection = open_sqlite(conn_string)
+        saver = cls(connection, serde=serde, synchronous=synchronous)
+        try:
+            yield saver
+        finally:
+            saver.engine.close()
+
+    def setup(self) -> None:
+        """Make the tables now. Not needed: the first use does it."""
+        self.engine.run(_nothing, write=False)
+
+
+def open_sqlite(conn_string: str) -> sqlite3.Connection:
+    """A connection as the savers want it: shared by threads, transactions by hand."""
+    return sqlite3.connect(
+        conn_string,
+        timeout=BUSY_TIMEOUT,
+        check_same_thread=False,
+        isolation_level=None,
+        uri=conn_string.startswith("file:"),
+    )
+
+
+def _create_tables() -> Operation[None]:
+    return migrate(SQLITE, SCHEMA)
+
+
+def _nothing() -> Operation[None]:
+    return
+    yield

@@ -1,0 +1,171 @@
+"""What `milepost demo` does and shows, scene by scene."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.cli.demo import order
+from milepost.cli.demo.worker import SAVED, STALLED
+from milepost.cli.text import Printer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from milepost.graph.state import CompiledStateGraph
+    from milepost.types import StateSnapshot
+
+    Graph = CompiledStateGraph[Any, Any, Any, Any]
+
+
+def tell() -> int:
+    """The whole demo; returns the exit status."""
+    out = Printer()
+    with tempfile.TemporaryDirectory(prefix="milepost-demo-") as directory:
+        database = str(Path(directory, "demo.sqlite"))
+        journal = order.Journal(Path(directory, "journal.txt"))
+        out.line("An order is quoted, then charged and packed at the same time, then shipped.")
+        out.line("Every super-step is saved to an SQLite file.")
+        if not _crash(out, database, journal):
+            return 1
+        with SqliteSaver.from_conn_string(database) as saver:
+            graph = order.build(saver, journal)
+            if not _resume(out, graph, journal):
+                return 1
+            original = graph.get_state(order.CONFIG)
+            _history(out, graph)
+            fork = _fork(out, graph)
+            _compare(out, graph, original, fork)
+    _farewell(out)
+    return 0
+
+
+def _crash(out: Printer, database: str, journal: order.Journal) -> bool:
+    """Start the order in a process of its own, and kill that when half of a step is saved."""
+    out.heading("1. A run is killed half-way")
+    # -P: a file in the working directory must not stand in for a module of ours.
+    command = [sys.executable, "-P", "-m", "milepost.cli.demo.worker"]
+    expected = {f"{SAVED} quote", f"{SAVED} charge", STALLED}
+    with subprocess.Popen(
+        [*command, database, str(journal.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdout is not None
+        for report in worker.stdout:
+            what, _, node = report.strip().partition(" ")
+            if what == SAVED:
+                out.line(f"  process {worker.pid}: {node} is done and saved")
+            expected.discard(report.strip())
+            if not expected:
+                break
+        worker.kill()  # SIGKILL: no handler runs, nothing is tidied up
+    if expected:
+        out.line(out.styled("red", "  The process ended by itself, which it should not do."))
+        return False
+    out.line(out.styled("red", f"  process {worker.pid}: killed with SIGKILL while packing"))
+    return True
+
+
+def _resume(out: Printer, graph: Graph, journal: order.Journal) -> bool:
+    """Finish the order, and show which calls that took; False if a finished one was repeated."""
+    out.heading("2. Another process resumes the thread")
+    waiting = [task.name for task in graph.get_state(order.CONFIG).tasks if task.result is None]
+    out.line(f"  graph.get_state(config): this step still has to run {', '.join(waiting)}")
+    result = graph.invoke(None, order.CONFIG, durability="sync")
+    out.line(f"  graph.invoke(None, config): {out.styled('green', result['sent'])}")
+    out.line("  The calls of nodes, as the nodes themselves noted them in a file:")
+    calls = journal.calls()
+    out.table(
+        ("process", "node", ""),
+        [(str(pid), node, "finished" if finished else "cut off") for pid, node, finished in calls],
+    )
+    completed = [node for _, node, finished in calls if finished]
+    repeated = {node for node in completed if completed.count(node) > 1}
+    if repeated:
+        out.line(out.styled("red", f"  Ran again after it was saved: {', '.join(repeated)}."))
+        return False
+    out.line("  What was saved did not run again: the order was charged once.")
+    return True
+
+
+def _history(out: Printer, graph: Graph) -> None:
+    out.heading("3. The history, newest first: graph.get_state_history(config)")
+    _show(out, list(graph.get_state_history(order.CONFIG)))
+
+
+def _fork(out: Printer, graph: Graph) -> StateSnapshot:
+    """Go back to the quote, change it, and run the order from there."""
+    out.heading("4. A fork: back to the quote, with another price")
+    history = graph.get_state_history(order.CONFIG)
+    quoted = next(snapshot for snapshot in history if snapshot.next == ("charge", "pack"))
+    edited = graph.update_state(quoted.config, {"price": 10})
+    out.line(f"  graph.update_state({_short(quoted.config)}, {{'price': 10}}): {_short(edited)}")
+    graph.invoke(None, edited, durability="sync")
+    out.line(f"  graph.invoke(None, {_short(edited)}) runs what comes after that, and only that:")
+    _show(out, _branch(graph, quoted))
+    return graph.get_state(order.CONFIG)
+
+
+def _branch(graph: Graph, start: StateSnapshot) -> list[StateSnapshot]:
+    """The latest line of history, newest first, back to where it left another one."""
+    branch = []
+    snapshot = graph.get_state(order.CONFIG)
+    while snapshot.config != start.config and snapshot.parent_config is not None:
+        branch.append(snapshot)
+        snapshot = graph.get_state(snapshot.parent_config)
+    return branch
+
+
+def _show(out: Printer, snapshots: list[StateSnapshot]) -> None:
+    rows = []
+    for snapshot in snapshots:
+        metadata = snapshot.metadata or {}
+        rows.append(
+            (
+                str(metadata.get("step", "")),
+                str(metadata.get("source", "")),
+                _short(snapshot.config),
+                _short(snapshot.parent_config),
+                _writers(metadata),
+                ", ".join(snapshot.next) or "-",
+            )
+        )
+    out.table(("step", "source", "checkpoint", "parent", "written by", "next"), rows)
+
+
+def _writers(metadata: Mapping[str, Any]) -> str:
+    if metadata.get("source") == "input":
+        return "(the input)"
+    return ", ".join(metadata.get("writes") or ()) or "-"
+
+
+def _short(config: Any) -> str:
+    """The end of a checkpoint's id: ids that are made together begin alike."""
+    return "-" if config is None else f"<{config['configurable']['checkpoint_id'][-6:]}>"
+
+
+def _compare(out: Printer, graph: Graph, original: StateSnapshot, fork: StateSnapshot) -> None:
+    out.heading("5. What differs between the branches")
+    kept = graph.get_state(original.config).values
+    rows = [
+        (key, str(kept.get(key)), str(fork.values.get(key)))
+        for key in {**kept, **fork.values}
+        if kept.get(key) != fork.values.get(key)
+    ]
+    same = [key for key in kept if kept[key] == fork.values.get(key)]
+    out.table(("key", f"original {_short(original.config)}", f"fork {_short(fork.config)}"), rows)
+    untouched = "The original is as it was." if kept == original.values else ""
+    out.line(f"  The same in both: {', '.join(same)}. {untouched}".rstrip())
+
+
+def _farewell(out: Printer) -> None:
+    out.heading("What to read next, in the project's source")
+    out.line("  README.md        a first program, and how to bring one over from LangGraph")
+    out.line("  docs/index.md    where everything is described")
+    out.line("  ARCHITECTURE.md  how a super-step is run and saved")

@@ -1,0 +1,48 @@
+"""Plain text for terminals: tables, and colours where somebody can see them.
+
+Only ASCII, so that it shows whatever the encoding of the terminal or file is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+class Printer:
+    """Writes to a stream, in colour if it is a terminal."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream if stream is not None else sys.stdout
+        self.colours = self.stream.isatty() and "NO_COLOR" not in os.environ
+
+    def styled(self, style: str, text: str) -> str:
+        """`text` in a style, or as it is where there are no colours."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.colours else text
+
+    def line(self, text: str = "") -> None:
+        """One line, shown at once."""
+        print(text, file=self.stream, flush=True)
+
+    def heading(self, text: str) -> None:
+        """A line that starts a section."""
+        self.line()
+        self.line(self.styled("bold", text))
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Columns as wide as their widest cell."""
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        self.line("  " + self.styled("dim", _row(header, widths)))
+        for row in rows:
+            self.line("  " + _row(row, widths))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,139 @@
+"""Conversations in the state: MessagesState, its reducer, and messages sent from inside a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias, overload
+from uuid import uuid4
+
+from typing_extensions import TypedDict
+
+from milepost.errors import InvalidUpdateError
+from milepost.messages.coerce import convert_to_messages, is_removal, langchain_messages
+from milepost.runtime.messages import tell
+from milepost.runtime.scope import current_scope
+
+__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "add_messages", "push_message"]
+
+REMOVE_ALL_MESSAGES = "__remove_all__"
+"""As the id of a RemoveMessage: forget everything that came before it."""
+
+Format: TypeAlias = Literal["langchain-openai"]
+Messages: TypeAlias = Any
+"""A message or a list of them; anything that `convert_to_messages` understands is one."""
+
+
+@overload
+def add_messages(
+    left: Messages, right: Messages, *, format: Format | None = ...
+) -> list[Any]: ...
+@overload
+def add_messages(*, format: Format | None = ...) -> partial[list[Any]]: ...
+
+
+def add_messages(
+    left: Messages | None = None, right: Messages | None = None, *, format: Format | None = None
+) -> list[Any] | partial[list[Any]]:
+    """The reducer of conversations: appends, replaces by id, removes.
+
+    A message whose id is known takes the place of the one that has it. A RemoveMessage takes one
+    out, or with the id REMOVE_ALL_MESSAGES everything before it. Messages without an id get one.
+    Dicts, (role, content) tuples and strings are made messages.
+
+    `format="langchain-openai"` brings contents into the shape of OpenAI's API. Without messages
+    it gives a reducer: `Annotated[list, add_messages(format="langchain-openai")]`.
+    """
+    if format not in (None, "langchain-openai"):
+        raise ValueError(f"Unknown format {format!r}. Use 'langchain-openai', or leave it out.")
+    if left is None and right is None:
+        return partial(add_messages, format=format)
+    if left is None or right is None:
+        missing = "left" if left is None else "right"
+        raise ValueError(f"add_messages needs two conversations, and '{missing}' is None.")
+    merged = _merge(_conversation(left), _conversation(right))
+    return merged if format is None else _in_openai_format(merged)
+
+
+def _conversation(given: Messages) -> list[Any]:
+    is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    many = isinstance(given, (list, tuple)) and not is_pair
+    messages = convert_to_messages(given if many else [given])
+    for message in messages:
+        if message.id is None:
+            message.id = str(uuid4())
+    return messages
+
+
+def _merge(left: list[Any], right: list[Any]) -> list[Any]:
+    for at in range(len(right) - 1, -1, -1):
+        if right[at].id == REMOVE_ALL_MESSAGES and is_removal(right[at]):
+            left, right = [], right[at + 1 :]
+            break
+    merged = left
+    places = {message.id: at for at, message in enumerate(left)}
+    removed: set[str] = set()
+    for message in right:
+        at_place = places.get(message.id)
+        if is_removal(message):
+            if at_place is None:
+                raise ValueError(
+                    f"There is no message with the id {message.id!r} to remove. The conversation "
+                    f"has: {', '.join(str(known) for known in places) or 'no messages'}."
+                )
+            removed.add(message.id)
+        elif at_place is None:
+            places[message.id] = len(merged)
+            merged.append(message)
+        else:
+            removed.discard(message.id)
+            merged[at_place] = message
+    return [message for message in merged if message.id not in removed] if removed else merged
+
+
+def _in_openai_format(messages: Sequence[Any]) -> list[Any]:
+    installed: Any = langchain_messages()
+    if installed is None:
+        raise ImportError(
+            "format='langchain-openai' is done by LangChain: run `pip install langchain-core`, "
+            "or leave the format out."
+        )
+    formatted: list[Any] = []
+    for message in messages:
+        parts = installed.convert_to_messages(installed.convert_to_openai_messages([message]))
+        # A message may fall apart, and each part needs an id that stays: otherwise the next merge
+        # takes the same messages for new ones.
+        for at, part in enumerate(parts):
+            part.id = message.id if at == 0 else f"{message.id}-{at}"
+        formatted.extend(parts)
+    return formatted
+
+
+class MessagesState(TypedDict):
+    """A state that is a conversation. Inherit from it to add keys."""
+
+    messages: Annotated[list[Any], add_messages]
+
+
+def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
+    """Send a message to the `messages` stream now, and write it to the state when the node ends.
+
+    It needs an id, so that the state has it once however often it is sent. With `state_key=None`,
+    and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
+    """
+    scope = current_scope("push_message")
+    (pushed,) = convert_to_messages([message])
+    if pushed.id is None:
+        raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
+    program = scope.session.program
+    is_in_state = state_key is not None and not scope.task.called and bool(program.keys)
+    if is_in_state and state_key not in program.keys:
+        raise InvalidUpdateError(
+            f"push_message wrote to {state_key!r}, which is not in the state. It has: "
+            f"{', '.join(program.keys)}. Pass state_key=None to only stream the message."
+        )
+    tell(scope.session, pushed, scope.config.get("metadata") or {}, once=False)
+    if is_in_state:
+        assert state_key is not None
+        scope.pushed.append((state_key, pushed))
+    return pushed

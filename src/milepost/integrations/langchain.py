@@ -1,0 +1,115 @@
+"""The tokens of LangChain's chat models in the `messages` stream.
+
+LangChain tells callbacks what a model does. Every node's config gets one of ours while somebody
+consumes the stream, and models inherit it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from uuid import UUID
+
+from milepost.constants import TAG_NOSTREAM
+from milepost.runtime.messages import tell
+
+try:
+    from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+    from langchain_core.outputs import ChatGeneration, ChatGenerationChunk
+except ImportError as error:
+    raise ImportError(
+        "milepost.integrations.langchain needs LangChain: run `pip install langchain-core`."
+    ) from error
+
+if TYPE_CHECKING:
+    from milepost.runtime.scope import Scope
+    from milepost.types import RunnableConfig
+
+T = TypeVar("T")
+
+__all__ = ["TokenStream", "listening"]
+
+
+def listening(config: RunnableConfig, scope: Scope) -> RunnableConfig:
+    """The config of a node, with a callback that streams what its models say."""
+    given = config.get("callbacks")
+    handler = TokenStream(scope)
+    callbacks: Any
+    if isinstance(given, BaseCallbackManager):
+        callbacks = given.copy()
+        callbacks.add_handler(handler, inherit=True)
+    else:
+        callbacks = [*(given or ()), handler]
+    return cast("RunnableConfig", {**config, "callbacks": callbacks})
+
+
+class TokenStream(BaseCallbackHandler):
+    """Streams what the chat models of one task say."""
+
+    run_inline = True
+    """Tokens must not overtake each other on the way through a thread pool."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._models: dict[UUID, dict[str, Any]] = {}
+        """The metadata of models that are speaking."""
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],  # noqa: ARG002
+        messages: list[list[Any]],  # noqa: ARG002
+        *,
+        run_id: UUID,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        **_rest: Any,
+    ) -> None:
+        """A model begins: is it ours, and may it be heard?"""
+        if tags and TAG_NOSTREAM in tags:
+            return
+        known: Mapping[str, Any] = metadata or {}
+        here = self._scope.task.ns
+        # A graph inside this node may have been handed our config, but streams for itself.
+        if known.get("langgraph_checkpoint_ns", here) != here:
+            return
+        own = [tag for tag in tags or () if not tag.startswith("seq:step")]
+        self._models[run_id] = {**known, "tags": own} if own else dict(known)
+
+    def on_llm_new_token(
+        self,
+        token: str,  # noqa: ARG002
+        *,
+        chunk: Any = None,
+        run_id: UUID,
+        **_rest: Any,
+    ) -> None:
+        """A model says something."""
+        metadata = self._models.get(run_id)
+        if metadata is not None and isinstance(chunk, ChatGenerationChunk):
+            self._scope.heartbeat()
+            tell(self._scope.session, chunk.message, metadata, once=False)
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_rest: Any) -> None:
+        """A model has ended. One that did not stream has said nothing until now."""
+        metadata = self._models.pop(run_id, None)
+        if metadata is None:
+            return
+        self._scope.heartbeat()
+        generations: Sequence[Sequence[Any]] = response.generations
+        for generation in generations[0] if generations else ():
+            if isinstance(generation, ChatGeneration):
+                tell(self._scope.session, generation.message, metadata, once=True)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:  # noqa: ARG002
+        """A model has failed."""
+        self._models.pop(run_id, None)
+
+    # LangChain streams a model that was merely invoked if some callback has these two methods.
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[T]) -> Iterator[T]:  # noqa: ARG002
+        """Leave a runnable's stream as it is."""
+        return output
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[T]) -> AsyncIterator[T]:  # noqa: ARG002
+        """Leave a runnable's stream as it is."""
+        return output

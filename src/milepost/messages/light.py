@@ -1,0 +1,204 @@
+"""Light message records, for programs without LangChain.
+
+Attributes have LangChain's names and meanings. The records do less: no validation, no providers'
+formats. They are what the state, the stream and the checkpoints of a conversation need.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+Content: TypeAlias = str | list[str | dict[str, Any]]
+"""Text, or blocks of text and other things."""
+
+
+@dataclass(slots=True)
+class BaseMessage:
+    """What all messages have."""
+
+    content: Content = ""
+    _: KW_ONLY
+    id: str | None = None
+    """Unique in a conversation: `add_messages` replaces a message by one with the same id."""
+    name: str | None = None
+    """Who speaks, where a role is not enough."""
+    additional_kwargs: dict[str, Any] = field(default_factory=dict)
+    """What came with the message and has no attribute of its own."""
+    response_metadata: dict[str, Any] = field(default_factory=dict)
+    """What the model's provider said about its answer."""
+
+    type: ClassVar[str] = "base"
+    """The role."""
+
+    @property
+    def text(self) -> str:
+        """The text in the content, without other blocks."""
+        if isinstance(self.content, str):
+            return self.content
+        blocks = (block if isinstance(block, str) else block.get("text") for block in self.content)
+        return "".join(text for text in blocks if isinstance(text, str))
+
+    def pretty_repr(self) -> str:
+        """The message under a title, for people."""
+        title = f" {self.type.title()} Message ".center(80, "=")
+        speaker = "" if self.name is None else f"Name: {self.name}\n"
+        return f"{title}\n{speaker}\n{self.content}"
+
+    def pretty_print(self) -> None:
+        """Print `pretty_repr`."""
+        print(self.pretty_repr())
+
+
+@dataclass(slots=True)
+class HumanMessage(BaseMessage):
+    """What a person says."""
+
+    type: ClassVar[str] = "human"
+
+
+@dataclass(slots=True)
+class SystemMessage(BaseMessage):
+    """What the model is told beforehand."""
+
+    type: ClassVar[str] = "system"
+
+
+@dataclass(slots=True)
+class AIMessage(BaseMessage):
+    """What a model says, and the tools that it wants to have called."""
+
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    """Each has `name`, `args` (a dict) and `id`."""
+    invalid_tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    """Calls whose arguments could not be read: `args` is what the model wrote."""
+    usage_metadata: dict[str, Any] | None = None
+    """Tokens that were used."""
+
+    type: ClassVar[str] = "ai"
+
+
+@dataclass(slots=True)
+class AIMessageChunk(AIMessage):
+    """A piece of an AIMessage; pieces are joined with `+`."""
+
+    tool_call_chunks: list[dict[str, Any]] = field(default_factory=list)
+    """Pieces of tool calls; `args` is text, and `index` says which pieces belong together."""
+
+    type: ClassVar[str] = "AIMessageChunk"
+
+    def __add__(self, other: AIMessageChunk) -> AIMessageChunk:
+        return AIMessageChunk(
+            _joined(self.content, other.content),
+            id=self.id or other.id,
+            name=self.name or other.name,
+            additional_kwargs={**self.additional_kwargs, **other.additional_kwargs},
+            response_metadata={**self.response_metadata, **other.response_metadata},
+            tool_calls=[*self.tool_calls, *other.tool_calls],
+            invalid_tool_calls=[*self.invalid_tool_calls, *other.invalid_tool_calls],
+            usage_metadata=other.usage_metadata or self.usage_metadata,
+            tool_call_chunks=_joined_calls([*self.tool_call_chunks, *other.tool_call_chunks]),
+        )
+
+    def whole(self) -> AIMessage:
+        """The message that the pieces make."""
+        message = AIMessage(
+            self.content,
+            id=self.id,
+            name=self.name,
+            additional_kwargs=self.additional_kwargs,
+            response_metadata=self.response_metadata,
+            tool_calls=list(self.tool_calls),
+            invalid_tool_calls=list(self.invalid_tool_calls),
+            usage_metadata=self.usage_metadata,
+        )
+        for chunk in self.tool_call_chunks:
+            add_tool_call(message, chunk.get("name"), chunk.get("args"), chunk.get("id"))
+        return message
+
+
+@dataclass(slots=True)
+class ToolMessage(BaseMessage):
+    """What a tool answered to a call."""
+
+    tool_call_id: str = ""
+    """The `id` of the call in the AIMessage."""
+    artifact: Any = None
+    """What the tool made for the program, not for the model."""
+    status: str = "success"
+    """Or "error"."""
+
+    type: ClassVar[str] = "tool"
+
+    def __post_init__(self) -> None:
+        if not self.tool_call_id:
+            raise ValueError(
+                "A ToolMessage needs tool_call_id: the id of the tool call that it answers."
+            )
+
+
+@dataclass(slots=True)
+class RemoveMessage(BaseMessage):
+    """Tells `add_messages` to take the message with this id out of the conversation."""
+
+    type: ClassVar[str] = "remove"
+
+    def __post_init__(self) -> None:
+        if self.id is None:
+            raise ValueError("A RemoveMessage needs the id of the message to remove.")
+
+
+AnyMessage: TypeAlias = (
+    HumanMessage | AIMessage | AIMessageChunk | SystemMessage | ToolMessage | RemoveMessage
+)
+"""One of the messages."""
+
+RECORDS: tuple[type[BaseMessage], ...] = (
+    HumanMessage,
+    AIMessage,
+    AIMessageChunk,
+    SystemMessage,
+    ToolMessage,
+    RemoveMessage,
+)
+"""The classes, for those who must know them all."""
+
+
+def add_tool_call(message: AIMessage, name: Any, args: Any, id: Any) -> None:
+    """Add a call whose arguments may still be JSON text."""
+    if isinstance(args, str):
+        try:
+            args = json.loads(args) if args else {}
+        except ValueError as error:
+            message.invalid_tool_calls.append(
+                {"name": name, "args": args, "id": id, "error": str(error)}
+                | {"type": "invalid_tool_call"}
+            )
+            return
+    message.tool_calls.append({"name": name, "args": args, "id": id, "type": "tool_call"})
+
+
+def _joined(first: Content, second: Content) -> Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return first + second
+    parts: list[str | dict[str, Any]] = []
+    for content in (first, second):
+        parts.extend(([content] if content else []) if isinstance(content, str) else content)
+    return parts
+
+
+def _joined_calls(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    joined: list[dict[str, Any]] = []
+    at: dict[Any, int] = {}
+    for chunk in chunks:
+        index = chunk.get("index")
+        if index is None or index not in at:
+            at[index] = len(joined)
+            joined.append(dict(chunk))
+            continue
+        known = joined[at[index]]
+        for key in ("name", "args", "id"):
+            if chunk.get(key):
+                known[key] = (known.get(key) or "") + chunk[key]
+    return joined

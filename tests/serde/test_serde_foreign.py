@@ -1,0 +1,150 @@
+"""Values of other libraries: numpy, pandas, polars, pyarrow and LangChain."""
+
+from typing import Any
+
+import pytest
+
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerializationError
+
+SERDE = JsonPlusSerializer()
+
+
+def again(value: Any) -> Any:
+    """Through bytes and back, nested in a plain and in another container."""
+    back = SERDE.loads_typed(SERDE.dumps_typed({"a": [(value,)]}))
+    return back["a"][0][0]
+
+
+np = pytest.importorskip("numpy")
+
+ARRAYS = [
+    np.arange(6).reshape(2, 3),
+    np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    np.arange(10)[::2],
+    np.array(7),
+    np.zeros((0, 3)),
+    np.array(["a", "bcd"]),
+    np.array([b"x\0"], dtype="S3"),
+    np.array([1, "x", None, (2,)], dtype=object),
+    np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", ">f8", (2,))]),
+    np.array(["2020-01-01", "NaT"], "M8[D]"),
+    np.array([True, False]),
+    np.array([1 + 2j], dtype="c8"),
+    np.arange(3, dtype=">i2"),
+    np.array([np.nan, -0.0, np.inf], dtype="f2"),
+    np.array(["a", "long " * 20], dtype=np.dtypes.StringDType()),
+    np.ones((2, 3, 4), order="F"),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: str(a.dtype))
+def test_arrays(array: Any) -> None:
+    back = again(array)
+    assert type(back) is np.ndarray
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    assert back.flags.writeable
+    if array.flags.contiguous:
+        assert back.flags.f_contiguous == array.flags.f_contiguous
+    if array.dtype.kind in "OT":
+        assert back.tolist() == array.tolist()
+    else:
+        assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [np.float64(1.5), np.int8(-3), np.uint64(2**64 - 1), np.bool_(True), np.str_("x\0"), np.str_(""), np.bytes_(b"a\0"),
+     np.datetime64("2020-01-01"), np.timedelta64(3, "s"), np.complex64(1), np.float16(0.5), np.longdouble(1) / 3,
+     np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")])[0]],
+    ids=lambda s: type(s).__name__,
+)  # fmt: skip
+def test_scalars(scalar: Any) -> None:
+    back = again(scalar)
+    assert type(back) is type(scalar)
+    assert back.dtype == scalar.dtype
+    assert back == scalar
+
+
+def test_scalars_as_keys_and_dtypes_as_values() -> None:
+    back = again({np.int64(3): 1, np.str_("k"): 2})
+    assert [type(key) for key in back] == [np.int64, np.str_]
+    assert again(np.dtype("<i4")) == np.dtype("<i4")
+
+
+def test_subclasses_of_arrays_are_refused() -> None:
+    with pytest.raises(SerializationError, match="asarray"):
+        SERDE.dumps_typed(np.ma.masked_array([1, 2], [True, False]))
+    with pytest.raises(SerializationError) as caught:
+        SERDE.dumps_typed({"x": np.array([object()], dtype=object)})
+    assert caught.value.path.startswith("x")
+
+
+def test_pandas() -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(
+        {
+            "n": [1, 2],
+            "f": [0.5, None],
+            "s": ["x", None],
+            "t": pd.to_datetime(["2020", "2021"], utc=True),
+            "c": pd.Categorical(["a", "b"]),
+        },
+        index=pd.Index(["p", "q"], name="i"),
+    )
+    pd.testing.assert_frame_equal(again(frame), frame)
+    pd.testing.assert_series_equal(again(frame["f"]), frame["f"])
+    pd.testing.assert_series_equal(again(pd.Series([1, 2])), pd.Series([1, 2]))
+    for bad in (
+        pd.DataFrame({"a": [1, "x"]}),
+        pd.DataFrame({"a": [object()]}),
+        pd.DataFrame({"a": [(1, 2)]}),
+    ):
+        with pytest.raises(SerializationError, match="Arrow"):
+            SERDE.dumps_typed(bad)
+
+
+def test_polars() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(
+        {"a": [1, None], "b": ["x", "y"], "c": [[1], [2, 3]], "d": [{"k": 1}, {"k": 2}]}
+    )
+    back = again(frame)
+    assert back.equals(frame)
+    assert back.schema == frame.schema
+    assert again(frame["c"]).equals(frame["c"])
+
+
+def test_pyarrow() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1, None], "b": [["x"], []]}, metadata={"k": "v"})
+    assert again(table).equals(table, check_metadata=True)
+    assert again(table.to_batches()[0]).equals(table.to_batches()[0])
+
+
+def test_langchain_messages_and_documents() -> None:
+    messages = pytest.importorskip("langchain_core.messages")
+    documents = pytest.importorskip("langchain_core.documents")
+    call = {"name": "f", "args": {"q": (1,)}, "id": "c1", "type": "tool_call"}
+    usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    values = [
+        messages.HumanMessage("hi", id="1", name="n"),
+        messages.HumanMessage(
+            [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "u"}}]
+        ),
+        messages.AIMessage("", tool_calls=[call], usage_metadata=usage, response_metadata={"m": 1}),
+        messages.AIMessageChunk("part", id="2"),
+        messages.ToolMessage("r", tool_call_id="c1", artifact={"raw": (1, b"x")}, status="error"),
+        messages.SystemMessage("s"),
+        messages.ChatMessage("c", role="r"),
+        messages.FunctionMessage("f", name="n"),
+        messages.RemoveMessage(id="3"),
+        documents.Document("text", metadata={"page": 1}, id="d"),
+    ]
+    back = again(values)
+    assert back == values
+    for one, other in zip(back, values, strict=True):
+        assert type(one) is type(other)
+        assert one.model_fields_set == other.model_fields_set
+        assert one.__dict__ == other.__dict__

@@ -1,0 +1,192 @@
+"""Stored bytes are untrusted: each hole that a peer had is tried here."""
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import ormsgpack
+import pytest
+
+from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.errors import DeserializationError, UnregisteredTypeError
+
+CANARY: list[str] = []
+
+
+@dataclass
+class Victim:
+    a: int = 1
+
+    def __post_init__(self) -> None:
+        CANARY.append("init")
+
+    def __setstate__(self, state: Any) -> None:
+        CANARY.append("setstate")
+
+
+def record(name: str, payload: Any, code: int = ext.RECORD) -> bytes:
+    body = [name, payload] if code == ext.RECORD else [name, False, payload]
+    return ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(body)))
+
+
+HOSTILE_NAMES = [
+    "os:system", "builtins:eval", "builtins:exec", "builtins:__import__", "subprocess:Popen", "os:popen", "pickle:loads",
+    "importlib:import_module", "antigravity:x", "this:s", "sys:exit", "__main__:os", f"{__name__}:Victim",
+    f"{__name__}:os.system", f"{__name__}:CANARY.append", f"{__name__}:Victim.__init__", f"{__name__}:record",
+    "langchain_core:load", "langchain_core:os", "langchain_core:AIMessage.__init__", "", ":", "a@", "a@1", "a@x", "@", "x[",
+    "x]", "x[int]", "[int]", "dict[int,str]", "list[" * 100 + "]" * 100, "milepost:Send@2", "milepost:Send@0", "\0", "a" * 10_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES, ids=lambda n: ascii(n)[:20])
+@pytest.mark.parametrize("payload", [["id"], "id", {"args": ["id"]}, None, [["id"], {}]], ids=str)
+def test_type_names_run_nothing(name: str, payload: Any) -> None:
+    """CVE-2026-28277: a type name in msgpack was imported and called."""
+    before = set(sys.modules)
+    CANARY.clear()
+    serde = JsonPlusSerializer(registry=TypeRegistry())
+    with pytest.raises(DeserializationError):
+        serde.loads_typed(("msgpack", record(name, payload)))
+    assert CANARY == []
+    assert "antigravity" not in sys.modules
+    assert "this" not in sys.modules
+    new = {
+        m
+        for m in set(sys.modules) - before
+        if not m.startswith(("milepost.", "zoneinfo", "ipaddress"))
+    }
+    assert not new or any("langchain" in m for m in new) is (
+        name == "langchain_core:AIMessage.__init__"
+    )
+
+
+def test_exception_names_run_nothing() -> None:
+    serde = JsonPlusSerializer(registry=TypeRegistry())
+    for name in HOSTILE_NAMES:
+        data = record(name, ["message", ["id"], {}], ext.ERROR)
+        try:
+            back = serde.loads_typed(("msgpack", data))
+        except DeserializationError:
+            continue
+        assert type(back).__name__ == "RemoteError"
+
+
+@pytest.mark.parametrize("code", [*range(32), 39, 61, 62, 63, *range(68, 128)])
+def test_codes_of_other_serializers_are_not_read(code: int) -> None:
+    """LangGraph's own codes carry module, class and method to call."""
+    inner = ormsgpack.packb(["os", "system", ["touch /tmp/owned"], "__call__"])
+    with pytest.raises(DeserializationError):
+        JsonPlusSerializer().loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, inner))))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["json", "JSON", "jsonplus", "pickle", "yaml", "", "msgpack ", "__class__", "x" * 10_000],
+)
+def test_there_is_no_json_or_pickle_fallback(kind: str, tmp_path: Any) -> None:
+    """CVE-2025-64439: a JSON constructor object; CVE-2026-27794: pickle by default."""
+    target = tmp_path / "owned"
+    constructor = f'{{"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["touch {target}"]}}'.encode()
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return os.system, (f"touch {target}",)
+
+    for body in (constructor, pickle.dumps(Bomb())):
+        with pytest.raises(DeserializationError) as caught:
+            JsonPlusSerializer().loads_typed((kind, body))
+        assert len(str(caught.value)) < 500
+    assert not target.exists()
+    data = JsonPlusSerializer().dumps_typed(
+        {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["x"]}
+    )
+    assert JsonPlusSerializer().loads_typed(data)["type"] == "constructor"
+
+
+def test_a_registered_type_is_filled_without_running_its_code() -> None:
+    registry = TypeRegistry()
+    registry.register(Victim, name="v")
+    CANARY.clear()
+    serde = JsonPlusSerializer(registry=registry)
+    assert serde.loads_typed(("msgpack", record("v", {"a": 5}))).a == 5
+    assert CANARY == []
+    for payload in (
+        {"b": 1},
+        {"__class__": 1},
+        {"a": 1, "__dict__": {}},
+        [],
+        [1, 2, 3],
+        5,
+        None,
+        "a",
+    ):
+        with pytest.raises(DeserializationError):
+            serde.loads_typed(("msgpack", record("v", payload)))
+
+
+def test_reading_imports_nothing_that_a_stored_name_asks_for(tmp_path: Any) -> None:
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import UnregisteredTypeError
+try:
+    JsonPlusSerializer().loads_typed(("msgpack", {record("trap:X", {"a": 1})!r}))
+except UnregisteredTypeError:
+    print("refused", "trap" in sys.modules, any(m.startswith(("langchain", "pydantic", "numpy")) for m in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["refused", "False", "False"]
+
+
+def test_a_message_is_read_where_langchain_was_not_imported_yet() -> None:
+    pytest.importorskip("langchain_core.messages")
+    from langchain_core.messages import HumanMessage
+
+    written = JsonPlusSerializer().dumps_typed(HumanMessage("hello"))
+    code = f"""
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+message = JsonPlusSerializer().loads_typed({written!r})
+print(type(message).__name__, message.content)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["HumanMessage", "hello"]
+
+
+def test_numpy_reads_no_objects_out_of_bytes() -> None:
+    np = pytest.importorskip("numpy")
+    assert np.__name__ == "numpy"
+    serde = JsonPlusSerializer()
+    for described in (
+        "|O",
+        "O",
+        [["a", "|O"]],
+        "|V99999999999",
+        "<U999999999",
+        "T",
+        "os.system",
+        ["a"],
+        None,
+        5,
+        {"a": 1},
+    ):
+        for shape in ([1], [10**12], [-1], [2**62, 2**62], "x", [1.5], []):
+            for body in (b"", b"\x00" * 8, [1], None):
+                inner = ormsgpack.packb([described, shape, "C", body])
+                data = ormsgpack.packb(ormsgpack.Ext(ext.NDARRAY, inner))
+                try:
+                    back = serde.loads_typed(("msgpack", data))
+                except DeserializationError:
+                    continue
+                assert back.nbytes < 1_000
+
+
+def test_unregistered_is_its_own_error_type() -> None:
+    with pytest.raises(UnregisteredTypeError):
+        JsonPlusSerializer().loads_typed(("msgpack", record("shop:Order", {})))
