@@ -6,11 +6,12 @@ from milepost.graph import START, StateGraph
 
 
 class State(TypedDict):
+    topic: str
     notes: Annotated[list[str], operator.add]
 
 
 def research(state: State):
-    return {"notes": ["rivers run to the sea"]}
+    return {"notes": [f"{state['topic']} run to the sea"]}
 
 
 def write(state: State):
@@ -20,7 +21,7 @@ def write(state: State):
 builder = StateGraph(State).add_sequence([research, write]).add_edge(START, "research")
 graph = builder.compile(checkpointer=InMemorySaver())
 config = {"configurable": {"thread_id": "1"}}
-graph.invoke({"notes": []}, config)
+graph.invoke({"topic": "rivers"}, config)
 history = list(graph.get_state_history(config))
 for snapshot in history:
     print(snapshot.metadata["step"], snapshot.next, snapshot.values["notes"])

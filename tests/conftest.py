@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import AsyncHarness, SyncHarness
 
+from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
 
 

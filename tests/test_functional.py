@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from milepost.cache.memory import InMemoryCache
-from milepost.store.base import BaseStore
 from milepost.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
 from hitl_graphs import State, before_node, chain, questions
+from milepost.cache.memory import InMemoryCache
 from milepost.func import entrypoint, task
 from milepost.runtime import Runtime
+from milepost.store.base import BaseStore
 from milepost.types import (
     CachePolicy,
     Command,

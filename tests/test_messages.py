@@ -17,12 +17,12 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
 from typing_extensions import TypedDict
 
 import milepost
 from hitl_graphs import chain
 from milepost.graph import START, MessagesState, StateGraph, add_messages
+from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
 from milepost.types import Command, interrupt
 
 

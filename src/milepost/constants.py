@@ -38,6 +38,19 @@ NS_END: Final = ":"
 """Between a node's name and its task's id in a checkpoint namespace."""
 
 RESERVED: Final = frozenset(
-    {START, END, INPUT, ERROR, SCHEDULED, INTERRUPT, RESUME, RETURN, PREVIOUS, NO_WRITES, TASKS, ROOT}
+    {
+        START,
+        END,
+        INPUT,
+        ERROR,
+        SCHEDULED,
+        INTERRUPT,
+        RESUME,
+        RETURN,
+        PREVIOUS,
+        NO_WRITES,
+        TASKS,
+        ROOT,
+    }
 )
 """Names that neither a node nor a state key may have."""

@@ -24,6 +24,13 @@
     │   ├── DeserializationError (ValueError)  stored bytes that do not decode
     │   ├── UnregisteredTypeError           stored bytes name a type that is not registered
     │   └── DecryptionError                 a wrong key, or a row that was altered or moved
+    ├── StoreError
+    │   ├── InvalidNamespaceError (ValueError)  a namespace that no item can have
+    │   ├── InvalidKeyError (ValueError)    a key that no item can have
+    │   ├── FilterError (ValueError)        a filter that cannot be understood
+    │   ├── VersionConflict                 the item is not at the version that was asked for
+    │   ├── EmbeddingError                  what `embed` returned cannot be used
+    │   └── IndexMismatchError              the vectors were made by another model
     └── GraphBubbleUp                       control flow, not a failure
         ├── GraphInterrupt                  the run pauses and can be resumed
         ├── GraphDrained                    the run was asked to stop and can be resumed
@@ -34,9 +41,7 @@ The docstring of an error says how to mend it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -186,6 +191,40 @@ class UnregisteredTypeError(DeserializationError):
 
 class DecryptionError(DeserializationError):
     """An encrypted value did not open: a wrong key, or bytes that were altered or moved."""
+
+
+class StoreError(MilepostError):
+    """Something about a store and its items."""
+
+
+class InvalidNamespaceError(StoreError, ValueError):
+    """A namespace that no item can have. The message says which label is wrong, and why."""
+
+
+class InvalidKeyError(StoreError, ValueError):
+    """A key that no item can have."""
+
+
+class FilterError(StoreError, ValueError):
+    """A filter that cannot be understood. The message says which part, and what there is."""
+
+
+class VersionConflict(StoreError):
+    """The item has changed since the caller read it; nothing was written.
+
+    Get the item again, apply the change to what it is now, and put it with its new version.
+    """
+
+
+class EmbeddingError(StoreError):
+    """The vectors that `embed` returned cannot be used."""
+
+
+class IndexMismatchError(StoreError):
+    """The store's vectors were made by another model, so they cannot be compared with new ones.
+
+    Call `reindex()` to make them anew, or open the store with the index that it was made with.
+    """
 
 
 class GraphBubbleUp(MilepostError):

@@ -241,7 +241,7 @@ class PregelTask(NamedTuple):
     path: tuple[Any, ...]
     error: Exception | str | None = None
     interrupts: tuple[Interrupt, ...] = ()
-    state: Union[None, RunnableConfig, StateSnapshot] = None  # noqa: UP007
+    state: Union[RunnableConfig, StateSnapshot, None] = None  # noqa: UP007
     """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""
     result: Any | None = None
 

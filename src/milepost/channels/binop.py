@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, get_origin
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, get_origin
 
 from milepost.channels.base import BaseChannel, Value
 from milepost.errors import InvalidUpdateError

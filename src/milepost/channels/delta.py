@@ -7,9 +7,7 @@ stays short.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from milepost.channels.base import BaseChannel, Value
 from milepost.channels.binop import neutral_element, overwrite_of
@@ -59,9 +57,7 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
         return self.typ
 
     def _fresh(self) -> Self:
-        new = self.__class__(
-            self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency
-        )
+        new = self.__class__(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency)
         new.key = self.key
         return new
 

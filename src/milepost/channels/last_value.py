@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
 from milepost.channels.base import BaseChannel, Value
 from milepost.errors import InvalidUpdateError

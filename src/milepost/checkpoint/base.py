@@ -233,7 +233,7 @@ class BaseCheckpointSaver(Generic[V]):
             raise NotImplementedError(
                 f"{type(self).__name__} stores text versions: override get_next_version."
             )
-        return 1 if current is None else current + 1
+        return 1 if current is None else current + 1  # type: ignore[return-value]
 
     # -- for subclasses
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from contextlib import ExitStack
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from typing_extensions import Self
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.records import (
@@ -57,6 +55,11 @@ class _StoredWrite(NamedTuple):
     task_path: str
 
 
+_Rows = list[tuple[tuple[str, int], _StoredWrite]]
+_Blobs = list[tuple[tuple[str, str, str, Any], _Typed]]
+_Pending = list[PendingWrite]  # named, since `list` is a method of the saver
+
+
 class _Thread:
     """The registry's entry for a thread: its head, its owner, and where its data is."""
 
@@ -73,8 +76,8 @@ class _Prepared(NamedTuple):
     """A step in its stored form."""
 
     place: Place
-    writes: list[tuple[tuple[str, int], _StoredWrite]]
-    blobs: list[tuple[tuple[str, str, str, Any], _Typed]]
+    writes: _Rows
+    blobs: _Blobs
     stored: _Stored | None
     fence: Fence | None
 
@@ -111,7 +114,8 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def __enter__(self) -> Self:
         # A factory may make mappings that have to be opened and closed, such as files.
-        for mapping in (self.storage, self.writes, self.blobs):
+        mappings: tuple[Any, ...] = (self.storage, self.writes, self.blobs)
+        for mapping in mappings:
             if hasattr(mapping, "__enter__"):
                 self._opened.enter_context(mapping)
         return self
@@ -129,7 +133,7 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def prepare(self, step: StepCommit) -> _Prepared:
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        writes: list[tuple[tuple[str, int], _StoredWrite]] = []
+        writes: _Rows = []
         for task in step.writes:
             writes += self._encode_writes(place, task)
         return _Prepared(
@@ -307,7 +311,9 @@ class InMemorySaver(StepSaver[_Prepared]):
             for found in list(self._all(source_thread_id)):
                 source = place_of(found.config)
                 target = source._replace(thread_id=str(target_thread_id))
-                parent = found.parent_config and place_of(found.parent_config).checkpoint_id
+                parent = (
+                    place_of(found.parent_config).checkpoint_id if found.parent_config else None
+                )
                 new = NewCheckpoint(
                     found.checkpoint,
                     found.metadata,
@@ -317,7 +323,9 @@ class InMemorySaver(StepSaver[_Prepared]):
                     },
                     dict,
                 )
-                rows = self.writes.get((source.thread_id, source.checkpoint_ns, found.checkpoint["id"]), {})
+                rows = self.writes.get(
+                    (source.thread_id, source.checkpoint_ns, found.checkpoint["id"]), {}
+                )
                 self._store(
                     _Prepared(
                         target,
@@ -347,7 +355,7 @@ class InMemorySaver(StepSaver[_Prepared]):
                         if not _leans_on_ancestors(latest) or latest.parent_config is None:
                             break
                         latest = self.get_tuple(latest.parent_config)
-                self._keep(thread_id, lambda ns, id, kept=kept: (ns, id) in kept)
+                self._keep(thread_id, kept.__contains__)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         runs = set(map(str, run_ids))
@@ -359,7 +367,7 @@ class InMemorySaver(StepSaver[_Prepared]):
                     if str(found.metadata.get("run_id")) in runs
                 }
                 if doomed:
-                    self._keep(thread_id, lambda ns, id, doomed=doomed: (ns, id) not in doomed)
+                    self._keep(thread_id, _not_in(doomed))
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
@@ -414,14 +422,10 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     # -- encoding and decoding
 
-    def _encode_writes(
-        self, place: Place, task: TaskWrites
-    ) -> list[tuple[tuple[str, int], _StoredWrite]]:
+    def _encode_writes(self, place: Place, task: TaskWrites) -> _Rows:
         rows = []
-        position = 0
-        for channel, value in task.writes:
+        for position, (channel, value) in enumerate(task.writes):
             at = (task.task_id, WRITES_IDX_MAP.get(channel, position))
-            position += 1
             try:
                 typed = self._dumps(value, _write_place, place, *at)
             except SerdeError as error:
@@ -437,9 +441,7 @@ class InMemorySaver(StepSaver[_Prepared]):
             return self.serde.dumps_typed(value)
         return dumps_at(self.serde, value, place(*where))
 
-    def _encode_blobs(
-        self, place: Place, new: NewCheckpoint
-    ) -> list[tuple[tuple[str, str, str, Any], _Typed]]:
+    def _encode_blobs(self, place: Place, new: NewCheckpoint) -> _Blobs:
         versions = new.checkpoint["channel_versions"]
         rows = []
         for channel, value in new.changed.items():
@@ -506,7 +508,7 @@ class InMemorySaver(StepSaver[_Prepared]):
         )
         return metadata
 
-    def _read_writes(self, place: Place) -> list[PendingWrite]:
+    def _read_writes(self, place: Place) -> _Pending:
         thread_id, ns, checkpoint_id = place
         rows = self.writes.get((thread_id, ns, checkpoint_id or ""))
         if not rows:
@@ -520,9 +522,7 @@ class InMemorySaver(StepSaver[_Prepared]):
             result.append((row.task_id, row.channel, value))
         return result
 
-    def _move(
-        self, source: Place, target: Place, at: tuple[str, int], row: _StoredWrite
-    ) -> _Typed:
+    def _move(self, source: Place, target: Place, at: tuple[str, int], row: _StoredWrite) -> _Typed:
         """A stored write for another thread: an encrypted one is sealed anew for its place."""
         value = loads_at(self.serde, row.value, _write_place(source, *at))
         return dumps_at(self.serde, value, _write_place(target, *at))
@@ -560,12 +560,12 @@ class InMemorySaver(StepSaver[_Prepared]):
     def _all(self, thread_id: str) -> Iterator[CheckpointTuple]:
         return self.list({"configurable": {"thread_id": thread_id}})
 
-    def _keep(self, thread_id: str, wanted: Callable[[str, str], bool]) -> None:
+    def _keep(self, thread_id: str, wanted: Callable[[tuple[str, str]], bool]) -> None:
         """Drop all checkpoints but the wanted ones, and what only the dropped ones used."""
         thread = self._threads.setdefault(thread_id, _Thread())
         used: set[tuple[str, str, str, Any]] = set()
         for ns, saved in self.storage.get(thread_id, {}).items():
-            for checkpoint_id in [id for id in saved if not wanted(ns, id)]:
+            for checkpoint_id in [id for id in saved if not wanted((ns, id))]:
                 del saved[checkpoint_id]
                 key = (thread_id, ns, checkpoint_id)
                 self.writes.pop(key, None)
@@ -581,6 +581,10 @@ class InMemorySaver(StepSaver[_Prepared]):
 
 MemorySaver = InMemorySaver
 """The older name of InMemorySaver."""
+
+
+def _not_in(doomed: set[tuple[str, str]]) -> Callable[[tuple[str, str]], bool]:
+    return lambda place: place not in doomed
 
 
 def _leans_on_ancestors(found: CheckpointTuple) -> bool:

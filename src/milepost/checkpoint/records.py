@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import MissingThreadError
@@ -121,7 +121,7 @@ def get_checkpoint_id(config: RunnableConfig) -> str | None:
 
 def now() -> str:
     """The present time as checkpoints record it."""
-    return datetime.now(timezone.utc).isoformat()
+    return datetime.now(UTC).isoformat()
 
 
 def empty_checkpoint() -> Checkpoint:

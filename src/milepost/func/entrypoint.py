@@ -46,7 +46,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         checkpointer: Checkpointer = None,
         *,
         store: BaseStore | None = None,
-        cache: BaseCache | None = None,
+        cache: BaseCache[Any] | None = None,
         context_schema: Any = None,
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,

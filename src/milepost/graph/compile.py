@@ -61,9 +61,7 @@ def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Progr
         if end == END:
             continue
         join = join_channel(starts, end)
-        barrier = (
-            NamedBarrierValueAfterFinish if builder.nodes[end].defer else NamedBarrierValue
-        )
+        barrier = NamedBarrierValueAfterFinish if builder.nodes[end].defer else NamedBarrierValue
         channels[join] = _keyed(join, barrier(str, set(starts)))
         triggers[end].append(join)
         for start in starts:
@@ -231,9 +229,7 @@ def _contents(thing: Any) -> tuple[Any, ...]:
     return tuple(getattr(thing, "__dict__", {}).values())
 
 
-def _keyed(
-    name: str, channel: BaseChannel[Any, Any, Any]
-) -> BaseChannel[Any, Any, Any]:
+def _keyed(name: str, channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, Any, Any]:
     channel.key = name
     return channel
 

@@ -12,9 +12,9 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
-from typing_extensions import Self, TypeVar
+from typing_extensions import TypeVar
 
 from milepost.checkpoint.records import place_of
 from milepost.constants import NS_SEP, START
@@ -49,7 +49,15 @@ InputT = TypeVar("InputT", default=StateT)
 OutputT = TypeVar("OutputT", default=StateT)
 
 _MODES = ("values", "updates", "checkpoints", "tasks", "debug", "messages", "custom")
-_INHERITED = ("configurable", "metadata", "tags", "callbacks", "recursion_limit", "max_concurrency")
+_INHERITED = (
+    "configurable",
+    "metadata",
+    "tags",
+    "callbacks",
+    "recursion_limit",
+    "max_concurrency",
+    "run_id",
+)
 
 
 class CompiledGraph:
@@ -64,7 +72,7 @@ class CompiledGraph:
         program: Program,
         checkpointer: Checkpointer = None,
         store: BaseStore | None = None,
-        cache: BaseCache | None = None,
+        cache: BaseCache[Any] | None = None,
         interrupt_before: All | Sequence[str] = (),
         interrupt_after: All | Sequence[str] = (),
         debug: bool = False,
@@ -581,7 +589,7 @@ def _inherited(parent: Scope | None) -> RunnableConfig | None:
         for key, value in (outer.get("configurable") or {}).items()
         if not key.startswith("checkpoint_")
     }
-    return {**config, "configurable": configurable}  # type: ignore[typeddict-item]
+    return {**config, "configurable": configurable}  # type: ignore[return-value]
 
 
 def _configs(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Self
 
-from typing_extensions import Self, TypeVar
+from typing_extensions import TypeVar
 
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
@@ -85,11 +85,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.managed.update(read.managed)
 
     # -- nodes
-
-    @overload
-    def add_node(self, node: Callable[..., Any] | Any, /, **options: Any) -> Self: ...
-    @overload
-    def add_node(self, node: str, action: Callable[..., Any] | Any, **options: Any) -> Self: ...
 
     def add_node(
         self,
@@ -283,8 +278,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 for end in (branch.ends or {}).values():
                     if end != END and end not in self.nodes:
                         raise GraphBuildError(
-                            f"The conditional edge '{branch.name}' of '{source}' may go to '{end}', "
-                            f"which is not a node: add_node('{end}', ...)."
+                            f"The conditional edge '{branch.name}' of '{source}' may go to "
+                            f"'{end}', which is not a node: add_node('{end}', ...)."
                         )
         for node in self.nodes.values():
             can_stop = is_async(node.action) or hasattr(node.action, "ainvoke")
@@ -311,7 +306,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self,
         checkpointer: Checkpointer = None,
         *,
-        cache: BaseCache | None = None,
+        cache: BaseCache[Any] | None = None,
         store: BaseStore | None = None,
         interrupt_before: All | Sequence[str] | None = None,
         interrupt_after: All | Sequence[str] | None = None,

@@ -31,15 +31,21 @@ __all__ = ["TokenStream", "listening"]
 
 
 def listening(config: RunnableConfig, scope: Scope) -> RunnableConfig:
-    """The config of a node, with a callback that streams what its models say."""
+    """The config of a node, with callbacks that hear what its models do.
+
+    Tags and metadata go into the callbacks too: a model that is called with some of its own would
+    otherwise not say any more which node it runs in.
+    """
     given = config.get("callbacks")
-    handler = TokenStream(scope)
-    callbacks: Any
     if isinstance(given, BaseCallbackManager):
         callbacks = given.copy()
-        callbacks.add_handler(handler, inherit=True)
     else:
-        callbacks = [*(given or ()), handler]
+        handlers = list(given or ())
+        callbacks = BaseCallbackManager(handlers, list(handlers))
+    callbacks.add_tags(list(config.get("tags") or ()))
+    callbacks.add_metadata(dict(config.get("metadata") or {}))
+    if scope.session.feed.wants("messages"):
+        callbacks.add_handler(TokenStream(scope))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
 
 
@@ -95,10 +101,9 @@ class TokenStream(BaseCallbackHandler):
         if metadata is None:
             return
         self._scope.heartbeat()
-        generations: Sequence[Sequence[Any]] = response.generations
-        for generation in generations[0] if generations else ():
-            if isinstance(generation, ChatGeneration):
-                tell(self._scope.session, generation.message, metadata, once=True)
+        answers: Sequence[Any] = response.generations[0] if response.generations else ()
+        if answers and isinstance(answers[0], ChatGeneration):
+            tell(self._scope.session, answers[0].message, metadata, once=True)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:  # noqa: ARG002
         """A model has failed."""

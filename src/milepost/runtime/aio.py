@@ -10,10 +10,12 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.runtime import workers
+from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     Ask,
@@ -55,7 +57,7 @@ class AsyncDriver:
         self._at_once: int | None = None
         self.result: Any = None
         if self.feed.flows_during_nodes:
-            self.feed.wake = lambda: self._loop.call_soon_threadsafe(self._news.set)
+            self.feed.wake = _setter(self._loop, self._news)
 
     # -- running programs
 
@@ -217,7 +219,7 @@ class AsyncDriver:
         woken = asyncio.Event()
         while not backlog.closed:
             woken.clear()
-            steps = backlog.take(lambda: loop.call_soon_threadsafe(woken.set))
+            steps = backlog.take(_setter(loop, woken))
             if not steps:
                 await woken.wait()
                 continue
@@ -234,7 +236,7 @@ class AsyncDriver:
     async def _wait_for(backlog: Backlog, limit: int) -> None:
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
-        if backlog.is_above(limit, lambda: loop.call_soon_threadsafe(ready.set)):
+        if backlog.is_above(limit, _setter(loop, ready)):
             await ready.wait()
         backlog.raise_error()
 
@@ -333,6 +335,7 @@ class AsyncDriver:
         callee = effect.callee
         scope = effect.scope
         token = enter(scope)
+        shared = share_config(scope)
         try:
             arguments = callee.arguments(scope) if callee.inject else {}
             if callee.aio is None:
@@ -344,11 +347,22 @@ class AsyncDriver:
                 return await work
             return await within(work, effect.timeout, effect)
         finally:
+            if shared is not None:
+                unshare(shared)
             leave(token)
 
 
 _background: set[asyncio.Task[None]] = set()
 """Background writers; asyncio itself keeps only weak references to tasks."""
+
+
+def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    """A function that sets an event of a loop from any thread."""
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(event.set)
+
+    return tell
 
 
 async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
@@ -373,10 +387,8 @@ async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords
             result = context.run(function, *arguments, **keywords)
         except BaseException as failure:
             error = failure
-        try:
+        with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
             loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            pass  # the loop was closed; nobody is waiting any more
 
     workers.submit(job)
     return await future

@@ -42,8 +42,8 @@ def load() -> None:
         import_module(_HOME)
 
 
-def with_token_stream(config: RunnableConfig, scope: Scope) -> RunnableConfig:
-    """A node's config whose callbacks send the tokens of models to the `messages` stream."""
+def with_callbacks(config: RunnableConfig, scope: Scope) -> RunnableConfig:
+    """A node's config with what the caller and the `messages` stream want to hear of models."""
     if langchain_messages() is None:
         return config
     listening: RunnableConfig = import_module("milepost.integrations.langchain").listening(

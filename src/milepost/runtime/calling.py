@@ -51,9 +51,7 @@ def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     at = scope.calls
     scope.calls += 1
     checkpoint_id, _, step = caller.base
-    task = Task(
-        node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step)
-    )
+    task = Task(node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step))
     task.called = True
     task.caller = caller
     future: TaskFuture[Any] = TaskFuture()

@@ -22,9 +22,9 @@ Injection = tuple[str, "Callable[[Scope], Any]"]
 
 _INJECTED: dict[str, Callable[[Scope], Any]] = {
     "config": lambda scope: scope.config,
-    "store": lambda scope: scope.session.store,
+    "store": lambda scope: scope.runtime.store,
     "writer": lambda scope: scope.stream_writer,
-    "previous": lambda scope: scope.session.previous,
+    "previous": lambda scope: scope.runtime.previous,
     "runtime": lambda scope: scope.runtime,
 }
 
@@ -109,9 +109,7 @@ def hints_of(target: Any) -> Mapping[str, Any]:
 
 
 def _is_runnable(target: Any) -> bool:
-    return not inspect.isclass(target) and (
-        hasattr(target, "invoke") or hasattr(target, "ainvoke")
-    )
+    return not inspect.isclass(target) and (hasattr(target, "invoke") or hasattr(target, "ainvoke"))
 
 
 def _injections(target: Any) -> tuple[Injection, ...]:

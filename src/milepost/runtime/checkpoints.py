@@ -18,7 +18,6 @@ from milepost.checkpoint.records import (
 from milepost.constants import NS_END, NS_SEP
 from milepost.errors import SerdeError
 from milepost.ids import checkpoint_id, digest_id, random_token
-from milepost.runtime import stream
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
 from milepost.runtime.plan import Task, path_text
@@ -74,7 +73,7 @@ class Bookkeeping:
         """Inner graphs that are to start from checkpoints of their past: namespace → id."""
         self._moved_from: str | None = None
         """The namespace that the loaded checkpoint was found in, if it was such a start."""
-        self.changed: set[str] | Sequence[str] | None = None
+        self.changed: set[str] | None = None
         """Channels that the last step changed; None if that is not known."""
         self.metadata: CheckpointMetadata = {}
         self.pending: Sequence[PendingWrite] = ()
@@ -193,7 +192,7 @@ class Bookkeeping:
         if ledger is None:
             if not self.feed.silent:
                 self._note(source, writers)
-                self._show_checkpoint()
+                self.show_checkpoint()
             return
         before = self.checkpoint_id
         self.previous_id = self.stored_id and before
@@ -210,7 +209,7 @@ class Bookkeeping:
             self.board.dirty.clear()
         self.pending = ()
         if not self.feed.silent:
-            self._show_checkpoint()
+            self.show_checkpoint()
 
     def save_on_exit(self, error: BaseException | None) -> RunProgram[None]:
         """Under `exit`: one commit with all that the run has come to."""
@@ -265,6 +264,10 @@ class Bookkeeping:
             metadata["counters_since_delta_snapshot"] = self._count_deltas(counters, writers)
         self.metadata = metadata  # type: ignore[assignment]
 
+    def show_checkpoint(self) -> None:
+        """Tell the streams about the present checkpoint."""
+        raise NotImplementedError
+
     def _count_deltas(
         self, counters: Mapping[str, tuple[int, int]], writers: Sequence[Writer]
     ) -> dict[str, tuple[int, int]]:
@@ -308,23 +311,6 @@ class Bookkeeping:
             lambda: {**board.stored_values(), **self._snapshots},
         )
 
-    # -- events
-
-    def _show_checkpoint(self) -> None:
-        """Tell the streams about the present checkpoint."""
-        from milepost.runtime.snapshot import checkpoint_event
-
-        if not (self.feed.wants("checkpoints") or self.feed.wants("debug")):
-            return
-        event = checkpoint_event(self)
-        ns = stream.ns_parts(self.ns)
-        if self.feed.wants("checkpoints"):
-            self.feed.push(stream.Part(ns, "checkpoints", event))
-        if self.feed.wants("debug"):
-            self.feed.push(
-                stream.Part(ns, "debug", stream.as_debug(self.step, "checkpoint", event))
-            )
-
     @property
     def place(self) -> Place | None:
         """The present checkpoint, for configs."""
@@ -335,6 +321,4 @@ class Bookkeeping:
 
 def strip_ids(ns: str) -> str:
     """A namespace without task ids: `outer:uuid|inner:uuid` → `outer|inner`."""
-    return NS_SEP.join(
-        part.partition(NS_END)[0] for part in ns.split(NS_SEP) if not part.isdigit()
-    )
+    return NS_SEP.join(part.partition(NS_END)[0] for part in ns.split(NS_SEP) if not part.isdigit())

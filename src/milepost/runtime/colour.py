@@ -15,9 +15,7 @@ def is_sync_only(target: Any) -> bool:
 def is_async_only(target: Any) -> bool:
     """A saver whose sync methods were left out."""
     return (
-        isinstance(target, BaseCheckpointSaver)
-        and not _has(target, "put")
-        and _has(target, "aput")
+        isinstance(target, BaseCheckpointSaver) and not _has(target, "put") and _has(target, "aput")
     )
 
 

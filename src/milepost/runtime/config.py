@@ -22,12 +22,10 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
                 continue
             if key in _MAPPINGS:
                 if not isinstance(value, dict):
-                    raise TypeError(
-                        f"config['{key}'] must be a dict, not {type(value).__name__}."
-                    )
+                    raise TypeError(f"config['{key}'] must be a dict, not {type(value).__name__}.")
                 merged[key] = {**merged.get(key, {}), **value}
             elif key == "tags":
-                merged[key] = [*merged.get(key, []), *value]
+                merged[key] = [*merged.get(key, []), *value]  # type: ignore[misc]
             else:
                 merged[key] = value
     return merged  # type: ignore[return-value]

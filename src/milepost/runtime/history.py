@@ -38,9 +38,7 @@ class View:
     """The view of the graph inside a node."""
 
 
-def read_state(
-    view: View, config: RunnableConfig, *, subgraphs: bool
-) -> RunProgram[StateSnapshot]:
+def read_state(view: View, config: RunnableConfig, *, subgraphs: bool) -> RunProgram[StateSnapshot]:
     """The state at one checkpoint, or at the latest."""
     place = place_of(config)
     saved = yield Ask(view.saver, "get_tuple", (place.config(),))
@@ -106,9 +104,7 @@ def _show(
         saved,
         tasks,
         latest=latest,
-        writes=writes_behind(
-            view.program, saved, (yield from _parent(view, saved, following))
-        ),
+        writes=writes_behind(view.program, saved, (yield from _parent(view, saved, following))),
         states=states,
     )
 

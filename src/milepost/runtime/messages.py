@@ -7,6 +7,7 @@ when the node returns it, and what a node merely passes on was heard before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -26,6 +27,8 @@ def tell(session: Session, message: Any, metadata: Mapping[str, Any], *, once: b
 
 def tell_returned(session: Session, task: Task) -> None:
     """Stream the messages in what an ended task has written."""
+    if not visible(task):
+        return  # the caller knows what the input was
     metadata: Mapping[str, Any] | None = None
     for _key, value in task.writes:
         for message in _messages_in(value):
@@ -52,6 +55,8 @@ def _messages_of(state: Any) -> Iterator[Any]:
         values: Iterable[Any] = state.values()
     elif is_message(state):
         values = ()
+    elif is_dataclass(state):
+        values = [getattr(state, spec.name, None) for spec in fields(state)]
     else:
         values = getattr(state, "__dict__", {}).values()
     for value in values:

@@ -125,7 +125,7 @@ class Opening(Bookkeeping):
                 "get_state_history(config) lists those that it has."
             )
         head: str | None = saved.checkpoint["id"] if saved else None
-        if explicit:
+        if explicit or place.checkpoint_ns:
             head = yield from head_of(saver, place.thread_id)
         durability = self.options.durability or "async"
         if self.shared is not None:
@@ -163,17 +163,22 @@ class Opening(Bookkeeping):
         assert self.parent is not None
         assert self.thread_id is not None
         above = self.parent.session
-        origin = _step_into(above.travel, above.ns, self.ns)
+        origin = _step_into(above.travel, self.ns)
         if origin is not None:
             old_ns, old_id, self.travel = origin
-            found = yield Ask(
+            found: CheckpointTuple | None = yield Ask(
                 saver, "get_tuple", (Place(self.thread_id, old_ns, old_id).config(),)
             )
             if found is not None:
                 self._moved_from = old_ns
                 return found
-        latest = yield Ask(saver, "get_tuple", (Place(self.thread_id, self.ns, None).config(),))
-        if latest is None or latest.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id:
+        latest: CheckpointTuple | None = yield Ask(
+            saver, "get_tuple", (Place(self.thread_id, self.ns, None).config(),)
+        )
+        if (
+            latest is None
+            or latest.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id
+        ):
             return latest
         pinned = above.pinned(self.ns)
         if pinned is None:
@@ -181,9 +186,10 @@ class Opening(Bookkeeping):
             return None
         if pinned == latest.checkpoint["id"]:
             return latest
-        return (
-            yield Ask(saver, "get_tuple", (Place(self.thread_id, self.ns, pinned).config(),))
+        past: CheckpointTuple | None = yield Ask(
+            saver, "get_tuple", (Place(self.thread_id, self.ns, pinned).config(),)
         )
+        return past
 
     def _restore(self, saved: CheckpointTuple) -> RunProgram[None]:
         checkpoint = saved.checkpoint
@@ -233,7 +239,7 @@ class Opening(Bookkeeping):
             yield from self._fork()
         else:
             self._recall_tasks()
-            self._show_checkpoint()
+            self.show_checkpoint()
         self.show_present_values()
 
     def _fork(self) -> RunProgram[None]:
@@ -294,7 +300,7 @@ class Opening(Bookkeeping):
         if saved is None:
             if command.resume is not None and not writes:
                 raise EmptyInputError(
-                    f"Thread '{self.thread_id}' has nothing saved to resume. Start it with an input."
+                    f"Thread '{self.thread_id}' has nothing saved to resume: start it with input."
                 )
             if not command.targets():
                 yield from self._take_input(command.update)
@@ -320,7 +326,7 @@ class Opening(Bookkeeping):
             self.answers = self._match(command.resume, self.replanned, before)
         self.resumed = True
         if not past:
-            self._show_checkpoint()
+            self.show_checkpoint()
         self.show_present_values()
 
     def _apply_outside(self, writes: Sequence[tuple[str, Any]]) -> set[str]:
@@ -358,7 +364,7 @@ class Opening(Bookkeeping):
         if isinstance(resume, dict) and resume and all(key in opened for key in resume):
             return {opened[key]: answer for key, answer in resume.items()}
         if len(opened) <= 1 or before:
-            return {id: resume for id in list(opened.values())[:1]}
+            return dict.fromkeys(list(opened.values())[:1], resume)
         raise UnknownInterruptError(
             f"Thread '{self.thread_id}' has {len(opened)} open interrupts, so one value is not "
             "enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
@@ -374,9 +380,7 @@ class Opening(Bookkeeping):
         raise NotImplementedError
 
 
-def head_of(
-    saver: BaseCheckpointSaver[Any], thread_id: str
-) -> Generator[Ask, Any, str | None]:
+def head_of(saver: BaseCheckpointSaver[Any], thread_id: str) -> Generator[Ask, Any, str | None]:
     """The id of a thread's latest checkpoint."""
     if isinstance(saver, StepSaver):
         head: str | None = yield Ask(saver, "head", (thread_id,))
@@ -410,9 +414,7 @@ def rebuild_deltas(
         board.replace(name, channel)
 
 
-def _step_into(
-    travel: Mapping[str, str], above_ns: str, own_ns: str
-) -> tuple[str, str, Mapping[str, str]] | None:
+def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mapping[str, str]] | None:
     """The checkpoint that a journey into inner graphs has for this one, and the journey's rest.
 
     Task ids in namespaces are new after a fork, so levels are matched by their names.

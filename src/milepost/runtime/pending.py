@@ -100,4 +100,3 @@ def command_writes(program: Program, command: Command[Any]) -> list[Write]:
 def open_interrupts(tasks: Iterable[Task]) -> dict[str, Task]:
     """Interrupt id → the task that waits for the answer."""
     return {i.id: task for task in tasks if not task.finished for i in task.interrupts}
-

@@ -117,7 +117,7 @@ def plan(
     tasks = []
     sends = board.live.get(TASKS)
     if sends is not None and sends.is_available():
-        tasks = [_push(program, board, send, at, base, steps) for at, send in enumerate(sends.get())]
+        tasks = [_push(program, send, at, base, steps) for at, send in enumerate(sends.get())]
 
     triggers = program.triggers
     candidates: set[str] = set()
@@ -128,9 +128,7 @@ def plan(
     for name in sorted(candidates) if len(candidates) > 1 else candidates:
         node = program.nodes[name]
         if triggered(board, node):
-            tasks.append(
-                Task(node, node.path, node.triggers, node.reader.read(board, steps), base)
-            )
+            tasks.append(Task(node, node.path, node.triggers, node.reader.read(board, steps), base))
     return tasks
 
 
@@ -148,7 +146,7 @@ def triggered(board: Board, node: Node) -> bool:
 
 
 def _push(
-    program: Program, board: Board, send: Any, at: int, base: tuple[str, str, int], steps: StepsLeft
+    program: Program, send: Any, at: int, base: tuple[str, str, int], steps: StepsLeft
 ) -> Task:
     if not isinstance(send, Send):
         raise InvalidUpdateError(f"Expected a Send, got {send!r}.")

@@ -71,7 +71,7 @@ class Ledger:
         # Another saver encodes in `put`, which may run while the next node is at work.
         values = step.new.values()
         checkpoint = Checkpoint(
-            **{  # type: ignore[typeddict-item]
+            **{
                 **step.new.checkpoint,
                 "channel_values": values,
                 "channel_versions": dict(step.new.checkpoint["channel_versions"]),
@@ -97,9 +97,12 @@ class Ledger:
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in a saver that never waits: no driver is needed for that."""
         assert self.native is not None
-        for error in self.native.commit(steps):
-            if error is not None:
-                raise error
+        try:
+            for error in self.native.commit(steps):
+                if error is not None:
+                    raise error
+        except Exception as error:
+            raise self._typed(error)  # noqa: B904 - it carries its cause
 
     def store(self, steps: Sequence[Any]) -> Generator[Ask, Any, None]:
         """Store prepared steps in order; raises the first failure."""
@@ -111,14 +114,19 @@ class Ledger:
                 return
             for step in steps:
                 yield from self._store_foreign(step)
-        except (MilepostError, NotImplementedError):
-            raise
         except Exception as error:
-            raise SaverError(
-                f"{type(self.saver).__name__} could not save a step of thread "
-                f"'{self.thread_id}': {error!r}. The steps before it are stored; mend the cause "
-                "and resume the thread."
-            ) from error
+            raise self._typed(error)  # noqa: B904 - it carries its cause
+
+    def _typed(self, error: Exception) -> Exception:
+        """An error of the saver as one of ours, with the original as its cause."""
+        if isinstance(error, (MilepostError, NotImplementedError)):
+            return error
+        typed = SaverError(
+            f"{type(self.saver).__name__} could not save a step of thread '{self.thread_id}': "
+            f"{error!r}. The steps before it are stored; mend the cause and resume the thread."
+        )
+        typed.__cause__ = error
+        return typed
 
     def _store_foreign(self, step: StepCommit) -> Generator[Ask, Any, None]:
         config = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id).config()

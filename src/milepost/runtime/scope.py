@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 
 from milepost.constants import NS_SEP
 from milepost.errors import GraphInterrupt, OutsideRunError
+from milepost.runtime.bridge import with_callbacks
 from milepost.runtime.pending import interrupt_id
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
@@ -137,6 +138,7 @@ class Scope:
         "failure",
         "heartbeat",
         "interrupts_asked",
+        "pushed",
         "session",
         "started",
         "task",
@@ -156,6 +158,8 @@ class Scope:
         """Graphs called in this attempt so far: keeps their namespaces apart."""
         self.calls = 0
         """Tasks called in this attempt so far: keeps their ids apart."""
+        self.pushed: list[tuple[str, Any]] = []
+        """Writes from inside the node: they come before those that it returns."""
         self._config: RunnableConfig | None = None
         self._runtime: Runtime[Any] | None = None
 
@@ -177,7 +181,10 @@ class Scope:
     def config(self) -> RunnableConfig:
         """What the node sees as its config."""
         if self._config is None:
-            self._config = self.session.config_for(self.task)
+            config = self.session.config_for(self.task)
+            if config.get("callbacks") or self.session.feed.wants("messages"):
+                config = with_callbacks(config, self)
+            self._config = config
         return self._config
 
     @property

@@ -28,11 +28,13 @@ from milepost.runtime.caching import cache_key
 from milepost.runtime.calling import gather_interrupts
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import Ask, Await, Flush, RunProgram, Start
+from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.opening import Opening
 from milepost.runtime.pending import to_store
 from milepost.runtime.plan import Task, in_path_order, plan
 from milepost.runtime.program import Program, StepsLeft
 from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
+from milepost.runtime.snapshot import checkpoint_event
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.task import addressed_here, perform
 from milepost.types import RunnableConfig, StreamWriter
@@ -57,7 +59,7 @@ class Options:
     output_keys: str | Sequence[str] | None = None
     control: RunControl | None = None
     store: BaseStore | None = None
-    cache: BaseCache | None = None
+    cache: BaseCache[Any] | None = None
     retry: tuple[Any, ...] = ()
 
 
@@ -71,13 +73,18 @@ class Session(Opening):
         self.options = options
         self.feed = feed
         self.parent = parent
-        above = parent.session if parent is not None else None
+        above: Session | None = parent.session if parent is not None else None
         self.config = options.config
-        self.store = options.store if options.store is not None else above and above.store
-        self.cache = options.cache if options.cache is not None else above and above.cache
-        self.control = options.control or (above.control if above else RunControl())
-        self.answers: Mapping[str, Any] = above.answers if above else {}
+        self.store: BaseStore | None = options.store
+        self.cache: BaseCache[Any] | None = options.cache
+        self.control: RunControl = options.control or RunControl()
+        self.answers: Mapping[str, Any] = {}
         """Interrupt id → answer, for this run and the graphs inside it."""
+        if above is not None:
+            self.store = self.store if self.store is not None else above.store
+            self.cache = self.cache if self.cache is not None else above.cache
+            self.control = options.control or above.control
+            self.answers = above.answers
         self.previous: Any = None
         self.stop = 0
         """The step at which the recursion limit ends the run."""
@@ -198,7 +205,7 @@ class Session(Opening):
         self.step += 1
         self.pin_children()
         yield from self.save_checkpoint("loop", last, ordered)
-        self._show_values(ordered)
+        self._show_values()
         return True
 
     # -- interrupts
@@ -308,8 +315,20 @@ class Session(Opening):
     def _push(self, mode: Any, payload: Any) -> None:
         self.feed.push(Part(stream.ns_parts(self.ns), mode, payload))
 
+    def show_checkpoint(self) -> None:
+        """Tell the streams about the present checkpoint."""
+        if not (self.feed.wants("checkpoints") or self.feed.wants("debug")):
+            return
+        event = checkpoint_event(self)
+        if self.feed.wants("checkpoints"):
+            self._push("checkpoints", event)
+        if self.feed.wants("debug"):
+            self._push("debug", stream.as_debug(self.step, "checkpoint", event))
+
     def announce(self, tasks: Sequence[Task]) -> None:
         """Tell the streams which tasks are about to run."""
+        if self.feed.wants("messages"):
+            know_inputs(self, tasks)
         for task in tasks:
             if task.finished or not stream.visible(task):
                 continue
@@ -324,6 +343,8 @@ class Session(Opening):
         feed = self.feed
         if feed.silent or not stream.visible(task):
             return
+        if task.finished and feed.wants("messages"):
+            tell_returned(self, task)
         if task.finished and feed.wants("updates"):
             update = stream.result_of(self._stream_keys, task.writes)
             self._push("updates", {task.name: update})
@@ -333,10 +354,10 @@ class Session(Opening):
             ended = stream.task_ended(self.program, task)
             self._push("debug", stream.as_debug(self.step + 1, "task_result", ended))
 
-    def _show_values(self, writers: Sequence[Task]) -> None:
+    def _show_values(self) -> None:
         keys = self.program.stream_keys
         names = (keys,) if isinstance(keys, str) else keys
-        if self.changed.isdisjoint(names):
+        if self.changed is not None and self.changed.isdisjoint(names):
             return
         self.spoke = True
         if self.feed.wants("values"):
@@ -398,6 +419,9 @@ class Session(Opening):
             "metadata": metadata,
             "tags": [*self.config.get("tags", ()), *task.node.tags],
         }
+        # They name this run; a LangChain runnable that got them would take them for its own.
+        config.pop("run_id", None)
+        config.pop("run_name", None)
         return config
 
     def writer_for(self, scope: Scope) -> StreamWriter:
@@ -444,4 +468,3 @@ class Session(Opening):
     def _is_stored(task: Task) -> bool:
         """Whether anything of an ended task is worth storing."""
         return not isinstance(task.error, ParentCommand)
-

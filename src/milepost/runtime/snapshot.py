@@ -219,5 +219,3 @@ def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
         return None
     ns = strip_ids(task.ns) if graphs[0].checkpointer is True else task.ns
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-
-

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import now
 from milepost.constants import INTERRUPT, NS_SEP, RETURN, START
+from milepost.runtime import bridge
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -31,7 +32,7 @@ def _nobody() -> None:
 class Feed:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
-    __slots__ = ("modes", "parent", "parts", "subgraphs", "wake")
+    __slots__ = ("heard", "modes", "parent", "parts", "subgraphs", "wake")
 
     def __init__(
         self,
@@ -47,6 +48,10 @@ class Feed:
         """Events that the driver has not delivered yet."""
         self.wake: Callable[[], None] = _nobody
         """Tells a driver that waits for tasks to look here."""
+        self.heard: set[str] = set()
+        """Ids of the messages that the consumer of `messages` knows."""
+        if "messages" in modes:
+            bridge.load()
 
     @property
     def takes_from_children(self) -> bool:
@@ -76,6 +81,28 @@ class Feed:
             self.wake()
         if self.parent is not None:
             self.parent.push(part, from_child=True)
+
+    def push_message(
+        self, part: Part, id: str | None, *, once: bool, from_child: bool = False
+    ) -> None:
+        """Deliver a message; with `once` only where its id was not heard yet."""
+        if "messages" in self.modes and (self.subgraphs or not from_child):
+            known = id in self.heard
+            if id is not None:
+                self.heard.add(id)
+            if not (once and known):
+                self.parts.append(part)
+                self.wake()
+        if self.parent is not None:
+            self.parent.push_message(part, id, once=once, from_child=True)
+
+    def know_messages(self, ids: Iterable[str | None], *, from_child: bool = False) -> None:
+        """Remember messages that need not be told."""
+        known = [id for id in ids if id is not None]
+        if "messages" in self.modes and (self.subgraphs or not from_child):
+            self.heard.update(known)
+        if self.parent is not None:
+            self.parent.know_messages(known, from_child=True)
 
 
 def ns_parts(ns: str) -> tuple[str, ...]:
@@ -131,9 +158,7 @@ def task_ended(program: Program, task: Task) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "error": None if task.error is None else repr(task.error),
-        "result": {
-            name: value for name, value in task.writes if name in names or name == RETURN
-        },
+        "result": {name: value for name, value in task.writes if name in names or name == RETURN},
         "interrupts": [{"value": i.value, "id": i.id} for i in task.interrupts],
     }
 

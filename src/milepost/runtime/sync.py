@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import ColourError
 from milepost.runtime import workers
+from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_async_only
 from milepost.runtime.effects import (
     Ask,
@@ -330,6 +331,7 @@ class SyncDriver:
         callee = effect.callee
         scope = effect.scope
         token = enter(scope)
+        shared = share_config(scope)
         try:
             # In a copy, so that context variables which a node sets end with it.
             context = contextvars.copy_context()
@@ -348,6 +350,8 @@ class SyncDriver:
                 return context.run(self._await, result, f"node '{callee.name}' is async")
             return result
         finally:
+            if shared is not None:
+                unshare(shared)
             leave(token)
 
     def _await(self, work: Any, reason: str) -> Any:

@@ -14,6 +14,7 @@ from milepost.errors import GraphBubbleUp, GraphInterrupt, NodeError, ParentComm
 from milepost.ids import getrandbits
 from milepost.runtime.caching import cache_key
 from milepost.runtime.effects import Ask, Call, Pause, TaskEffect, TaskProgram
+from milepost.runtime.messages import tell_returned
 from milepost.runtime.scope import Scope
 from milepost.types import Command, RetryPolicy
 
@@ -40,6 +41,10 @@ def perform(session: Session, task: Task) -> TaskProgram:
         try:
             task.writes = yield from _attempt(session, task, node, scope)
             task.finished = True
+            if session.feed.wants("messages"):
+                # Here, and not when the run takes notice, so that it comes before what a task
+                # says that was started with the result of this one.
+                tell_returned(session, task)
             if task.called and node.cache is not None and session.cache is not None:
                 key = cache_key(task)
                 entry = (list(task.writes), key.ttl)
@@ -54,7 +59,7 @@ def perform(session: Session, task: Task) -> TaskProgram:
         except Exception as error:
             delay = _pause_before_retry(node.retry, error, attempt)
             if delay is None:
-                yield from _give_up(session, task, scope, error)
+                yield from _give_up(task, scope, error)
                 return
             yield Pause(delay)
 
@@ -77,6 +82,8 @@ def _finish(
 ) -> Generator[TaskEffect, Any, Sequence[Write]]:
     """The writes that follow from a node's output: its own, then its edges'."""
     writes = node.writes_of(output)
+    if scope.pushed:
+        writes[:0] = scope.pushed
     if node.branches:
         values = session.board.preview(writes)
         writes.extend(node.edges)
@@ -89,9 +96,7 @@ def _finish(
     return writes
 
 
-def _give_up(
-    session: Session, task: Task, scope: Scope, error: Exception
-) -> Generator[TaskEffect, Any, None]:
+def _give_up(task: Task, scope: Scope, error: Exception) -> Generator[TaskEffect, Any, None]:
     """A node has failed for good: its error handler may still put things right."""
     error.add_note(f"During task '{task.name}' with id '{task.id}'")
     handler = task.node.error_handler

@@ -76,7 +76,7 @@ class UpdateSession(Session):
     def _saver_of_thread(self) -> Any:
         return self.options.checkpointer
 
-    def _destination(self, saver: Any, place: Place) -> RunProgram[Place]:
+    def _destination(self, saver: Any, place: Place) -> RunProgram[Place]:  # noqa: ARG002
         """An update is made where the config points, in an inner graph too."""
         yield from ()
         self.ns = place.checkpoint_ns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milepost.sql.dialect import Dialect
 from milepost.errors import SaverError
+from milepost.sql.dialect import Dialect
 from milepost.sql.failures import ForeignDatabaseError
 from milepost.sql.operations import Operation, Query, Run
 

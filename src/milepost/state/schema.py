@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
-from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
+from typing_extensions import ReadOnly, is_typeddict
 
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
@@ -86,7 +86,9 @@ def has_fields(schema: Any) -> bool:
 def _has_fields(schema: Any) -> bool:
     plain = get_origin(schema) or schema
     return inspect.isclass(plain) and (
-        is_typeddict(plain) or dataclasses.is_dataclass(plain) or is_pydantic(plain)
+        is_typeddict(plain)
+        or dataclasses.is_dataclass(plain)
+        or is_pydantic(plain)
         or (plain.__module__ != "builtins" and bool(getattr(plain, "__annotations__", None)))
     )
 

@@ -21,9 +21,11 @@ import ormsgpack
 from milepost.checkpoint.serde import depth
 from milepost.checkpoint.serde.ext import RECORD
 from milepost.checkpoint.serde.signals import NotExact
-from milepost.checkpoint.serde.survey import holds_buffer, keys_are_native
+from milepost.checkpoint.serde.survey import holds_buffer, only_native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from milepost.checkpoint.serde.registry import TypeRegistry
 
 PASS_THROUGH: Final = (
@@ -54,8 +56,8 @@ class Level:
         self.depth = at
         self.guarded = at == depth.GUARDED
         self._deeper: Level | None = None
-        self.default = self._write
-        self.hook = self._read
+        self.default = _writing(self)
+        self.hook = _reading(self)
 
     @property
     def deeper(self) -> Level:
@@ -73,11 +75,12 @@ class Level:
         except TypeError as error:
             # Only this complaint, which is about this payload: a retry for what failed deeper
             # down would double the work at every level.
-            if error.args != _OTHER_KEY or not keys_are_native(value):
+            if error.args != _OTHER_KEY or not only_native(value):
                 raise
             data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
-        if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_buffer(value):
-            raise NotExact
+        else:
+            if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_buffer(value):
+                raise NotExact
         if self.guarded:
             depth.check(data)
         return data
@@ -97,26 +100,54 @@ class Level:
                 raise
             return unpackb(data, ext_hook=self.hook, option=OTHER_KEYS)
 
-    def _write(self, obj: Any) -> ormsgpack.Ext:
+
+def _writing(level: Level) -> Callable[[Any], ormsgpack.Ext]:
+    """What ormsgpack calls for an object that it must not write itself."""
+    known = level.registry.writers.get
+    find = level.registry.find_writer
+    deeper: Level | None = None
+
+    def write(obj: Any) -> ormsgpack.Ext:
+        nonlocal deeper
         cls = type(obj)
         try:
-            writer = self.registry.writers.get(cls) or self.registry.find_writer(cls)
-            return writer(obj, self._deeper or self.deeper)
+            if deeper is None:
+                deeper = level.deeper
+            return (known(cls) or find(cls))(obj, deeper)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt
             raise
 
-    def _read(self, code: int, data: bytes) -> Any:
+    return write
+
+
+def _reading(level: Level) -> Callable[[int, bytes], Any]:
+    """What ormsgpack calls for an extension."""
+    registry = level.registry
+    readers = registry.readers
+    known = registry.by_tag.get
+    deeper: Level | None = None
+
+    def read(code: int, data: bytes) -> Any:
+        nonlocal deeper
         try:
-            if code != RECORD:
-                return self.registry.readers[code](data, self._deeper or self.deeper)
+            if deeper is None:
+                deeper = level.deeper
+            if code != RECORD or deeper.guarded:
+                return readers[code](data, deeper)
             # The most frequent reader, spelled out here: calls are what reading costs.
-            tag, payload = (self._deeper or self.deeper).unpack(data)
-            registry = self.registry
-            return (registry.by_tag.get(tag) or registry.decoder(tag))(payload)
+            try:
+                tag, payload = unpackb(data, ext_hook=deeper.hook)
+            except ValueError as error:
+                if error.args == FAILED_INSIDE:
+                    raise
+                tag, payload = unpackb(data, ext_hook=deeper.hook, option=OTHER_KEYS)
+            return (known(tag) or registry.decoder(tag))(payload)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt
             raise
+
+    return read
 
 
 _interrupted = local()

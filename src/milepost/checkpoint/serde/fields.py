@@ -12,6 +12,10 @@ from milepost.errors import DeserializationError
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
+class Migrated(dict[str, Any]):
+    """Fields that a migration has made: not to be taken for what the class itself had written."""
+
+
 def is_named_tuple(cls: type) -> bool:
     """Whether `cls` was made by NamedTuple or namedtuple."""
     return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
@@ -86,6 +90,7 @@ def of_dataclass(cls: Any) -> Codec:
         unset: Any = ()
         if type(payload) is list:
             payload, others, unset = payload
+        payload = dict(payload)
         if payload.keys() != names:
             payload = complete(cls, payload, [n for n in names if n not in unset], default)
         obj = make(cls)
@@ -98,19 +103,22 @@ def of_dataclass(cls: Any) -> Codec:
             set_one(obj, name, value)
         return obj
 
+    holder = next((vars(base) for base in cls.__mro__ if "__dict__" in vars(base)), {})
+    set_dict: Any = getattr(holder.get("__dict__"), "__set__", None)
+
     # The usual instance, quickly: all of its fields and nothing else, in their order.
     def encode_usual(obj: Any) -> Any:
         attributes = obj.__dict__
         return attributes if tuple(attributes) == in_order else encode(obj)
 
     def decode_usual(payload: Any) -> Any:
-        if type(payload) is dict and tuple(payload) == in_order:
+        if tuple(payload) == in_order:
             obj = make(cls)
-            set_one(obj, "__dict__", payload)
+            set_dict(obj, payload)
             return obj
         return decode(payload)
 
-    return (encode_usual, decode_usual) if in_dict else (encode, decode)
+    return (encode_usual, decode_usual) if in_dict and set_dict else (encode, decode)
 
 
 def complete(cls: type, stored: Any, names: Any, default: Callable[[str], Any]) -> dict[str, Any]:

@@ -25,8 +25,17 @@ def of_model(cls: Any) -> Codec:
     specs = cls.model_fields
     names = specs.keys()
     in_order = tuple(names)
-    set_one = object.__setattr__
     make = object.__new__
+    # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
+    set_dict, set_given, set_extra, set_private = (
+        _setter(name)
+        for name in (
+            "__dict__",
+            "__pydantic_fields_set__",
+            "__pydantic_extra__",
+            "__pydantic_private__",
+        )
+    )
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -58,18 +67,26 @@ def of_model(cls: Any) -> Codec:
     def decode(payload: Any) -> Any:
         stored, given, extra, private = payload
         known = set(stored if given is None else given)
-        if tuple(stored) != in_order and stored.keys() != names:
-            stored = complete(cls, stored, names, default)
-        if not known <= names:  # a migration took a field away
-            known &= names | (extra or {}).keys()
+        if type(stored) is not dict or tuple(stored) != in_order:
+            stored = (
+                dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
+            )
+            known &= names | (extra or {}).keys()  # a migration may have taken a field away
         model = make(cls)
-        set_one(model, "__dict__", stored)
-        set_one(model, "__pydantic_fields_set__", known)
-        set_one(model, "__pydantic_extra__", extra)
-        set_one(model, "__pydantic_private__", private)
+        set_dict(model, stored)
+        set_given(model, known)
+        set_extra(model, extra)
+        set_private(model, private)
         return model
 
     return encode, decode
+
+
+def _setter(name: str) -> Callable[[Any, Any], None]:
+    """Sets one of the slots of pydantic's base class."""
+    slot = vars(sys.modules["pydantic"].BaseModel)[name]
+    setter: Callable[[Any, Any], None] = slot.__set__
+    return setter
 
 
 def _set_only(private: dict[str, Any]) -> dict[str, Any]:

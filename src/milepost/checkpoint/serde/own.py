@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde.records import RecordType, make
+from milepost.messages import light
 from milepost.types import (
     CacheKey,
     Command,
@@ -38,7 +39,7 @@ _TYPES: tuple[type, ...] = (
 
 def records() -> Iterator[RecordType]:
     """One record for each of them."""
-    for cls in _TYPES:
+    for cls in (*_TYPES, *light.RECORDS):
         yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
     yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
 

@@ -70,7 +70,7 @@ class RecordType:
                 payload, *beside = payload
             for migrate in chain:
                 payload = migrate(payload)
-            return self.decode([payload, *beside] if beside else payload)
+            return self.decode([fields.Migrated(payload), *beside] if beside else payload)
 
         return decode
 

@@ -21,17 +21,21 @@ _LONG: Final = 64
 _FEW: Final = 16
 
 
-def keys_are_native(value: Any) -> bool:
-    """Whether every dict in `value` has only keys that msgpack holds exactly."""
-    level = [value] if type(value) in _CONTAINERS else []
+def only_native(value: Any) -> bool:
+    """Whether msgpack holds every dict key in `value` exactly, and there is no buffer in it."""
+    level = [value]
+    types: set[type] = {type(value)}
     for _ in range(depth.MAX_LISTS + 1):
-        for container in level:
-            if type(container) is dict and not NATIVE_KEYS.issuperset(map(type, container)):
-                return False
-        members = get_referents(*level)
-        if _CONTAINERS.isdisjoint(map(type, members)):
+        if not BUFFERS.isdisjoint(types):
+            return False
+        if _CONTAINERS.isdisjoint(types):
             return True
-        level = [member for member in members if type(member) in _CONTAINERS]
+        if dict in types:
+            for container in level:
+                if type(container) is dict and not NATIVE_KEYS.issuperset(map(type, container)):
+                    return False
+        level = get_referents(*_containers(level, types))
+        types = set(map(type, level))
     return False
 
 
@@ -51,10 +55,14 @@ def holds_buffer(value: Any) -> bool:
             return True
         if _CONTAINERS.isdisjoint(types):
             break
-        # Among plain values the next call finds the containers itself; of others it would list
-        # what is none of our business.
-        level = members if types <= _PLAIN else [m for m in members if type(m) in _CONTAINERS]
+        level = _containers(members, types)
     return False
+
+
+def _containers(members: list[Any], types: set[type]) -> list[Any]:
+    # Among plain values get_referents finds the containers itself; of others it would list what
+    # is none of our business.
+    return members if types <= _PLAIN else [m for m in members if type(m) in _CONTAINERS]
 
 
 def _all_floats(container: Any) -> bool:

@@ -1,25 +1,37 @@
 """When a version is stored as a difference, and when in full.
 
-A chain of differences is bounded, so that a read touches few rows. Mostly a value only grows:
-then the newest version contains all that came before it, and when a full row is due, the older
-ones are *folded*: stored anew as parts of the new full row. So the value is there once, however
-long its history. Otherwise a full row is due when the differences have become as large as it.
+A chain of differences is bounded, so that a read touches few rows. Mostly a value only grows;
+then each version contains all that came before it, and the chain is kept in two levels, as in a
+log-structured store: after some rows that add a little each, one row adds all of that at once,
+and the small ones are *folded*: stored anew as parts of the large one. After some of those, a
+full row takes their place in the same way. So every byte is there once, however long the history.
+
+A value that changes in other ways gets a full row when the differences have become as large.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from milepost.checkpoint.sql.codec import Encoded
-from milepost.checkpoint.sql.memory import Chain, Known
+from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import BlobRow, Fold
 from milepost.checkpoint.sql.values import split_like
 from milepost.sql.splice import Parts, Program, cost, difference
 
+if TYPE_CHECKING:
+    from milepost.checkpoint.sql.codec import Encoded
+
+_TAIL: Final = 32
+"""Rows that add a little, before one adds it all at once."""
+_ROOTS: Final = 32
+"""Rows that add much, before a full one."""
 _ROWS: Final = 32
+"""Rows of a value that does not just grow, after which a full one may be due."""
 _MOST_ROWS: Final = 128
 _FOLDS: Final = 64
 """Full rows that may become parts of a later one, one after the other, before one is kept."""
+_MOVED: Final = 64
+"""Bytes that must be saved to store an emptied channel's value as a part of another's."""
 
 
 def blob_row(
@@ -34,35 +46,53 @@ def blob_row(
         parts = split_like(base.encoded.parts.join(), encoded.parts)
         base.encoded = base.encoded._replace(parts=parts)
     program = difference(base.encoded.parts, encoded.parts)
-    if not program:
+    chain = base.chain
+    if chain.roots is not None and _appends(base.encoded, encoded, program):
+        _grow(row, known, base, program)
         return row
     price = cost(program)
-    chain = base.chain
-    grows = chain.appended is not None and _appends(base.encoded, encoded, program)
-    if price * 4 > encoded.size * 3 and not grows:
-        return row
-    before = (base.version, base.encoded.parts.head, base.encoded.size)
-    if chain.rows >= _ROWS and (
-        grows or chain.rows >= _MOST_ROWS or chain.spent + price > encoded.size
+    if price * 4 > encoded.size * 3 or (
+        chain.rows >= _ROWS and (chain.rows >= _MOST_ROWS or chain.spent + price > encoded.size)
     ):
-        if grows:
-            assert chain.appended is not None
-            row.folds = _folds((*chain.appended, before), encoded, chain)
-            kept = chain.folds >= _FOLDS
-            known.chain = Chain(folds=0 if kept else chain.folds + 1)
         return row
     row.base, row.program = base, program
-    known.chain = Chain(
-        chain.rows + 1,
-        chain.spent + price,
-        (*chain.appended, before) if grows and chain.appended is not None else None,
-        chain.folds,
-    )
+    known.chain = Chain(chain.rows + 1, chain.spent + price, None)
     return row
+
+
+def _grow(row: BlobRow, known: Known, base: Known, program: Program) -> None:
+    """Store a version that adds to the one before it."""
+    chain, new = base.chain, row.encoded
+    assert chain.roots is not None
+    before = Older(base.version, base.encoded.parts.head, base.encoded.size)
+    if chain.is_root:
+        roots, tail = (*chain.roots, before), ()
+    else:
+        roots, tail = chain.roots, (*chain.tail, before)
+    if len(tail) < _TAIL:
+        row.base, row.program = base, program
+        known.chain = Chain(
+            chain.rows + 1, chain.spent + cost(program), roots, tail, False, chain.folds
+        )
+        return
+    if len(roots) < _ROOTS:
+        root = roots[-1]
+        row.base_version = root.version
+        row.base, row.program = base, _since(root, new)
+        row.folds = [_fold(older, new) for older in tail]
+        known.chain = Chain(
+            len(roots) + 1, chain.spent + cost(row.program), roots, (), True, chain.folds
+        )
+        return
+    kept = chain.folds >= _FOLDS
+    row.folds = [_fold(older, new) for older in (*roots[1 if kept else 0 :], *tail)]
+    known.chain = Chain(folds=0 if kept else chain.folds + 1)
 
 
 def _appends(base: Encoded, new: Encoded, program: Program) -> bool:
     """Whether a version is the one before it with something added at its end."""
+    if not program or not new.parts.head:
+        return False
     if program[0] == (0, base.size):
         return len(program) <= 2
     head = len(base.parts.head)
@@ -73,14 +103,62 @@ def _appends(base: Encoded, new: Encoded, program: Program) -> bool:
     )
 
 
-def _folds(older: tuple[tuple[str, bytes, int], ...], newest: Encoded, chain: Chain) -> list[Fold]:
-    root, *rest = older
-    folded = rest if chain.folds >= _FOLDS else [root, *rest]
-    return [Fold(version, part_of(newest.parts, head, size)) for version, head, size in folded]
+def _since(root: Older, new: Encoded) -> Program:
+    """The difference from a version that the new one has grown out of."""
+    body = root.size - len(root.head)
+    left = new.size - len(new.parts.head) - body
+    elements = new.parts.elements
+    first = len(elements)
+    while left > 0:
+        first -= 1
+        left -= len(elements[first])
+    program: Program = [new.parts.head, (len(root.head), body), b"".join(elements[first:])]
+    return [step for step in program if step]
 
 
-def part_of(newest: Parts, head: bytes, size: int) -> Program:
-    """The program for an older version: its own head, then as much as it had."""
-    if head == newest.head:
-        return [(0, size)]
-    return [head, (len(newest.head), size - len(head))]
+def _fold(older: Older, new: Encoded) -> Fold:
+    """An older version as its own head, and as much of the new one as it had."""
+    head = new.parts.head
+    if older.head == head:
+        return Fold(older.version, [(0, older.size)])
+    return Fold(older.version, [older.head, (len(head), older.size - len(older.head))])
+
+
+def moved(known: Known, row: BlobRow) -> Program | None:
+    """The value of an emptied channel as a part of another's, if it went there.
+
+    The input of a graph is stored first as such, and a step later among the values that it set.
+    """
+    data = known.encoded.parts.join()
+    best: tuple[int, int, int] | None = None
+    for start, piece in _new_pieces(row):
+        if len(piece) >= _MOVED and (best is None or len(piece) > best[2]):
+            at = data.find(piece)
+            if at >= 0:
+                best = (at, start, len(piece))
+    if best is None:
+        return None
+    at, start, size = best
+    program: Program = [data[:at], (start, size), data[at + size :]]
+    return [step for step in program if step]
+
+
+def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
+    """Where in a version the bytes are that its base did not have."""
+    found, at = [], 0
+    if row.program is None:
+        parts: Parts = row.encoded.parts
+        at = len(parts.head)
+        if len(parts.elements) <= _TAIL:
+            found.append((at, b"".join(parts.elements)))
+            for element in parts.elements:
+                found.append((at, element))
+                at += len(element)
+        return found
+    for step in row.program:
+        if isinstance(step, bytes):
+            found.append((at, step))
+            at += len(step)
+        else:
+            at += step[1]
+    return found

@@ -7,6 +7,7 @@ small for a row of their own. It is stored as what differs from the parent's fra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import ormsgpack
@@ -17,6 +18,9 @@ from milepost.errors import DeserializationError
 _ROWS: Final = 32
 """A chain of differences this long ends with a complete frame, unless that would be costly."""
 _MOST_ROWS: Final = 256
+_NOTHING: Final = object()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | None:
@@ -36,7 +40,12 @@ def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | No
     }
     if not frame.versions.keys() >= old_versions.keys() or not frame.seen.keys() >= old_seen.keys():
         return None
-    inline = {name: frame.inline[name] for name in versions if name in frame.inline}
+    old_inline = base.inline
+    inline = {
+        name: frame.inline[name]
+        for name in versions
+        if name in frame.inline and old_inline.get(name, _NOTHING) != frame.inline[name]
+    }
     return Frame(versions, seen, inline)
 
 
@@ -51,16 +60,39 @@ def merged(base: Frame, changes: Frame) -> Frame:
 
 def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
     """A frame, or changes to one, as it is stored."""
-    return ormsgpack.packb([*stamp, frame.versions, frame.seen, frame.inline])
+    format, time, updated = stamp
+    if updated is not None and updated == sorted(frame.versions):
+        updated = True  # as it mostly is in changes
+    return ormsgpack.packb(
+        [format, _short(time), updated, frame.versions, frame.seen, frame.inline]
+    )
 
 
 def unpack(data: bytes) -> tuple[tuple[Any, ...], Frame]:
     """What `pack` was given."""
     try:
         format, time, updated, versions, seen, inline = ormsgpack.unpackb(data)
-        return (format, time, updated), Frame(dict(versions), dict(seen), dict(inline))
+        if updated is True:
+            updated = sorted(versions)
+        return (format, _long(time), updated), Frame(dict(versions), dict(seen), dict(inline))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
+
+
+def _short(time: str) -> str | int:
+    """A time in microseconds, if it can be written the same way again."""
+    try:
+        moment = datetime.fromisoformat(time)
+        micros = (moment - _EPOCH) // _MICROSECOND
+    except (ValueError, TypeError):
+        return time
+    return micros if _long(micros) == time else time
+
+
+def _long(time: str | int) -> str:
+    if isinstance(time, str):
+        return time
+    return (_EPOCH + time * _MICROSECOND).isoformat()
 
 
 def is_due(base: KnownFrame) -> bool:

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from milepost.checkpoint.sql.codec import Encoded
 
@@ -25,6 +25,14 @@ LOST = ""
 """The owner of what could not be stored: nobody may build on it."""
 
 
+class Older(NamedTuple):
+    """A version that a later one contains: its head, and as much of the later one's elements."""
+
+    version: str
+    head: bytes
+    size: int
+
+
 @dataclass(slots=True)
 class Chain:
     """How a version is stored: how far it is from a full one."""
@@ -33,8 +41,11 @@ class Chain:
     """Rows that a read must fetch."""
     spent: int = 0
     """Bytes of the differences since the full row."""
-    appended: tuple[tuple[str, bytes, int], ...] | None = ()
-    """Version, head and size of those before it, if each only added to the one before."""
+    roots: tuple[Older, ...] | None = ()
+    """The full row and the large ones after it, if each version only added to the one before."""
+    tail: tuple[Older, ...] = ()
+    """The small rows since then."""
+    is_root: bool = True
     folds: int = 0
     """How often older versions were stored anew as parts of the full row."""
 

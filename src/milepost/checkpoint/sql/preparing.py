@@ -8,11 +8,11 @@ from typing import Any, Final
 from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.chains import blob_row
+from milepost.checkpoint.sql.chains import blob_row, moved
 from milepost.checkpoint.sql.codec import Codec, Encoded
 from milepost.checkpoint.sql.memory import Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.names import check_name, check_place
-from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Prepared, WriteRow
+from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, WriteRow
 from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import SerdeError
 from milepost.sql.splice import pack
@@ -70,6 +70,8 @@ class Preparer:
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
             inline[channel] = self._value(prepared, channel, versions[channel], value)
+        if base is not None and prepared.blobs:
+            self._move_emptied(prepared, base, new.changed)
         partial = base.partial if base is not None else False
         if base is None and len(new.changed) < len(versions):
             # The frame is completed from the database when it is stored.
@@ -125,6 +127,22 @@ class Preparer:
             row = BlobRow(channel, str(version), encoded, None)
         prepared.blobs.append(row)
         return False
+
+    def _move_emptied(
+        self, prepared: Prepared, base: KnownFrame, changed: Mapping[str, Any]
+    ) -> None:
+        """Store a large value that this step emptied as a part of where it went."""
+        thread_id, ns, _ = prepared.place
+        for channel, value in changed.items():
+            if value is not MISSING or base.frame.inline.get(channel) is not False:
+                continue
+            known = self.memory.latest(thread_id, ns, channel, prepared.token)
+            if known is None or known.version != str(base.frame.versions.get(channel)):
+                continue
+            for row in prepared.blobs:
+                if row.known is not None and (program := moved(known, row)) is not None:
+                    row.folds.append(Fold(known.version, program, channel))
+                    break
 
     # -- writes
 

@@ -39,10 +39,10 @@ class Queries:
             metadata_type = excluded.metadata_type, metadata = excluded.metadata"""
     add_blob: str = """
         INSERT INTO checkpoint_blobs
-            (thread_id, checkpoint_ns, channel, version, base, folds, type, blob)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
     fold_blob: str = f"""
-        UPDATE checkpoint_blobs SET base = ?, blob = ?
+        UPDATE checkpoint_blobs SET base_channel = ?, base = ?, level = 0, blob = ?
         WHERE {_KEY} AND channel = ? AND version = ?"""
     add_write: str = """
         INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx,
@@ -83,11 +83,11 @@ class Queries:
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM {pairs} AS wanted
             UNION
-            SELECT c.channel, c.base FROM chain
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
                 AND c.channel = chain.channel AND c.version = chain.version
             WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base, b.folds, b.type, b.blob FROM chain
+        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
         JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version"""
     """Values, with the versions that they are differences from."""

@@ -18,6 +18,7 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.codec import Codec
 from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.queries import Queries
+from milepost.checkpoint.sql.rows import long_kind
 from milepost.checkpoint.sql.values import Resolver
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql import splice
@@ -31,7 +32,7 @@ class CheckpointRecord(NamedTuple):
     parent_id: str | None
     complete: int
     frame: bytes
-    metadata_kind: str
+    metadata_kind: str | None
     metadata: bytes
 
 
@@ -44,7 +45,7 @@ class WriteRecord(NamedTuple):
     channel: str
     task_path: str
     base: str | None
-    kind: str
+    kind: str | None
     data: bytes
 
 
@@ -254,7 +255,9 @@ class Reader:
         place = ("metadata", thread_id, ns, row.id)
         try:
             data = self.codec.unseal(row.metadata, *place)
-            metadata: CheckpointMetadata = self.codec.decode(row.metadata_kind, data, *place)
+            metadata: CheckpointMetadata = self.codec.decode(
+                long_kind(row.metadata_kind), data, *place
+            )
         except SerdeError as error:
             raise error.at(thread=thread_id, channel="(the metadata)") from None
         return metadata
@@ -268,7 +271,7 @@ class Reader:
             data = self.codec.unseal(write.data, *place)
             if write.base is not None:
                 data = splice.apply(resolver.data(write.channel, write.base), splice.unpack(data))
-            return (write.task_id, write.channel, self.codec.decode(write.kind, data, *place))
+            return (write.task_id, write.channel, self.codec.decode(long_kind(write.kind), data, *place))
         except SerdeError as error:
             raise error.at(thread=thread_id, channel=write.channel) from None
 

@@ -12,11 +12,23 @@ from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
 from milepost.sql.splice import Program
 
 
+def short_kind(kind: str) -> str | None:
+    """A kind as it is stored: nearly all are msgpack."""
+    return None if kind == "msgpack" else kind
+
+
+def long_kind(kind: str | None) -> str:
+    """The kind that `short_kind` was given."""
+    return "msgpack" if kind is None else kind
+
+
 class Fold(NamedTuple):
     """An older version, to be stored anew as a part of a newer one."""
 
     version: str
     program: Program
+    channel: str | None = None
+    """Whose version it is, if it is another channel's."""
 
 
 @dataclass(slots=True)
@@ -29,6 +41,9 @@ class BlobRow:
     known: Known | None
     """What is remembered of it; None for a foreign serializer."""
     base: Known | None = None
+    """The version before it."""
+    base_version: str | None = None
+    """The version that it is a difference from, if that is an earlier one."""
     program: Program | None = None
     folds: list[Fold] = field(default_factory=list)
 

@@ -6,6 +6,7 @@ nothing but how they wait.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -179,7 +180,8 @@ class SqlSaver(StepSaver[Prepared]):
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
         count = 0 if current is None else int(str(current).partition(".")[0])
-        return f"{count + 1:08}.{getrandbits(56):014x}"
+        text = b64encode(getrandbits(48).to_bytes(6, "big"), b"-_").decode()
+        return f"{count + 1:08}.{text}"
 
     # -- what both colours do before they wait
 

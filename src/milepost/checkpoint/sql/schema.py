@@ -21,26 +21,28 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     complete INTEGER NOT NULL,
     run_id {text},
     frame {bytes} NOT NULL,
-    metadata_type TEXT NOT NULL,
+    metadata_type TEXT,
     metadata {bytes} NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
 ) {compact}
 """
 
-# Not in the order of its key: SQLite would put each row of more than 1000 bytes on a page of its
-# own, and a row may have up to 4000 here.
+# A type of NULL stands for msgpack, which nearly all values are.
+# `level`: of a full row, how many full rows before it have been folded into a later one; of a
+# difference, whether it is one of the large ones (see chains.py).
 _BLOBS = """
 CREATE TABLE IF NOT EXISTS checkpoint_blobs (
     thread_id {text} NOT NULL,
     checkpoint_ns {text} NOT NULL,
     channel {text} NOT NULL,
     version {text} NOT NULL,
+    base_channel {text},
     base {text},
-    folds INTEGER NOT NULL,
-    type TEXT NOT NULL,
+    level INTEGER NOT NULL,
+    type TEXT,
     blob {bytes} NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
-)
+) {compact}
 """
 
 _WRITES = """
@@ -53,7 +55,7 @@ CREATE TABLE IF NOT EXISTS checkpoint_writes (
     channel {text} NOT NULL,
     task_path {text} NOT NULL,
     base {text},
-    type TEXT NOT NULL,
+    type TEXT,
     blob {bytes} NOT NULL,
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 ) {compact}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 from dataclasses import dataclass
+from typing import Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.codec import Codec
 from milepost.checkpoint.sql.memory import LOST, Chain, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.queries import Queries
 from milepost.checkpoint.sql.reading import Reader
-from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Prepared
+from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
 from milepost.sql import splice
@@ -115,7 +115,7 @@ class Storer:
                         write.channel,
                         write.task_path,
                         write.base,
-                        write.kind,
+                        short_kind(write.kind),
                         write.data,
                     )
                 )
@@ -145,52 +145,31 @@ class Storer:
         thread_id, ns, _ = step.place
         rows, folded = [], []
         for blob in step.blobs:
-            at = ("blob", thread_id, ns, blob.channel, blob.version)
-            base = None
+            base: str | None = None
+            known = blob.known
+            data = b""
             if blob.base is not None and blob.program is not None:
                 if blob.base.supports(step.token, epoch):
-                    base = blob.base.version
+                    base = blob.base_version or blob.base.version
                     data = splice.pack(blob.program)
-                elif blob.known is not None:
-                    blob.known.chain = Chain()
+                elif known is not None:
+                    known.chain = Chain()
             if base is None:
                 data = blob.encoded.parts.join()
-            known = blob.known
+            level = 0
             if known is not None:
                 known.epoch = epoch
-            folds = known.chain.folds if known is not None else 0
-            rows.append(
-                (
-                    thread_id,
-                    ns,
-                    blob.channel,
-                    blob.version,
-                    base,
-                    folds,
-                    blob.encoded.kind,
-                    self._codec.seal(data, *at),
-                )
-            )
-            folded += self._folds(step, blob)
+                level = known.chain.folds if base is None else int(known.chain.is_root)
+            place = (thread_id, ns, blob.channel, blob.version)
+            data = self._codec.seal(data, "blob", *place)
+            rows.append((*place, None, base, level, short_kind(blob.encoded.kind), data))
+            for fold in blob.folds:
+                place = (thread_id, ns, fold.channel or blob.channel, fold.version)
+                data = self._codec.seal(splice.pack(fold.program), "blob", *place)
+                folded.append((fold.channel and blob.channel, blob.version, data, *place))
         yield Many(self._q.add_blob, rows)
         if folded:
             yield Many(self._q.fold_blob, folded)
-
-    def _folds(self, step: Prepared, blob: BlobRow) -> list[tuple[str, bytes, str, str, str, str]]:
-        thread_id, ns, _ = step.place
-        return [
-            (
-                blob.version,
-                self._codec.seal(
-                    splice.pack(fold.program), "blob", thread_id, ns, blob.channel, fold.version
-                ),
-                thread_id,
-                ns,
-                blob.channel,
-                fold.version,
-            )
-            for fold in blob.folds
-        ]
 
     def _checkpoint(self, step: Prepared, row: CheckpointRow, epoch: int) -> Operation[None]:
         thread_id, ns, parent_id = step.place
@@ -218,7 +197,7 @@ class Storer:
                 1 if changes is None else 0,
                 row.run_id,
                 self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
-                row.metadata_kind,
+                short_kind(row.metadata_kind),
                 row.metadata,
             ),
         )

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from milepost.checkpoint.serde import skim
 from milepost.checkpoint.sql.codec import Codec, Encoded
-from milepost.checkpoint.sql.memory import Chain, Known
+from milepost.checkpoint.sql.memory import Chain, Known, Older
+from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql import splice
 from milepost.sql.splice import Parts, Program
@@ -18,9 +19,10 @@ class BlobRecord(NamedTuple):
 
     channel: str
     version: str
+    base_channel: str | None
     base: str | None
-    folds: int
-    kind: str
+    level: int
+    kind: str | None
     data: bytes
 
 
@@ -45,7 +47,7 @@ class Resolver:
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
         known = self._known.get((channel, version))
-        return known.encoded.kind if known is not None else self._row(channel, version).kind
+        return known.encoded.kind if known is not None else long_kind(self._row(channel, version).kind)
 
     def data(self, channel: str, version: str) -> bytes:
         """The encoded bytes of a version."""
@@ -63,7 +65,7 @@ class Resolver:
                 self._data[key] = self._open(row)
                 break
             pending.append(key)
-            key = (channel, row.base)
+            key = (row.base_channel or row.channel, row.base)
             if key in pending:
                 raise self._broken(channel, version, "its chain of differences is a circle")
         data = self._data[key]
@@ -91,40 +93,45 @@ class Resolver:
         if (known := self._known.get((channel, version))) is not None:
             return known
         data = self.data(channel, version)
-        line = []
+        line: list[BlobRecord] = []
         at: str | None = version
         while at is not None and (channel, at) not in self._known:
-            row = self._row(channel, at)
-            line.append(row)
-            at = row.base
+            line.append(self._row(channel, at))
+            at = None if line[-1].base_channel is not None else line[-1].base
         spent = sum(len(row.data) for row in line if row.base is not None)
-        chain = Chain(len(line), spent, self._appended(line), line[-1].folds)
+        chain = Chain(len(line), spent, None)
         if at is not None:
             before = self._known[(channel, at)].chain
-            chain = Chain(chain.rows + before.rows, spent + before.spent, None, before.folds)
+            chain = Chain(chain.rows + before.rows, spent + before.spent, None)
+        elif line[-1].base is None:
+            self._growth(line, chain)
         encoded = Encoded(self.kind(channel, version), Parts(b"", [data]), len(data))
         return Known(None, epoch, version, encoded, chain)
 
-    def _appended(self, line: Sequence[BlobRecord]) -> tuple[tuple[str, bytes, int], ...] | None:
-        """What `Chain` says of the versions before the newest, if each only added to another."""
-        older: list[tuple[str, bytes, int]] = []
+    def _growth(self, line: Sequence[BlobRecord], chain: Chain) -> None:
+        """See whether each version of a chain only added to the one before."""
+        roots: list[Older] = []
+        tail: list[Older] = []
+        older: Older | None = None
         for row in reversed(line):
             data = self._data[(row.channel, row.version)]
             head = container_head(data)
             if head is None:
-                return None
-            if row.base is not None:
-                _, before, size = older[-1]
+                return
+            if older is not None:
                 program = self._programs[(row.channel, row.version)]
-                kept = (
-                    [(0, size)]
-                    if program[0] == (0, size)
-                    else [head, (len(before), size - len(before))]
-                )
+                if program[0] == (0, older.size):
+                    kept: Program = [(0, older.size)]
+                else:
+                    kept = [head, (len(older.head), older.size - len(older.head))]
                 if program[: len(kept)] != kept or len(program) > len(kept) + 1:
-                    return None
-            older.append((row.version, head, len(data)))
-        return tuple(older[:-1])
+                    return
+            older = Older(row.version, head, len(data))
+            (roots if row.base is None or row.level else tail).append(older)
+        chain.is_root = not tail
+        (tail or roots).pop()
+        chain.roots, chain.tail = tuple(roots), tuple(tail)
+        chain.folds = line[-1].level
 
     def _open(self, row: BlobRecord) -> bytes:
         try:

@@ -1,0 +1,197 @@
+"""From texts to vectors, whatever the user has for it.
+
+`embed` may be a function of a list of texts (sync or async), an object with `embed_documents` and
+`embed_query` (LangChain's interface, with or without the async twins), or a name such as
+`"openai:text-embedding-3-small"`, for which LangChain is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from math import isfinite
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
+
+Vector: TypeAlias = Sequence[float]
+EmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Sequence[Vector]]
+AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
+
+
+@runtime_checkable
+class Embeddings(Protocol):
+    """What an embeddings object must offer. `aembed_documents`, `aembed_query` are used if there."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]: ...
+
+    def embed_query(self, text: str) -> list[float]: ...
+
+
+Embed: TypeAlias = Embeddings | EmbeddingsFunc | AEmbeddingsFunc | str
+
+
+class Embedder:
+    """Makes vectors in both colours, and checks them."""
+
+    def __init__(self, embed: Embed, dims: int, model: str | None = None) -> None:
+        if not isinstance(dims, int) or isinstance(dims, bool) or dims < 1:
+            raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
+        self.dims = dims
+        self.model = model or _model_name(embed)
+        found = load(embed) if isinstance(embed, str) else embed
+        self._object: Any = found if hasattr(found, "embed_documents") else None
+        self._function: Any = found if self._object is None else None
+        if self._function is not None and not callable(self._function):
+            raise TypeError(
+                "index['embed'] must be a function, an object with embed_documents and "
+                f"embed_query, or a name like 'openai:text-embedding-3-small'; got {embed!r}."
+            )
+        self._is_async = self._function is not None and _is_async(self._function)
+
+    def documents(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text."""
+        texts = list(texts)
+        if self._object is not None:
+            return self._checked(self._object.embed_documents(texts), len(texts))
+        return self._checked(self._called(texts), len(texts))
+
+    def queries(self, texts: Sequence[str]) -> list[Vector]:
+        """The same for questions, which some models treat in another way."""
+        if self._object is None:
+            return self.documents(texts)
+        return self._checked([self._object.embed_query(text) for text in texts], len(texts))
+
+    async def adocuments(self, texts: Sequence[str]) -> list[Vector]:
+        """`documents`, for use on an event loop: a sync model runs in a thread."""
+        texts = list(texts)
+        if self._object is not None:
+            if hasattr(self._object, "aembed_documents"):
+                return self._checked(await self._object.aembed_documents(texts), len(texts))
+        elif self._is_async:
+            return self._checked(await self._function(texts), len(texts))
+        return await asyncio.to_thread(self.documents, texts)
+
+    async def aqueries(self, texts: Sequence[str]) -> list[Vector]:
+        """`queries`, for use on an event loop."""
+        if self._object is None:
+            return await self.adocuments(texts)
+        if hasattr(self._object, "aembed_query"):
+            found = await asyncio.gather(*map(self._object.aembed_query, texts))
+            return self._checked(found, len(texts))
+        return await asyncio.to_thread(self.queries, texts)
+
+    def _called(self, texts: list[str]) -> Any:
+        if not self._is_async:
+            vectors = self._function(texts)
+            if not inspect.isawaitable(vectors):
+                return vectors
+            # A callable that only turns out to be async when it is called.
+            self._is_async = True
+            getattr(vectors, "close", lambda: None)()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(_awaited(self._function, texts))
+        raise ColourError(
+            "The store's `embed` is async, and an event loop is running in this thread, so a sync "
+            "method cannot wait for it. Call the async twin: await store.aput(...), "
+            "await store.asearch(...)."
+        )
+
+    def _checked(self, vectors: Any, expected: int) -> list[Vector]:
+        found = list(vectors)
+        if len(found) != expected:
+            raise EmbeddingError(
+                f"`embed` was given {expected} texts and returned {len(found)} vectors. It must "
+                "return one for each text, in the same order."
+            )
+        for vector in found:
+            if len(vector) != self.dims:
+                raise EmbeddingError(
+                    f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
+                    f"{self.dims}. Set dims to what the model makes."
+                )
+            if not isfinite(sum(vector)):
+                raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
+        return found
+
+
+async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:
+    return await function(texts)
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
+
+
+def _model_name(embed: Any) -> str:
+    """What tells this model from another one."""
+    if isinstance(embed, str):
+        return embed
+    while isinstance(embed, functools.partial):
+        embed = embed.func
+    if hasattr(embed, "__qualname__"):
+        return str(embed.__qualname__)
+    for attribute in ("model", "model_name", "model_id"):
+        name = getattr(embed, attribute, None)
+        if isinstance(name, str):
+            return f"{type(embed).__qualname__}:{name}"
+    return type(embed).__qualname__
+
+
+def load(name: str) -> Embeddings:
+    """The embeddings that LangChain knows under this name."""
+    try:
+        from langchain.embeddings import (  # type: ignore[import-not-found,unused-ignore]
+            init_embeddings,
+        )
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"To look up the embeddings {name!r} by name, LangChain is needed: "
+            "pip install langchain (and the provider's package, such as langchain-openai). "
+            "Or pass a function or an embeddings object as `embed`."
+        ) from error
+    found: Embeddings = init_embeddings(name)
+    return found
+
+
+class _Wrapped:
+    """A function with the face of an embeddings object."""
+
+    def __init__(self, embed: EmbeddingsFunc | AEmbeddingsFunc) -> None:
+        self._embed = embed
+        self._is_async = _is_async(embed)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self._is_async:
+            raise ColourError("The function is async: await aembed_documents(...) instead.")
+        return [list(vector) for vector in self._embed(texts)]  # type: ignore[union-attr]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        if not self._is_async:
+            return await asyncio.to_thread(self.embed_documents, texts)
+        return [list(vector) for vector in await self._embed(texts)]  # type: ignore[misc]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return (await self.aembed_documents([text]))[0]
+
+
+def ensure_embeddings(embed: Embed | None) -> Embeddings:
+    """An embeddings object, whatever `embed` is."""
+    if embed is None:
+        raise ValueError("embed must be provided")
+    if isinstance(embed, str):
+        return load(embed)
+    if isinstance(embed, Embeddings):
+        return embed
+    return _Wrapped(embed)

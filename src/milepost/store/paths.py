@@ -1,0 +1,95 @@
+"""Paths into a value: which texts of it are embedded.
+
+    $               the whole value
+    a.b             a field of a field
+    a[0], a[-1]     one element of a list
+    a[*].b          a field of every element; each one is a text of its own
+    *               every field
+    {a,b}           these fields
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_BRACKET = re.compile(r"\[(\*|-?\d+)\]")
+
+
+def tokenize_path(path: str) -> list[str]:
+    """The steps of a path: `a.b[*].c` is `["a", "b", "[*]", "c"]`."""
+    if not path:
+        return []
+    tokens: list[str] = []
+    plain = ""
+    at = 0
+    while at < len(path):
+        char = path[at]
+        if char == ".":
+            if plain:
+                tokens.append(plain)
+            plain = ""
+        elif char == "[" and (match := _BRACKET.match(path, at)):
+            if plain:
+                tokens.append(plain)
+            plain = ""
+            tokens.append(match.group())
+            at = match.end()
+            continue
+        elif char == "{" and not plain and (end := path.find("}", at)) > 0:
+            tokens.append(path[at : end + 1])
+            at = end + 1
+            continue
+        else:
+            plain += char
+        at += 1
+    if plain:
+        tokens.append(plain)
+    return tokens
+
+
+def get_text_at_path(value: Any, path: str | Sequence[str]) -> list[str]:
+    """The texts at a path; none if it leads nowhere."""
+    tokens = tokenize_path(path) if isinstance(path, str) else list(path)
+    if not tokens or tokens == ["$"]:
+        return [_as_text(value)]
+    return [_as_text(found) for found in _walk(value, tokens, 0) if found is not None]
+
+
+def _walk(value: Any, tokens: Sequence[str], at: int) -> list[Any]:
+    if at == len(tokens):
+        return [value]
+    token = tokens[at]
+    steps: list[Any]
+    if token.startswith("[") and token.endswith("]"):
+        steps = _elements(value, token[1:-1])
+    elif not isinstance(value, Mapping):
+        steps = list(value) if token == "*" and isinstance(value, (list, tuple)) else []
+    elif token == "*":
+        steps = list(value.values())
+    elif token.startswith("{") and token.endswith("}"):
+        names = [name.strip() for name in token[1:-1].split(",")]
+        steps = [value[name] for name in names if name in value]
+    else:
+        steps = [value[token]] if token in value else []
+    return [found for step in steps for found in _walk(step, tokens, at + 1)]
+
+
+def _elements(value: Any, which: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        return []
+    if which == "*":
+        return list(value)
+    try:
+        return [value[int(which)]]
+    except IndexError:
+        return []
+
+
+def _as_text(value: Any) -> str:
+    """Text as it is, anything else as JSON; what JSON does not have, by its `str`."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -1,0 +1,203 @@
+"""The records of a store: what it keeps, and what it can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from typing_extensions import TypedDict
+
+if TYPE_CHECKING:
+    from milepost.store.embeddings import Embed
+
+Namespace: TypeAlias = tuple[str, ...]
+NamespacePath: TypeAlias = tuple[str, ...]
+"""Labels to match; `*` stands for any one label."""
+NamespaceMatchType: TypeAlias = Literal["prefix", "suffix"]
+Order: TypeAlias = Literal[
+    "created_at", "-created_at", "updated_at", "-updated_at", "key", "-key"
+]
+"""How unranked results are sorted; a leading minus means descending."""
+
+
+class NotProvided:
+    """Tells an argument that was left out from one that was given as None."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __repr__(self) -> str:
+        return "NOT_GIVEN"
+
+
+NOT_PROVIDED: Final = NotProvided()
+
+
+class Item:
+    """A value under its key.
+
+    `version` grows with every put and is never used twice, so that `put(..., if_version=...)` can
+    refuse to overwrite what the caller has not seen. It is 0 for an item of a store that does not
+    count versions.
+    """
+
+    __slots__ = ("created_at", "key", "namespace", "updated_at", "value", "version")
+
+    def __init__(
+        self,
+        *,
+        value: dict[str, Any],
+        key: str,
+        namespace: Namespace,
+        created_at: datetime | str,
+        updated_at: datetime | str,
+        version: int = 0,
+    ) -> None:
+        self.value = value
+        self.key = key
+        self.namespace = tuple(namespace)
+        self.created_at = _time(created_at)
+        self.updated_at = _time(updated_at)
+        self.version = version
+
+    def dict(self) -> dict[str, Any]:
+        """The documented fields, in a form that JSON has: a list for the namespace, text for times."""
+        return {
+            "namespace": list(self.namespace),
+            "key": self.key,
+            "value": self.value,
+            "created_at": self.created_at.isoformat(),
+            "updated_at": self.updated_at.isoformat(),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Item):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.key))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.dict().items())
+        return f"{type(self).__name__}({fields})"
+
+    def _compared(self) -> tuple[Any, ...]:
+        return (self.namespace, self.key, self.value, self.created_at, self.updated_at)
+
+
+class SearchItem(Item):
+    """An item that a search has found. `score` is None unless it was ranked by meaning."""
+
+    __slots__ = ("score",)
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        key: str,
+        value: dict[str, Any],
+        created_at: datetime | str,
+        updated_at: datetime | str,
+        score: float | None = None,
+        *,
+        version: int = 0,
+    ) -> None:
+        super().__init__(
+            value=value,
+            key=key,
+            namespace=namespace,
+            created_at=created_at,
+            updated_at=updated_at,
+            version=version,
+        )
+        self.score = score
+
+    def dict(self) -> dict[str, Any]:
+        """The fields of an item, and the score."""
+        return {**super().dict(), "score": self.score}
+
+
+def _time(moment: datetime | str) -> datetime:
+    return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+
+
+class GetOp(NamedTuple):
+    """Fetch one item."""
+
+    namespace: Namespace
+    key: str
+    refresh_ttl: bool = True
+
+
+class SearchOp(NamedTuple):
+    """Find items below a namespace."""
+
+    namespace_prefix: Namespace
+    filter: dict[str, Any] | None = None
+    limit: int = 10
+    offset: int = 0
+    query: str | None = None
+    refresh_ttl: bool = True
+    order: Order | None = None
+    """None is the backend's own: oldest first in memory, last updated first in a database."""
+
+
+class MatchCondition(NamedTuple):
+    """Which namespaces are wanted: those that begin or end like this."""
+
+    match_type: NamespaceMatchType
+    path: NamespacePath
+
+
+class ListNamespacesOp(NamedTuple):
+    """Find namespaces that have items."""
+
+    match_conditions: tuple[MatchCondition, ...] | None = None
+    max_depth: int | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+class PutOp(NamedTuple):
+    """Store, replace or (with the value None) delete one item."""
+
+    namespace: Namespace
+    key: str
+    value: Mapping[str, Any] | None
+    index: Literal[False] | list[str] | None = None
+    """Paths to embed instead of the store's `fields`; False to embed nothing."""
+    ttl: float | None = None
+    """Minutes until the item expires."""
+    if_version: int | None = None
+    """The version that must be there now; 0 for none at all."""
+
+
+Op: TypeAlias = GetOp | SearchOp | PutOp | ListNamespacesOp
+Result: TypeAlias = Item | list[Item] | list[SearchItem] | list[Namespace] | None
+
+
+class TTLConfig(TypedDict, total=False):
+    """How long items live. Times are in minutes."""
+
+    refresh_on_read: bool
+    """Whether reading an item starts its time anew. Default: True."""
+    default_ttl: float | None
+    """For items that are put without a `ttl` of their own. Default: they never expire."""
+    sweep_interval_minutes: float | None
+    """How often the sweeper deletes what has expired. Default: 5."""
+
+
+class IndexConfig(TypedDict, total=False):
+    """Search by meaning: what makes the vectors, and of which parts of a value."""
+
+    dims: int
+    """The length of a vector."""
+    embed: Embed
+    """A function from texts to vectors, an embeddings object, or `"provider:model"`."""
+    fields: list[str] | None
+    """Paths of what is embedded. Default: `["$"]`, the whole value."""
+    model: str
+    """The model's name, by which a change is noticed. Default: taken from `embed`."""

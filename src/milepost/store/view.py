@@ -1,0 +1,92 @@
+"""The view of a value that filters see: its JSON.
+
+Values are stored exactly, as the serializer's bytes. Filters work on a second form that every
+database understands. What JSON has no word for (a datetime, bytes, a text with NUL) is replaced by
+a digest of its exact form, so that it can be tested for equality and existence, not for order.
+
+An encrypted store shows only the fields that its user has declared clear.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, Final
+
+from milepost.checkpoint.serde.base import SerializerProtocol, is_two_step
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.store.namespaces import is_plain
+
+OPAQUE: Final = "$opaque"
+
+
+class Viewer:
+    """Makes views. `clear` are the paths that may be seen; None if all may."""
+
+    def __init__(self, serde: SerializerProtocol, clear: Sequence[Sequence[str]] | None) -> None:
+        self.clear = clear
+        # Not `dumps_typed`: a cipher gives other bytes every time, and equal values must stay equal.
+        self._exact = serde.encode if is_two_step(serde) else JsonPlusSerializer().encode
+        self._encode = json.JSONEncoder(
+            ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=self._opaque
+        ).encode
+
+    def text(self, value: Mapping[str, Any]) -> str:
+        """The view of an item's value."""
+        return self.operand(value if self.clear is None else _clear_part(value, self.clear))
+
+    def operand(self, value: Any) -> str:
+        """The same form for anything: what a filter compares with."""
+        try:
+            text = self._encode(value)
+        except (ValueError, TypeError, RecursionError):
+            return self._encode(self._plain(value))
+        if "\\u0000" in text or not is_plain(text):
+            return self._encode(self._plain(value))
+        return text
+
+    def _plain(self, value: Any) -> Any:
+        """The value step by step, for what the fast way does not take."""
+        if isinstance(value, Mapping):
+            return {self._name(key): self._plain(member) for key, member in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._plain(member) for member in value]
+        if isinstance(value, str):
+            return value if is_plain(value) else self._opaque(value)
+        if isinstance(value, float) and not isfinite(value):
+            return self._opaque(value)
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        return self._opaque(value)
+
+    def _name(self, key: Any) -> str:
+        if isinstance(key, str) and is_plain(key):
+            return key
+        if isinstance(key, (int, float)) and not isinstance(key, bool):
+            return str(key)
+        return f"{OPAQUE}:{self._digest(key)}"
+
+    def _opaque(self, value: Any) -> dict[str, str]:
+        return {OPAQUE: self._digest(value)}
+
+    def _digest(self, value: Any) -> str:
+        kind, data = self._exact(value)
+        return blake2b(kind.encode() + b"\0" + data, digest_size=16).hexdigest()
+
+
+def _clear_part(value: Mapping[str, Any], fields: Sequence[Sequence[str]]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for path in fields:
+        source: Any = value
+        target = shown
+        for step in path[:-1]:
+            if not isinstance(source, Mapping) or step not in source:
+                break
+            source = source[step]
+            target = target.setdefault(step, {})
+        else:
+            if isinstance(source, Mapping) and path[-1] in source:
+                target[path[-1]] = source[path[-1]]
+    return shown
