@@ -86,7 +86,7 @@ class TestConfig:
         assert metadata["langgraph_step"] == 1
         assert metadata["langgraph_path"] == ("__pregel_pull", "node")
         assert metadata["langgraph_triggers"] == ("branch:to:node",)
-        assert metadata["langgraph_checkpoint_ns"] == seen["configurable"]["checkpoint_ns"]
+        assert seen["configurable"]["checkpoint_ns"] == ""
         assert metadata["langgraph_checkpoint_ns"].startswith("node:")
 
     def test_of_the_caller_is_not_changed(self, run, saver):
@@ -256,7 +256,7 @@ class TestExecutionInfo:
         assert info.thread_id == "t"
         assert str(info.run_id) == run_id
         assert info.node_attempt == 1
-        assert info.checkpoint_ns == seen["config"]["configurable"]["checkpoint_ns"]
+        assert seen["config"]["configurable"]["checkpoint_ns"] == ""
         assert info.checkpoint_ns == f"node:{info.task_id}"
 
     def test_names_the_checkpoint_that_the_step_started_from(self, run, saver, config, seen):

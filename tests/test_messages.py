@@ -6,8 +6,11 @@ import sys
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -17,13 +20,17 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.runnables.config import var_child_runnable_config
 from typing_extensions import TypedDict
 
 import milepost
 from hitl_graphs import chain
+from milepost.errors import InvalidUpdateError
+from milepost.func import entrypoint, task
 from milepost.graph import START, MessagesState, StateGraph, add_messages
 from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
-from milepost.types import Command, interrupt
+from milepost.messages import light
+from milepost.types import Command, RetryPolicy, RunnableConfig, interrupt
 
 
 def said(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
@@ -115,6 +122,15 @@ class TestAddMessages:
     def test_refuses_what_is_no_message(self):
         with pytest.raises((ValueError, TypeError, NotImplementedError)):
             add_messages([], [object()])
+
+    def test_keeps_ids_in_the_openai_format(self):
+        merged = add_messages([HumanMessage("a", id="1")], ["b"], format="langchain-openai")
+        again = add_messages(merged, [HumanMessage("A", id="1")], format="langchain-openai")
+        assert said(again) == [("human", "A"), ("human", "b")]
+
+    def test_needs_both_sides(self):
+        with pytest.raises(ValueError, match="right"):
+            add_messages([], None)
 
     def test_can_give_the_openai_format(self):
         image = {
@@ -255,6 +271,30 @@ class TestPushMessage:
         assert [event[0].content for kind, event in events if kind == "messages"] == ["pushed"]
         assert events[-1][1]["messages"] == []
 
+    def test_refuses_a_key_that_the_state_does_not_have(self, run):
+        def node(state: MessagesState):
+            push_message(AIMessage("pushed", id="1"), state_key="nowhere")
+
+        graph = chain(("node", node), schema=MessagesState)
+        with pytest.raises(InvalidUpdateError, match="nowhere"):
+            run.invoke(graph, {"messages": []})
+
+    def test_of_an_attempt_that_failed_is_not_written(self, run):
+        attempts = []
+
+        def node(state: MessagesState):
+            attempts.append(1)
+            push_message(AIMessage(f"{len(attempts)}", id=f"{len(attempts)}"))
+            if len(attempts) < 2:
+                raise ValueError("again")
+
+        builder = StateGraph(MessagesState)
+        retry = RetryPolicy(initial_interval=0, jitter=False, retry_on=ValueError)
+        builder.add_node("node", node, retry_policy=retry)
+        builder.add_edge(START, "node")
+        result = run.invoke(builder.compile(), {"messages": []})
+        assert said(result["messages"]) == [("ai", "2")]
+
     def test_needs_an_id(self, run, saver, config):
         def node(state: MessagesState):
             push_message(AIMessage("pushed"))
@@ -272,12 +312,207 @@ class TestPushMessage:
         assert said(result["messages"]) == [("ai", "pushed")]
 
 
+class TestTheMessagesStream:
+    """What `stream_mode="messages"` shows besides the tokens of models (see test_streaming.py)."""
+
+    @staticmethod
+    def told(run, graph, given=(), config=None) -> list[tuple[Any, Any]]:
+        events = run.stream(graph, {"messages": list(given)}, config, stream_mode="messages")
+        return [(message.content, metadata["langgraph_node"]) for message, metadata in events]
+
+    def test_has_neither_the_input_nor_what_a_node_passes_on(self, run):
+        def node(state: MessagesState):
+            return {"messages": [*state["messages"], AIMessage("new", id="2")]}
+
+        graph = chain(("node", node), schema=MessagesState)
+        assert self.told(run, graph, [HumanMessage("hi", id="1")]) == [("new", "node")]
+
+    def test_has_a_message_once_whoever_returns_it(self, run):
+        def node(state: MessagesState):
+            return {"messages": [AIMessage("same", id="1")]}
+
+        graph = chain(("a", node), ("b", node), schema=MessagesState)
+        assert self.told(run, graph) == [("same", "a")]
+
+    def test_has_what_a_command_writes_and_what_other_keys_hold(self, run):
+        class Wide(MessagesState):
+            other: Any
+
+        def node(state: Wide):
+            return Command(update={"other": AIMessage("kept", id="1"), "messages": [("ai", "x")]})
+
+        assert self.told(run, chain(("node", node), schema=Wide)) == [("kept", "node")]
+
+    def test_has_no_removals(self, run):
+        def node(state: MessagesState):
+            return {"messages": [RemoveMessage(id="1")]}
+
+        graph = chain(("node", node), schema=MessagesState)
+        assert self.told(run, graph, [HumanMessage("hi", id="1")]) == []
+
+    def test_and_the_state_have_the_same_id_for_a_message_without_one(self, run):
+        def node(state: MessagesState):
+            return {"messages": [AIMessage("x")]}
+
+        graph = chain(("node", node), schema=MessagesState)
+        events = run.stream(graph, {"messages": []}, stream_mode=["messages", "values"])
+        (streamed,) = [event[0] for kind, event in events if kind == "messages"]
+        assert events[-1][1]["messages"][0].id == streamed.id
+
+    def test_of_a_child_is_shown_once_too(self, run):
+        def node(state: MessagesState):
+            return {"messages": [AIMessage("deep", id="1")]}
+
+        child = chain(("inner", node), schema=MessagesState)
+        graph = chain(("child", child), schema=MessagesState)
+        assert self.told(run, graph) == [("deep", "child")]
+        events = run.stream(graph, {"messages": []}, stream_mode="messages", subgraphs=True)
+        assert [(bool(ns), meta["langgraph_node"]) for ns, (_, meta) in events] == [(True, "inner")]
+
+    def test_keeps_the_order_of_tasks_that_follow_each_other(self, run):
+        @task
+        def first():
+            return AIMessage("first", id="1")
+
+        @task
+        def second(after):
+            push_message(AIMessage("second", id="2"))
+
+        @entrypoint()
+        def flow(n):
+            second(first().result()).result()
+
+        @entrypoint()
+        async def aflow(n):
+            await second(await first())
+
+        flow = aflow if run.colour == "async" else flow
+        for _ in range(5):
+            events = run.stream(flow, 1, stream_mode="messages")
+            assert [message.content for message, _ in events] == ["first", "second"]
+
+
+class TestLangchainInsideANode:
+    """Models and runnables that a node calls without passing its config on."""
+
+    @pytest.fixture
+    def model(self):
+        return GenericFakeChatModel(messages=(AIMessage("big words") for _ in range(9)))
+
+    @staticmethod
+    def calling(run, *models: Any, **keywords: Any) -> Any:
+        def call(state: MessagesState):
+            return {"messages": [model.invoke("x", **keywords) for model in models]}
+
+        async def acall(state: MessagesState):
+            return {"messages": [await model.ainvoke("x", **keywords) for model in models]}
+
+        node = acall if run.colour == "async" else call
+        return chain(("node", node), schema=MessagesState)
+
+    def test_are_heard_by_the_callers_callbacks(self, run, model):
+        heard = []
+
+        class Listener(BaseCallbackHandler):
+            def on_chat_model_start(self, serialized, messages, *, tags, metadata, **rest):
+                heard.append((tags, metadata["langgraph_node"], metadata["mine"]))
+
+        config = {"callbacks": [Listener()], "tags": ["t"], "metadata": {"mine": 1}}
+        run.invoke(self.calling(run, model), {"messages": []}, config)
+        assert heard == [(["t"], "node", 1)]
+
+    def test_with_tags_and_metadata_of_their_own_still_name_the_node(self, run, model):
+        own = model.with_config(tags=["own"], metadata={"own": 1})
+        config = {"tags": ["t"], "metadata": {"mine": 1}}
+        events = run.stream(
+            self.calling(run, own), {"messages": []}, config, stream_mode="messages"
+        )
+        for _, metadata in events:
+            assert (metadata["langgraph_node"], metadata["mine"], metadata["own"]) == ("node", 1, 1)
+            assert set(metadata["tags"]) == {"t", "own"}
+
+    def test_do_not_take_the_runs_id_for_their_own(self, run, model):
+        config = {"run_id": uuid4(), "run_name": "mine"}
+        result = run.invoke(self.calling(run, model, model), {"messages": []}, config)
+        assert [message.content for message in result["messages"]] == ["big words"] * 2
+
+    def test_that_do_not_stream_come_whole(self, run):
+        whole = GenericFakeChatModel(
+            messages=iter([AIMessage("big words")]), disable_streaming=True
+        )
+        events = run.stream(self.calling(run, whole), {"messages": []}, stream_mode="messages")
+        assert [message.content for message, _ in events] == ["big words"]
+
+    def test_are_told_apart_from_those_of_a_child_that_got_the_config(self, run, model):
+        child = self.calling(run, model)
+
+        def call(state: MessagesState, config: RunnableConfig):
+            return child.invoke({"messages": []}, config)
+
+        async def acall(state: MessagesState, config: RunnableConfig):
+            return await child.ainvoke({"messages": []}, config)
+
+        node = acall if run.colour == "async" else call
+        graph = chain(("outer", node), schema=MessagesState)
+        events = run.stream(graph, {"messages": []}, stream_mode="messages", subgraphs=True)
+        assert [chunk.content for _, (chunk, _) in events if chunk.content] == ["big", " ", "words"]
+        assert {metadata["langgraph_node"] for _, (_, metadata) in events} == {"node"}
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            dict,
+            lambda config: {**config},
+            lambda config: dict(config.items()),
+            lambda config: config.copy(),
+            lambda config: {} | config,
+            lambda config: config | {},
+            lambda config: {key: config[key] for key in config},
+            lambda config: {key: config.get(key) for key in list(config.keys())},
+        ],
+    )
+    def test_find_the_nodes_config_however_they_look(self, look):
+        seen = []
+
+        def node(state: MessagesState, config: RunnableConfig):
+            seen.append((look(var_child_runnable_config.get()), config))
+
+        chain(("node", node), schema=MessagesState).invoke({"messages": []}, {"tags": ["t"]})
+        ((found, config),) = seen
+        assert found == config
+        assert found["tags"] == ["t"]
+
+    def test_find_no_config_when_the_run_is_over(self, run, model):
+        run.invoke(self.calling(run, model), {"messages": []})
+        assert var_child_runnable_config.get() is None
+
+
 class TestTheMessageClasses:
     def test_are_langchains_where_langchain_is_installed(self):
         from milepost import messages
 
         for kind in (HumanMessage, AIMessage, SystemMessage, ToolMessage, RemoveMessage):
             assert getattr(messages, kind.__name__) is kind
+
+    def test_of_ours_become_langchains_when_a_conversation_goes_on_with_langchain(self):
+        call = {"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}
+        kept = [
+            light.HumanMessage("a", id="1", name="ada"),
+            light.AIMessage("b", id="2", tool_calls=[call]),
+            light.ToolMessage("c", id="3", tool_call_id="c"),
+        ]
+        assert add_messages(kept, [light.RemoveMessage(id="1")]) == [
+            AIMessage("b", id="2", tool_calls=[call]),
+            ToolMessage("c", id="3", tool_call_id="c"),
+        ]
+
+    def test_are_not_looked_for_when_milepost_is_imported(self):
+        program = (
+            "import sys, milepost, milepost.graph, milepost.messages, milepost.func\n"
+            "assert not [name for name in sys.modules if name.startswith('lang')]"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 WITHOUT_LANGCHAIN = """
@@ -427,6 +662,97 @@ class TestWithoutLangchain:
             events = list(graph_of(node).stream({"messages": []}, config, stream_mode="messages"))
             assert [message.content for message, _ in events] == ["pushed", "returned"]
             assert all(metadata["langgraph_node"] == "node" for _, metadata in events)
+            """,
+            tmp_path,
+        )
+
+    def test_every_message_is_saved_and_read_back(self, tmp_path):
+        without_langchain(
+            """
+            from milepost.messages import AIMessageChunk
+            call = {"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}
+            given = [
+                HumanMessage([{"type": "text", "text": "x"}], id="1", additional_kwargs={"k": 1}),
+                AIMessage("", id="2", tool_calls=[call], usage_metadata={"total_tokens": 3}),
+                ToolMessage("4", id="3", tool_call_id="c", artifact=(1, 2), status="error"),
+                SystemMessage("s", id="4", name="n"),
+                AIMessageChunk("a", id="5") + AIMessageChunk("b"),
+            ]
+            graph = graph_of(lambda state: None)
+            graph.invoke({"messages": given}, config)
+            kept = graph.get_state(config).values["messages"]
+            assert kept == [*given[:4], AIMessage("ab", id="5")], kept
+            """,
+            tmp_path,
+        )
+
+    def test_pieces_of_tool_calls_are_put_together(self, tmp_path):
+        without_langchain(
+            """
+            from milepost.messages import AIMessageChunk
+            pieces = [
+                {"name": "search", "args": "{\\"q\\": ", "id": "c", "index": 0},
+                {"name": None, "args": "1}", "id": None, "index": 0},
+                {"name": "broken", "args": "{", "id": "d", "index": 1},
+            ]
+            chunk = AIMessageChunk("")
+            for piece in pieces:
+                chunk = chunk + AIMessageChunk("", tool_call_chunks=[piece])
+            (message,) = add_messages([], [chunk])
+            assert message.tool_calls == [
+                {"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}]
+            assert message.invalid_tool_calls[0]["args"] == "{"
+            """,
+            tmp_path,
+        )
+
+    def test_openais_way_to_write_tool_calls_is_understood(self, tmp_path):
+        without_langchain(
+            """
+            function = {"name": "search", "arguments": "{\\"q\\": 1}"}
+            given = {"role": "assistant", "content": None,
+                     "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+            (message,) = add_messages([], [given])
+            assert (message.content, message.tool_calls) == (
+                "", [{"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}])
+            """,
+            tmp_path,
+        )
+
+    def test_what_is_no_message_is_refused(self, tmp_path):
+        without_langchain(
+            """
+            for given, said in [(object(), "no message"), ({"role": "x", "content": ""}, "role"),
+                                ({"role": "user"}, "content"), ((1, 2), "no message")]:
+                try:
+                    add_messages([], [given])
+                except (TypeError, ValueError) as error:
+                    assert said in str(error), error
+                else:
+                    raise AssertionError(given)
+            for make in (lambda: ToolMessage("x"), lambda: RemoveMessage()):
+                try:
+                    make()
+                except ValueError as error:
+                    assert "needs" in str(error)
+                else:
+                    raise AssertionError
+            """,
+            tmp_path,
+        )
+
+    def test_what_only_langchain_can_do_says_what_to_install(self, tmp_path):
+        without_langchain(
+            """
+            import milepost.messages
+            for do in (lambda: add_messages([], ["x"], format="langchain-openai"),
+                       lambda: milepost.messages.trim_messages):
+                try:
+                    do()
+                except (ImportError, AttributeError) as error:
+                    assert "pip install langchain-core" in str(error)
+                else:
+                    raise AssertionError
             """,
             tmp_path,
         )

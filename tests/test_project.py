@@ -39,6 +39,10 @@ LOOK_DOWN = {"types", "checkpoint.base"}
 """Public modules with functions whose work is done further down: they import it when called."""
 
 
+BY_NAME = {("runtime.bridge", "milepost.integrations.langchain")}
+"""Where a module is looked up by its name instead, because it may only be there if wanted."""
+
+
 def name_of(file: Path) -> str:
     """`channels/topic.py` -> `channels.topic`, `graph/__init__.py` -> `graph`."""
     parts = file.relative_to(PACKAGE).with_suffix("").parts
@@ -82,10 +86,24 @@ def imports_of(
                 found = inner if exists(inner) else str(child.module)
                 yield found, child.lineno, in_function
         else:
+            looked_up = looked_up_by_name(child)
+            if looked_up is not None and (package, looked_up) not in BY_NAME:
+                yield looked_up, child.lineno, in_function
             inside = in_function or isinstance(
                 child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
             )
             yield from imports_of(child, package, inside)
+
+
+def looked_up_by_name(node: ast.AST) -> str | None:
+    """The module in `import_module("...")`."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            return module
+    return None
 
 
 def exists(module: str) -> bool:
@@ -126,11 +144,23 @@ def test_a_violation_would_be_found(tmp_path, monkeypatch):
         "    from milepost.runtime.plan import Task\n"
         "def late():\n"
         "    import milepost.runtime.session\n"
+        "    return import_module('milepost.func.task')\n"
     )
     assert violations(file) == [
         "line 2 imports milepost.graph, from a layer below",
         "line 7 imports milepost.runtime.session, from a layer below",
+        "line 8 imports milepost.func.task, from a layer below",
     ]
+
+
+def test_the_architecture_lists_the_layers_in_this_order():
+    text = ROOT.joinpath("ARCHITECTURE.md").read_text("utf-8")
+    table = text.partition("| layer |")[2].partition("\n\n")[0].splitlines()[2:]
+    listed = [re.findall(r"`([\w/.]+)`", row.split("|")[1]) for row in table]
+    assert [
+        sorted(name.removesuffix("/").removesuffix(".py").replace("/", ".") for name in names)
+        for names in listed
+    ] == [sorted(layer) for layer in LAYERS]
 
 
 # -- what an import costs

@@ -7,7 +7,6 @@ alone does not guarantee that, so a new id is told which ids it must come after.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from hashlib import blake2b
 from random import Random
@@ -20,25 +19,31 @@ if hasattr(os, "register_at_fork"):
 
 _GREGORIAN_TO_UNIX = 0x01B21DD213814000  # 100 ns intervals between 1582-10-15 and 1970-01-01
 _last_ticks = 0
-_lock = threading.Lock()
 
 
 def checkpoint_id(*after: str | None) -> str:
     """A new id, larger than each of `after` even if the clock has gone back since."""
     global _last_ticks
     ticks = time.time_ns() // 100 + _GREGORIAN_TO_UNIX
+    if ticks == _last_ticks:
+        # Two ids within one tick of the clock. Threads may race here, and need not agree: what
+        # must be in order is told by `after`, and the random digits keep ids apart.
+        ticks += 1
+    _last_ticks = ticks
+    text = _text(ticks)
     for earlier in after:
-        if earlier is not None and (floor := _ticks_of(earlier)) >= ticks:
+        if earlier and earlier >= text and (floor := _ticks_of(earlier)) >= ticks:
             ticks = floor + 1
-    with _lock:
-        if ticks <= _last_ticks < ticks + 10_000_000:
-            # Two ids within one tick of the clock. The bound keeps one thread whose head lies
-            # far in the future from dragging every other thread along with it.
-            ticks = _last_ticks + 1
-        _last_ticks = ticks
-    low = getrandbits(62) | 0x8000_0000_0000_0000
-    text = f"{ticks:015x}{low:016x}"
-    return f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"
+            text = _text(ticks)
+    return text
+
+
+def _text(ticks: int) -> str:
+    tail = getrandbits(62) | 0x8000_0000_0000_0000
+    return (
+        f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
+        f"-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
+    )
 
 
 def _ticks_of(identifier: str) -> int:

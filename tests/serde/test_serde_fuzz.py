@@ -136,10 +136,13 @@ def test_bombs(name: str) -> None:
 
 
 def test_bombs_do_not_overflow_the_stack_where_recursion_is_allowed() -> None:
-    code = """
+    code = (
+        f"""
 import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+"""
+        + """
 sys.setrecursionlimit(1_000_000)
-sys.path.insert(0, "tests/serde")
 import test_serde_fuzz as fuzz
 for name, data in fuzz.BOMBS.items():
     fuzz.read(data)
@@ -157,6 +160,7 @@ for make in (lambda v: [v], lambda v: (v,), lambda v: {"a": v}, lambda v: {(1,):
 import os
 os._exit(0)  # freeing those values is Python's own affair
 """
+    )
     done = subprocess.run(
         [sys.executable, "-u", "-c", code], capture_output=True, text=True, timeout=300
     )

@@ -5,7 +5,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -242,13 +242,30 @@ def test_types_that_a_schema_mentions_need_no_registration() -> None:
     class Plain(TypedDict):
         branch: Branch
 
-    for schema in (Schema, Plain, list[Branch], Branch | None):
+    class Mixed(TypedDict):
+        first: Annotated[dict[str, Branch] | None, "note"]
+        last: int | None
+
+    class Ending(TypedDict):
+        nothing: None
+        text: str | None
+        branch: Branch
+        more: Any
+
+    for schema in (
+        Schema,
+        Plain,
+        Mixed,
+        Ending,
+        list[Branch],
+        Branch | None,
+        dict[str, tuple[Branch, ...]],
+    ):
         registry = TypeRegistry()
         registry.register_schema_types(schema)
         serde = JsonPlusSerializer(registry=registry)
         value = Branch({"a": [Leaf(3)]})
-        if schema is not Schema:
-            assert serde.loads_typed(serde.dumps_typed(value)) == value
+        assert serde.loads_typed(serde.dumps_typed(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -280,3 +297,17 @@ def test_a_stored_name_cannot_be_taken_by_another_class() -> None:
     registry.register(Known, name="k")
     with pytest.raises(ValueError, match="belongs to"):
         registry.register(Outer.Nested, name="k")
+
+
+@pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
+def test_a_driver_may_hand_back_any_kind_of_buffer(serde: JsonPlusSerializer, buffer: Any) -> None:
+    for value in ({"a": [1, (2,)]}, {1: "x"}, b"raw", None):
+        kind, data = serde.dumps_typed(value)
+        assert serde.loads_typed((kind, buffer(data))) == value
+
+
+def test_bytes_that_are_too_short_or_too_long_are_refused(serde: JsonPlusSerializer) -> None:
+    kind, data = serde.dumps_typed({"a": [1, (2, "x")]})
+    for wrong in (data[:-1], data + b"\x01", data + data, b"", data + b"\xa8milepost"):
+        with pytest.raises(DeserializationError):
+            serde.loads_typed((kind, wrong))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -43,17 +43,18 @@ _NULL: _Typed = JsonPlusSerializer().dumps_typed(None)
 class _Stored(NamedTuple):
     """One checkpoint. The mappings inside are never changed, so they can be shared."""
 
-    checkpoint: Checkpoint
+    id: str
+    v: int
+    ts: str
+    versions: ChannelVersions
+    seen: Mapping[str, ChannelVersions]
+    updated: Sequence[str] | None
     metadata: _Typed
     parent_id: str | None
 
 
-class _StoredWrite(NamedTuple):
-    task_id: str
-    channel: str
-    value: _Typed
-    task_path: str
-
+_StoredWrite = tuple[str, str, _Typed, str]
+"""Task id, channel, value, task path. A plain tuple: the garbage collector stops looking at it."""
 
 _Rows = list[tuple[tuple[str, int], _StoredWrite]]
 _Blobs = list[tuple[tuple[str, str, str, Any], _Typed]]
@@ -61,15 +62,15 @@ _Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 
 
 class _Thread:
-    """The registry's entry for a thread: its head, its owner, and where its data is."""
+    """The registry's entry for a thread: its head, and the run that owns it."""
 
-    __slots__ = ("blob_keys", "head", "token", "write_keys")
+    __slots__ = ("early_writes", "head", "token")
 
-    def __init__(self) -> None:
-        self.head: str | None = None
+    def __init__(self, head: str | None) -> None:
+        self.head = head
         self.token: str | None = None
-        self.blob_keys: set[tuple[str, str, str, Any]] = set()
-        self.write_keys: set[tuple[str, str, str]] = set()
+        self.early_writes: set[tuple[str, str, str]] = set()
+        """Where writes are whose checkpoint was not there when they came."""
 
 
 class _Prepared(NamedTuple):
@@ -133,14 +134,17 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def prepare(self, step: StepCommit) -> _Prepared:
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        once: dict[int, _Typed] = {}
         writes: _Rows = []
         for task in step.writes:
-            writes += self._encode_writes(place, task)
+            self._encode_writes(place, task, writes, once)
+        if step.new is None:
+            return _Prepared(place, writes, [], None, step.fence)
         return _Prepared(
             place,
             writes,
-            self._encode_blobs(place, step.new) if step.new else [],
-            self._encode_checkpoint(place, step.new) if step.new else None,
+            self._encode_blobs(place, step.new, once),
+            self._encode_checkpoint(place, step.new),
             step.fence,
         )
 
@@ -180,8 +184,8 @@ class InMemorySaver(StepSaver[_Prepared]):
                 thread.token if thread else None,
             )
         if thread is None:
-            thread = self._threads[thread_id] = _Thread()
-            thread.head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+            head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+            thread = self._threads[thread_id] = _Thread(head)
         if fence is not None:
             thread.token = fence.token
             fence.taken = True
@@ -191,15 +195,15 @@ class InMemorySaver(StepSaver[_Prepared]):
             rows = self.writes.get(write_key)
             if rows is None:
                 rows = self.writes[write_key] = {}
-                thread.write_keys.add(write_key)
+                if checkpoint_id not in self.storage.get(thread_id, {}).get(ns, {}):
+                    thread.early_writes.add(write_key)
             for at, write in step.writes:
                 if at[1] < 0 or at not in rows:
                     rows[at] = write
         for blob_key, blob in step.blobs:
             self.blobs[blob_key] = blob
-            thread.blob_keys.add(blob_key)
         if (stored := step.stored) is not None:
-            new_id = stored.checkpoint["id"]
+            new_id = stored.id
             by_ns = self.storage.get(thread_id)
             if by_ns is None:
                 by_ns = self.storage[thread_id] = {}
@@ -229,7 +233,7 @@ class InMemorySaver(StepSaver[_Prepared]):
         step = _Prepared(
             place,
             [],
-            self._encode_blobs(place, new),
+            self._encode_blobs(place, new, {}),
             self._encode_checkpoint(place, new),
             None,
         )
@@ -245,8 +249,9 @@ class InMemorySaver(StepSaver[_Prepared]):
         task_path: str = "",
     ) -> None:
         place = place_of(config)
-        task = TaskWrites(task_id, task_path, "", writes)
-        step = _Prepared(place, self._encode_writes(place, task), [], None, None)
+        rows: _Rows = []
+        self._encode_writes(place, TaskWrites(task_id, task_path, "", writes), rows, {})
+        step = _Prepared(place, rows, [], None, None)
         with self._lock:
             self._store(step)
 
@@ -292,17 +297,15 @@ class InMemorySaver(StepSaver[_Prepared]):
     def delete_thread(self, thread_id: str) -> None:
         thread_id = str(thread_id)
         with self._lock:
-            self.storage.pop(thread_id, None)
+            by_ns = self.storage.pop(thread_id, {})
             thread = self._threads.pop(thread_id, None)
-            if thread is None:
-                write_keys: Any = [key for key in self.writes if key[0] == thread_id]
-                blob_keys: Any = [key for key in self.blobs if key[0] == thread_id]
-            else:
-                write_keys, blob_keys = thread.write_keys, thread.blob_keys
-            for write_key in write_keys:
+            for write_key in thread.early_writes if thread else ():
                 self.writes.pop(write_key, None)
-            for blob_key in blob_keys:
-                self.blobs.pop(blob_key, None)
+            for ns, saved in by_ns.items():
+                for checkpoint_id in saved:
+                    self.writes.pop((thread_id, ns, checkpoint_id), None)
+                for blob_key in _blobs_of(thread_id, ns, saved):
+                    self.blobs.pop(blob_key, None)
 
     # -- optional methods
 
@@ -329,11 +332,8 @@ class InMemorySaver(StepSaver[_Prepared]):
                 self._store(
                     _Prepared(
                         target,
-                        [
-                            (at, row._replace(value=self._move(source, target, at, row)))
-                            for at, row in rows.items()
-                        ],
-                        self._encode_blobs(target, new),
+                        [(at, self._moved(source, target, at, row)) for at, row in rows.items()],
+                        self._encode_blobs(target, new, {}),
                         self._encode_checkpoint(target._replace(checkpoint_id=parent), new),
                         None,
                     )
@@ -371,7 +371,7 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
-        count = 0 if current is None else int(str(current).partition(".")[0])
+        count = 0 if current is None else int(str(current)[:32].partition(".")[0])
         return f"{count + 1:032}.{getrandbits(64):016x}"
 
     # -- the other colour: nothing here waits, so there is nothing to write twice
@@ -422,61 +422,83 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     # -- encoding and decoding
 
-    def _encode_writes(self, place: Place, task: TaskWrites) -> _Rows:
-        rows = []
+    @property
+    def _plain(self) -> Callable[[Any], _Typed] | None:
+        """How to encode where the place does not matter; None if the serializer binds to it.
+
+        Naming a place costs as much as encoding a small value, and only encryption needs it.
+        """
+        serde = self.serde
+        return serde.dumps_typed if isinstance(serde, JsonPlusSerializer) else None
+
+    def _encode_writes(
+        self, place: Place, task: TaskWrites, rows: _Rows, once: dict[int, _Typed]
+    ) -> None:
+        """Encode what a task wrote; `once` remembers it, in case it is a channel's value too."""
+        plain = self._plain
+        task_id, task_path = task.task_id, task.task_path
         for position, (channel, value) in enumerate(task.writes):
-            at = (task.task_id, WRITES_IDX_MAP.get(channel, position))
+            at = (task_id, WRITES_IDX_MAP.get(channel, position))
             try:
-                typed = self._dumps(value, _write_place, place, *at)
+                if plain is None:
+                    typed = dumps_at(self.serde, value, _write_place(place, *at))
+                elif value is None:
+                    typed = _NULL
+                else:
+                    typed = once[id(value)] = plain(value)
             except SerdeError as error:
                 raise error.at(thread=place.thread_id, node=task.node, channel=channel) from None
-            rows.append((at, _StoredWrite(task.task_id, channel, typed, task.task_path)))
-        return rows
+            rows.append((at, (task_id, channel, typed, task_path)))
 
-    def _dumps(self, value: Any, place: Callable[..., str], *where: Any) -> _Typed:
-        """Encode a value for its place; naming the place costs, and only encryption needs it."""
-        if value is None and type(self.serde) is JsonPlusSerializer:
-            return _NULL
-        if isinstance(self.serde, JsonPlusSerializer):
-            return self.serde.dumps_typed(value)
-        return dumps_at(self.serde, value, place(*where))
-
-    def _encode_blobs(self, place: Place, new: NewCheckpoint) -> _Blobs:
+    def _encode_blobs(self, place: Place, new: NewCheckpoint, once: dict[int, _Typed]) -> _Blobs:
+        plain = self._plain
+        thread_id, ns, _ = place
         versions = new.checkpoint["channel_versions"]
         rows = []
         for channel, value in new.changed.items():
-            key = (place.thread_id, place.checkpoint_ns, channel, versions[channel])
+            key = (thread_id, ns, channel, versions[channel])
             try:
-                blob = _EMPTY if value is MISSING else self._dumps(value, _blob_place, key)
+                if value is MISSING:
+                    blob = _EMPTY
+                elif plain is None:
+                    blob = dumps_at(self.serde, value, _blob_place(key))
+                elif value is None:
+                    blob = _NULL
+                else:
+                    # The writes are still alive, so no other object can have their ids.
+                    blob = once.get(id(value)) or plain(value)
             except SerdeError as error:
-                raise error.at(thread=place.thread_id, channel=channel) from None
+                raise error.at(thread=thread_id, channel=channel) from None
             rows.append((key, blob))
         return rows
 
     def _encode_checkpoint(self, place: Place, new: NewCheckpoint) -> _Stored:
-        checkpoint = new.checkpoint
-        updated = checkpoint.get("updated_channels")
+        given = new.checkpoint
         return _Stored(
-            Checkpoint(
-                v=checkpoint["v"],
-                id=checkpoint["id"],
-                ts=checkpoint["ts"],
-                channel_values={},
-                # The inner mappings are not copied: the runtime replaces them, and never changes
-                # one that it has handed over.
-                channel_versions=checkpoint["channel_versions"].copy(),
-                versions_seen=checkpoint["versions_seen"].copy(),
-                updated_channels=updated,
-            ),
-            self._dumps(new.metadata, _metadata_place, place, checkpoint["id"]),
+            given["id"],
+            given["v"],
+            given["ts"],
+            # The inner mappings of `versions_seen` are not copied: the runtime replaces them, and
+            # never changes one that it has handed over.
+            given["channel_versions"].copy(),
+            given["versions_seen"].copy(),
+            given.get("updated_channels"),
+            self._encode_metadata(place, new),
             place.checkpoint_id,
         )
+
+    def _encode_metadata(self, place: Place, new: NewCheckpoint) -> _Typed:
+        plain = self._plain
+        if plain is not None:
+            return plain(new.metadata)
+        where = _metadata_place(place, new.checkpoint["id"])
+        return dumps_at(self.serde, new.metadata, where)
 
     def _read(self, place: Place, stored: _Stored) -> CheckpointTuple:
         thread_id, ns, checkpoint_id = place
         assert checkpoint_id is not None
         values = {}
-        for channel, version in stored.checkpoint["channel_versions"].items():
+        for channel, version in stored.versions.items():
             key = (thread_id, ns, channel, version)
             blob = self.blobs.get(key)
             if blob is not None and blob[0] != "empty":
@@ -487,15 +509,13 @@ class InMemorySaver(StepSaver[_Prepared]):
         return CheckpointTuple(
             place.config(),
             Checkpoint(
-                v=stored.checkpoint["v"],
+                v=stored.v,
                 id=checkpoint_id,
-                ts=stored.checkpoint["ts"],
+                ts=stored.ts,
                 channel_values=values,
-                channel_versions=stored.checkpoint["channel_versions"].copy(),
-                versions_seen={
-                    node: seen.copy() for node, seen in stored.checkpoint["versions_seen"].items()
-                },
-                updated_channels=stored.checkpoint["updated_channels"],
+                channel_versions=stored.versions.copy(),
+                versions_seen={node: seen.copy() for node, seen in stored.seen.items()},
+                updated_channels=None if stored.updated is None else list(stored.updated),
             ),
             self._metadata(place, stored),
             place._replace(checkpoint_id=stored.parent_id).config() if stored.parent_id else None,
@@ -504,7 +524,7 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def _metadata(self, place: Place, stored: _Stored) -> CheckpointMetadata:
         metadata: CheckpointMetadata = loads_at(
-            self.serde, stored.metadata, _metadata_place(place, stored.checkpoint["id"])
+            self.serde, stored.metadata, _metadata_place(place, stored.id)
         )
         return metadata
 
@@ -514,18 +534,22 @@ class InMemorySaver(StepSaver[_Prepared]):
         if not rows:
             return []
         result = []
-        for at, row in sorted(rows.items(), key=lambda item: (item[1].task_path, item[0])):
+        in_order = sorted(rows.items(), key=lambda item: (item[1][3], item[0]))
+        for at, (task_id, channel, typed, _) in in_order:
             try:
-                value = loads_at(self.serde, row.value, _write_place(place, *at))
+                value = loads_at(self.serde, typed, _write_place(place, *at))
             except SerdeError as error:
-                raise error.at(thread=thread_id, channel=row.channel) from None
-            result.append((row.task_id, row.channel, value))
+                raise error.at(thread=thread_id, channel=channel) from None
+            result.append((task_id, channel, value))
         return result
 
-    def _move(self, source: Place, target: Place, at: tuple[str, int], row: _StoredWrite) -> _Typed:
+    def _moved(
+        self, source: Place, target: Place, at: tuple[str, int], row: _StoredWrite
+    ) -> _StoredWrite:
         """A stored write for another thread: an encrypted one is sealed anew for its place."""
-        value = loads_at(self.serde, row.value, _write_place(source, *at))
-        return dumps_at(self.serde, value, _write_place(target, *at))
+        task_id, channel, typed, task_path = row
+        value = loads_at(self.serde, typed, _write_place(source, *at))
+        return (task_id, channel, dumps_at(self.serde, value, _write_place(target, *at)), task_path)
 
     # -- walking
 
@@ -562,25 +586,30 @@ class InMemorySaver(StepSaver[_Prepared]):
 
     def _keep(self, thread_id: str, wanted: Callable[[tuple[str, str]], bool]) -> None:
         """Drop all checkpoints but the wanted ones, and what only the dropped ones used."""
-        thread = self._threads.setdefault(thread_id, _Thread())
-        used: set[tuple[str, str, str, Any]] = set()
         for ns, saved in self.storage.get(thread_id, {}).items():
+            unused = _blobs_of(thread_id, ns, saved)
             for checkpoint_id in [id for id in saved if not wanted((ns, id))]:
                 del saved[checkpoint_id]
-                key = (thread_id, ns, checkpoint_id)
-                self.writes.pop(key, None)
-                thread.write_keys.discard(key)
-            for stored in saved.values():
-                versions = stored.checkpoint["channel_versions"]
-                used.update((thread_id, ns, c, v) for c, v in versions.items())
-        for blob_key in thread.blob_keys - used:
-            self.blobs.pop(blob_key, None)
-        thread.blob_keys &= used
-        thread.head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+                self.writes.pop((thread_id, ns, checkpoint_id), None)
+            for blob_key in unused - _blobs_of(thread_id, ns, saved):
+                self.blobs.pop(blob_key, None)
+        head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
+        self._threads.setdefault(thread_id, _Thread(head)).head = head
 
 
 MemorySaver = InMemorySaver
 """The older name of InMemorySaver."""
+
+
+def _blobs_of(
+    thread_id: str, ns: str, saved: Mapping[str, _Stored]
+) -> set[tuple[str, str, str, Any]]:
+    """Where the values of some checkpoints are."""
+    return {
+        (thread_id, ns, channel, version)
+        for stored in saved.values()
+        for channel, version in stored.versions.items()
+    }
 
 
 def _not_in(doomed: set[tuple[str, str]]) -> Callable[[tuple[str, str]], bool]:

@@ -82,6 +82,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             name=name,
         )
         graph.context_schema = self.context_schema
+        graph.starts_tasks = True
         for hint in hints_of(function).values():
             default_registry.register_schema_types(hint)
         module = sys.modules.get(getattr(function, "__module__", ""))

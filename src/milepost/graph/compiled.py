@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 from milepost.checkpoint.records import place_of
 from milepost.constants import NS_SEP, START
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
+from milepost.graph.drawing.survey import survey
 from milepost.runtime import workers
 from milepost.runtime.aio import AsyncDriver
 from milepost.runtime.caching import namespace_of
@@ -37,6 +38,7 @@ from milepost.types import StateSnapshot, StateUpdate
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.graph.drawing import Graph
     from milepost.graph.state import StateGraph
     from milepost.runtime.effects import RunProgram
     from milepost.runtime.program import Program
@@ -65,6 +67,8 @@ class CompiledGraph:
 
     context_schema: Any = None
     stream_mode: StreamMode = "updates"
+    starts_tasks: bool = False
+    """Whether its nodes are functions that call tasks, whose events are wanted meanwhile."""
 
     def __init__(
         self,
@@ -379,6 +383,23 @@ class CompiledGraph:
         wanted = [name for name in self.program.nodes if name != START] if nodes is None else nodes
         return [namespace_of(self.program.nodes[name]) for name in wanted]
 
+    # -- drawing
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """A picture of the graph, to be drawn as Mermaid text, ASCII, JSON or PNG.
+
+        `xray` shows inner graphs too: a number of levels, or True for all. No picture depends on
+        `config`, which callers of other graph libraries pass.
+        """
+        del config
+        return survey(self, xray)
+
+    async def aget_graph(
+        self, config: RunnableConfig | None = None, *, xray: int | bool = False
+    ) -> Graph:
+        """`get_graph`, for use on an event loop."""
+        return self.get_graph(config, xray=xray)
+
     # -- inner graphs
 
     def get_subgraphs(
@@ -458,7 +479,7 @@ class CompiledGraph:
         for name in names:
             if name not in _MODES:
                 raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
-        return Feed(names, subgraphs), many
+        return Feed(names, subgraphs, eager=self.starts_tasks), many
 
     def _saver(self) -> BaseCheckpointSaver[Any]:
         saver = self.checkpointer

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from typing_extensions import TypedDict
 
-from milepost.errors import InvalidUpdateError
+from milepost.errors import InvalidUpdateError, MissingDependencyError
 from milepost.messages.coerce import convert_to_messages, is_removal, langchain_messages
 from milepost.runtime.messages import tell
 from milepost.runtime.scope import current_scope
@@ -92,7 +92,7 @@ def _merge(left: list[Any], right: list[Any]) -> list[Any]:
 def _in_openai_format(messages: Sequence[Any]) -> list[Any]:
     installed: Any = langchain_messages()
     if installed is None:
-        raise ImportError(
+        raise MissingDependencyError(
             "format='langchain-openai' is done by LangChain: run `pip install langchain-core`, "
             "or leave the format out."
         )
@@ -133,5 +133,5 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     tell(scope.session, pushed, scope.config.get("metadata") or {}, once=False)
     if is_in_state:
         assert state_key is not None
-        scope.pushed.append((state_key, pushed))
+        scope.pushed = [*scope.pushed, (state_key, pushed)]
     return pushed

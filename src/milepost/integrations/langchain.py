@@ -83,7 +83,7 @@ class TokenStream(BaseCallbackHandler):
 
     def on_llm_new_token(
         self,
-        token: str,  # noqa: ARG002
+        token: str | list[str | dict[str, Any]],  # noqa: ARG002
         *,
         chunk: Any = None,
         run_id: UUID,

@@ -49,9 +49,9 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(source, name)
     except AttributeError:
-        hint = " Some of LangChain's need `pip install langchain-core`." if installed is None else ""
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}.{hint}"
-        ) from None
+        hint = (
+            ". LangChain's may have it: `pip install langchain-core`" if installed is None else ""
+        )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
     globals()[name] = found
     return found

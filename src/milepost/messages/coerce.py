@@ -1,8 +1,8 @@
 """From what people write as a message to a message.
 
-    "hello"                                   a string: the user says it
-    ("assistant", "hello")                    a role and a content
-    {"role": "tool", "content": "42", ...}    a dict, also as OpenAI's API has it
+"hello"                                   a string: the user says it
+("assistant", "hello")                    a role and a content
+{"role": "tool", "content": "42", ...}    a dict, also as OpenAI's API has it
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost.channels.last_value import LastValue
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
@@ -102,7 +103,11 @@ class Board:
                 by_channel.setdefault(name, []).append(value)
         values = self.values.copy()
         for name, written in by_channel.items():
-            channel = self.live[name].copy()
+            channel = self.live[name]
+            if type(channel) is LastValue and len(written) == 1:
+                values[name] = written[0]
+                continue
+            channel = channel.copy()
             channel.update(written)
             if channel.is_available():
                 values[name] = channel.get()

@@ -69,11 +69,13 @@ def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     session.announce([task])
     with session.lock:
         session.spawned += 1
-    session.spawner(task, perform(session, task), lambda: _settle(task, future))
+    session.spawner(task, perform(session, task), lambda: _settle(session, task, future))
     return future
 
 
-def _settle(task: Task, future: TaskFuture[Any]) -> None:
+def _settle(session: Session, task: Task, future: TaskFuture[Any]) -> None:
+    """The task has ended: tell the streams at once, then whoever waits for it."""
+    session.ended(task)
     if task.finished:
         future.set_result(next(value for name, value in task.writes if name == RETURN))
     elif task.interrupts:

@@ -53,6 +53,7 @@ class Bookkeeping:
     feed: Feed
     tasks: Sequence[Task]
     paused: bool
+    quiet: bool
 
     def _prepare_bookkeeping(self) -> None:
         self.ledger: Ledger | None = None
@@ -84,6 +85,8 @@ class Bookkeeping:
         """Tasks of the next step if they are planned already."""
         self.spawned = 0
         """Tasks that running tasks have called and that have not ended."""
+        self.writers: Sequence[Writer] = ()
+        """Whose writes made the present checkpoint."""
         self.pins: dict[str, str] = {}
         """Inner graphs with memory of their own that have run in this step, and how far."""
         self._unstored = False
@@ -189,8 +192,9 @@ class Bookkeeping:
     ) -> RunProgram[None]:
         """The present state becomes a checkpoint; `writes` are stored along with it."""
         ledger = self.ledger
+        self.writers = writers
         if ledger is None:
-            if not self.feed.silent:
+            if not self.quiet:
                 self._note(source, writers)
                 self.show_checkpoint()
             return
@@ -208,7 +212,7 @@ class Bookkeeping:
             self.stored_id = self.checkpoint_id
             self.board.dirty.clear()
         self.pending = ()
-        if not self.feed.silent:
+        if not self.quiet:
             self.show_checkpoint()
 
     def save_on_exit(self, error: BaseException | None) -> RunProgram[None]:
@@ -290,26 +294,23 @@ class Bookkeeping:
 
     def _new_checkpoint(self) -> NewCheckpoint:
         board = self.board
-        changed = {
-            name: self._snapshots.get(name, MISSING)
-            if name in self.program.delta
-            else board.stored_value(name)
-            for name in board.dirty
+        changed = {name: board.stored_value(name) for name in board.dirty}
+        for name in self.program.delta:
+            if name in changed:
+                changed[name] = self._snapshots.get(name, MISSING)
+        checkpoint: Checkpoint = {
+            "v": FORMAT_VERSION,
+            "id": self.checkpoint_id,
+            "ts": now(),
+            "channel_values": {},
+            "channel_versions": board.versions,
+            "versions_seen": board.seen,
+            "updated_channels": None if self.changed is None else sorted(self.changed),
         }
-        return NewCheckpoint(
-            Checkpoint(
-                v=FORMAT_VERSION,
-                id=self.checkpoint_id,
-                ts=now(),
-                channel_values={},
-                channel_versions=board.versions,
-                versions_seen=board.seen,
-                updated_channels=None if self.changed is None else sorted(self.changed),
-            ),
-            self.metadata,
-            changed,
-            lambda: {**board.stored_values(), **self._snapshots},
-        )
+        return NewCheckpoint(checkpoint, self.metadata, changed, self._all_values)
+
+    def _all_values(self) -> dict[str, Any]:
+        return {**self.board.stored_values(), **self._snapshots}
 
     @property
     def place(self) -> Place | None:

@@ -64,9 +64,13 @@ class Start:
     """How many may run at the same time."""
 
 
-@dataclass(slots=True)
 class Await:
     """Wait until a started task has ended."""
+
+    __slots__ = ()
+
+
+AWAIT = Await()
 
 
 @dataclass(slots=True)

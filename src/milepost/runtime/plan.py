@@ -20,26 +20,24 @@ if TYPE_CHECKING:
 class Task:
     """One run of one node in one step."""
 
-    __slots__ = (
-        "_id",
-        "answers",
-        "asked",
-        "base",
-        "cached",
-        "called",
-        "caller",
-        "error",
-        "finished",
-        "input",
-        "interrupts",
-        "name",
-        "node",
-        "path",
-        "paused",
-        "send",
-        "triggers",
-        "writes",
-    )
+    # Defaults are kept on the class: a task is made for every step, and few are ever changed.
+    send: Send | None = None
+    writes: Sequence[Write] = ()
+    finished: bool = False
+    cached: bool = False
+    """Its result came from the node cache."""
+    called: bool = False
+    """It was called by a running task, and is no part of the plan."""
+    caller: Task | None = None
+    error: BaseException | str | None = None
+    paused: bool = False
+    interrupts: tuple[Interrupt, ...] = ()
+    """The open ones."""
+    asked: tuple[Interrupt, ...] = ()
+    """Earlier ones that were answered."""
+    answers: Sequence[Any] = ()
+    """Answers to its interrupts, in the order in which it asks."""
+    _id: str | None = None
 
     def __init__(
         self,
@@ -48,7 +46,6 @@ class Task:
         triggers: Sequence[str],
         input: Any,
         base: tuple[str, str, int],
-        send: Send | None = None,
     ) -> None:
         self.name = node.name
         self.node = node
@@ -57,23 +54,6 @@ class Task:
         self.input = input
         self.base = base
         """The checkpoint, namespace and step that it belongs to: what its id is made of."""
-        self.send = send
-        self._id: str | None = None
-        self.writes: Sequence[Write] = ()
-        self.finished = False
-        self.called = False
-        """It was called by a running task, and is no part of the plan."""
-        self.caller: Task | None = None
-        self.cached = False
-        """Its result came from the node cache."""
-        self.error: BaseException | str | None = None
-        self.paused = False
-        self.interrupts: tuple[Interrupt, ...] = ()
-        """The open ones."""
-        self.asked: tuple[Interrupt, ...] = ()
-        """Earlier ones that were answered."""
-        self.answers: list[Any] = []
-        """Answers to its interrupts, in the order in which it asks."""
 
     def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
         """It waits for answers, or at a static interrupt inside; what was asked before is kept."""
@@ -114,7 +94,7 @@ def plan(
     `changed` are the channels that the last step changed; None if that is not known.
     """
     steps = StepsLeft(base[2], stop)
-    tasks = []
+    tasks: list[Task] = []
     sends = board.live.get(TASKS)
     if sends is not None and sends.is_available():
         tasks = [_push(program, send, at, base, steps) for at, send in enumerate(sends.get())]
@@ -159,7 +139,9 @@ def _push(
     argument = send.arg
     if node.push_reader is not None and isinstance(argument, dict):
         argument = node.push_reader.shape(argument, steps)
-    return Task(node, (PUSH, at, False), (PUSH,), argument, base, send)
+    task = Task(node, (PUSH, at, False), (PUSH,), argument, base)
+    task.send = send
+    return task
 
 
 def path_text(path: tuple[Any, ...]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost.constants import PULL, START
 
@@ -46,8 +46,7 @@ class Outside:
     writes: Sequence[Write]
 
 
-@dataclass(frozen=True, slots=True)
-class StepsLeft:
+class StepsLeft(NamedTuple):
     """What managed values are computed from."""
 
     step: int

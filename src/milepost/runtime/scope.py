@@ -8,7 +8,7 @@ the run that they belong to through it.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -20,7 +20,7 @@ from milepost.runtime.pending import interrupt_id
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from milepost.errors import NodeError
     from milepost.runtime.plan import Task
@@ -115,6 +115,10 @@ class Runtime(Generic[ContextT]):
     execution_info: ExecutionInfo | None = None
     control: RunControl | None = field(default=None, repr=False)
 
+    def override(self, **changes: Any) -> Runtime[ContextT]:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
     @property
     def drain_requested(self) -> bool:
         """Whether the run was asked to stop: a long node may want to end early."""
@@ -129,52 +133,39 @@ class Runtime(Generic[ContextT]):
 class Scope:
     """One attempt of one task."""
 
-    __slots__ = (
-        "_config",
-        "_runtime",
-        "attempt",
-        "calls",
-        "children",
-        "failure",
-        "heartbeat",
-        "interrupts_asked",
-        "pushed",
-        "session",
-        "started",
-        "task",
-    )
+    # Defaults are kept on the class: a scope is made for every attempt, and few are changed.
+    failure: NodeError | None = None
+    """For an error handler: what it handles."""
+    heartbeat: Callable[[], None] = staticmethod(_no_heartbeat)
+    interrupts_asked: int = 0
+    children: int = 0
+    """Graphs called in this attempt so far: keeps their namespaces apart."""
+    calls: int = 0
+    """Tasks called in this attempt so far: keeps their ids apart."""
+    pushed: Sequence[tuple[str, Any]] = ()
+    """Writes from inside the node: they come before those that it returns."""
+    started: float | None = None
+    """When the first attempt began, if anybody has asked."""
+    _config: RunnableConfig | None = None
+    _runtime: Runtime[Any] | None = None
 
-    def __init__(self, session: Session, task: Task, attempt: int, started: float | None) -> None:
+    def __init__(self, session: Session, task: Task, attempt: int) -> None:
         self.session = session
         self.task = task
         self.attempt = attempt
-        self.started = started
-        """When the first attempt began; None until somebody needs a clock."""
-        self.failure: NodeError | None = None
-        """For an error handler: what it handles."""
-        self.heartbeat: Callable[[], None] = _no_heartbeat
-        self.interrupts_asked = 0
-        self.children = 0
-        """Graphs called in this attempt so far: keeps their namespaces apart."""
-        self.calls = 0
-        """Tasks called in this attempt so far: keeps their ids apart."""
-        self.pushed: list[tuple[str, Any]] = []
-        """Writes from inside the node: they come before those that it returns."""
-        self._config: RunnableConfig | None = None
-        self._runtime: Runtime[Any] | None = None
 
     def interrupt(self, value: Any) -> Any:
         """The answer to this interrupt if there is one; otherwise the run pauses."""
         at = self.interrupts_asked
         self.interrupts_asked += 1
-        answers = self.task.answers
-        if at < len(answers):
-            return answers[at]
-        identity = interrupt_id(self.task.ns, at)
+        task = self.task
+        if at < len(task.answers):
+            return task.answers[at]
+        identity = interrupt_id(task.ns, at)
         answer = self.session.answers.get(identity, MISSING)
         if answer is MISSING:
             raise GraphInterrupt([Interrupt(value, identity)])
-        answers.append(answer)
+        task.answers = [*task.answers, answer]
         return answer
 
     @property

@@ -27,7 +27,7 @@ from milepost.runtime.board import Board
 from milepost.runtime.caching import cache_key
 from milepost.runtime.calling import gather_interrupts
 from milepost.runtime.config import recursion_limit
-from milepost.runtime.effects import Ask, Await, Flush, RunProgram, Start
+from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Start
 from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.opening import Opening
 from milepost.runtime.pending import to_store
@@ -100,6 +100,8 @@ class Session(Opening):
         """Those that were called in this step and have not finished before."""
         self.lock = threading.Lock()
         self.board: Board
+        self.quiet = feed.silent
+        """Whether nobody listens to this run's events."""
         self._prepare_bookkeeping()
 
     # -- the program
@@ -114,14 +116,20 @@ class Session(Opening):
                     break
                 if self.control.drain_requested:
                     raise GraphDrained(self.control.drain_reason or "shutdown")
-                if self._pauses(self.options.interrupt_before, tasks) and not self.resumed:
+                if (
+                    self.options.interrupt_before
+                    and not self.resumed
+                    and self._pauses(self.options.interrupt_before, tasks)
+                ):
                     self._pause_statically()
                     break
                 self.resumed = False
                 done = yield from self._step(tasks)
                 if not done:
                     break
-                if self._pauses(self.options.interrupt_after, tasks):
+                if self.options.interrupt_after and self._pauses(
+                    self.options.interrupt_after, tasks
+                ):
                     self._pause_statically()
                     break
         except BaseException as error:
@@ -150,7 +158,7 @@ class Session(Opening):
 
     def _step(self, tasks: Sequence[Task]) -> RunProgram[bool]:
         """Take one super-step; False if it was interrupted."""
-        if not self.feed.silent:
+        if not self.quiet:
             self.announce(tasks)
         todo = [task for task in tasks if not task.finished and not self.still_waits(task)]
         if self.cache is not None:
@@ -165,17 +173,20 @@ class Session(Opening):
             )
             left = len(todo)
             while left or self.spawned:
-                task: Task = yield Await()
+                task: Task = yield AWAIT
                 if task.called:
                     with self.lock:
                         self.spawned -= 1
+                    if self.ledger is not None:
+                        yield from self.save_writes([to_store(task)])
+                    continue
                 else:
                     left -= 1
                     if task.paused and self.called:
                         # Tasks that it called may still run, and come to interrupts of their own.
                         waiting.append(task)
                         continue
-                self._ended(task)
+                self.ended(task)
                 if self.ledger is not None and self._is_stored(task):
                     stored = [*last, to_store(task)]
                     if left or self.spawned or not task.finished or len(todo) < len(tasks):
@@ -186,7 +197,7 @@ class Session(Opening):
 
             for task in waiting:
                 gather_interrupts(self, task)
-                self._ended(task)
+                self.ended(task)
                 yield from self.save_writes([to_store(task)])
 
         errors = [task.error for task in tasks if task.error is not None and not task.finished]
@@ -211,8 +222,6 @@ class Session(Opening):
     # -- interrupts
 
     def _pauses(self, names: All | Sequence[str], tasks: Sequence[Task]) -> bool:
-        if not names:
-            return False
         if names == "*":
             return any(task.name != START for task in tasks)
         return any(task.name in names for task in tasks)
@@ -267,7 +276,7 @@ class Session(Opening):
             if writes is not None:
                 task.writes = [(name, value) for name, value in writes]
                 task.finished = task.cached = True
-                self._ended(task)
+                self.ended(task)
         return [task for task in todo if not task.finished]
 
     def _to_cache(self, todo: Sequence[Task]) -> RunProgram[None]:
@@ -338,10 +347,10 @@ class Session(Opening):
                 started = stream.task_started(task)
                 self._push("debug", stream.as_debug(self.step + 1, "task", started))
 
-    def _ended(self, task: Task) -> None:
+    def ended(self, task: Task) -> None:
         """Tell the streams that a task has ended."""
         feed = self.feed
-        if feed.silent or not stream.visible(task):
+        if self.quiet or not stream.visible(task):
             return
         if task.finished and feed.wants("messages"):
             tell_returned(self, task)
@@ -371,7 +380,7 @@ class Session(Opening):
             self._push("values", self._read(self._stream_keys))
 
     def _show_interrupts(self) -> None:
-        if not self.interrupts or self.feed.silent:
+        if not self.interrupts or self.quiet:
             return
         if self.feed.wants("updates"):
             self._push("updates", {INTERRUPT: self.interrupts})

@@ -180,10 +180,23 @@ def checkpoint_event(session: Session) -> dict[str, Any]:
         "values": _bare(board, board.values, keys)
         if isinstance(keys, str)
         else {key: board.values[key] for key in keys if key in board.values},
-        "metadata": dict(session.metadata),
+        "metadata": {**session.metadata, "writes": _writes_of(session)},
         "next": [task.name for task in tasks if not task.finished],
         "tasks": [_event_task(session, task) for task in tasks],
     }
+
+
+def _writes_of(session: Session) -> Any:
+    """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
+    if session.metadata.get("source") == "input":
+        start = session.program.input_channel
+        return session.board.live[start].get() if session.board.available(start) else None
+    found: dict[str, list[Any]] = {}
+    for writer in session.writers:
+        if writer.name != START:
+            written = result_of(session.program.stream_keys, writer.writes)
+            found.setdefault(writer.name, []).append({} if written is None else written)
+    return {name: made[0] if len(made) == 1 else made for name, made in found.items()} or None
 
 
 def _event_task(session: Session, task: Task) -> dict[str, Any]:

@@ -32,18 +32,22 @@ def _nobody() -> None:
 class Feed:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
-    __slots__ = ("heard", "modes", "parent", "parts", "subgraphs", "wake")
+    __slots__ = ("eager", "heard", "modes", "parent", "parts", "subgraphs", "wake")
 
     def __init__(
         self,
         modes: frozenset[StreamMode] = frozenset(),
         subgraphs: bool = False,
         parent: Feed | None = None,
+        *,
+        eager: bool = False,
     ) -> None:
         self.modes = modes
         self.subgraphs = subgraphs
         """Whether the consumer wants events of inner graphs too."""
         self.parent = parent if parent is not None and parent.takes_from_children else None
+        self.eager = eager
+        """Whether nodes of this graph start tasks whose events should not wait for them."""
         self.parts: deque[Part] = deque()
         """Events that the driver has not delivered yet."""
         self.wake: Callable[[], None] = _nobody
@@ -61,7 +65,9 @@ class Feed:
     @property
     def flows_during_nodes(self) -> bool:
         """Whether events may come up while a node runs, so that nodes must not block them."""
-        return bool(self.modes) and (self.subgraphs or bool(self.modes & {"custom", "messages"}))
+        return bool(self.modes) and (
+            self.eager or self.subgraphs or bool(self.modes & {"custom", "messages"})
+        )
 
     def wants(self, mode: StreamMode) -> bool:
         """Whether an event of this mode has somewhere to go."""

@@ -37,19 +37,32 @@ def perform(session: Session, task: Task) -> TaskProgram:
             return
     while True:
         attempt += 1
-        scope = Scope(session, task, attempt, None)
+        scope = Scope(session, task, attempt)
         try:
-            task.writes = yield from _attempt(session, task, node, scope)
+            timeout = node.timeout
+            if task.send is not None and task.send.timeout is not None:
+                timeout = task.send.timeout
+            try:
+                output = yield Call(node.callee, task.input, scope, timeout)
+            except ParentCommand as up:
+                if up.command.graph is not None:
+                    raise
+                output = up.command  # a graph inside this node addressed it to the one we are in
+            writes = node.writes_of(output)
+            if scope.pushed:
+                writes[:0] = scope.pushed
+            if node.branches:
+                values = session.board.preview(writes)
+                writes.extend(node.edges)
+                for branch in node.branches:
+                    state = branch.reader.shape(values, session.steps_left)
+                    answer = yield Call(branch.callee, state, scope)
+                    writes.extend(branch.route(answer))
+            elif node.edges:
+                writes.extend(node.edges)
+            task.writes = writes
             task.finished = True
-            if session.feed.wants("messages"):
-                # Here, and not when the run takes notice, so that it comes before what a task
-                # says that was started with the result of this one.
-                tell_returned(session, task)
-            if task.called and node.cache is not None and session.cache is not None:
-                key = cache_key(task)
-                entry = (list(task.writes), key.ttl)
-                yield Ask(session.cache, "set", ({(key.namespace, key.key): entry},))
-            return
+            break
         except GraphInterrupt as pause:
             task.pause(pause.interrupts)
             return
@@ -62,38 +75,14 @@ def perform(session: Session, task: Task) -> TaskProgram:
                 yield from _give_up(task, scope, error)
                 return
             yield Pause(delay)
-
-
-def _attempt(
-    session: Session, task: Task, node: Node, scope: Scope
-) -> Generator[TaskEffect, Any, Sequence[Write]]:
-    timeout = task.send.timeout if task.send is not None and task.send.timeout else node.timeout
-    try:
-        output = yield Call(node.callee, task.input, scope, timeout)
-    except ParentCommand as up:
-        if up.command.graph is not None:
-            raise
-        output = up.command  # a graph inside this node addressed it to the graph we are in
-    return (yield from _finish(session, node, scope, output))
-
-
-def _finish(
-    session: Session, node: Node, scope: Scope, output: Any
-) -> Generator[TaskEffect, Any, Sequence[Write]]:
-    """The writes that follow from a node's output: its own, then its edges'."""
-    writes = node.writes_of(output)
-    if scope.pushed:
-        writes[:0] = scope.pushed
-    if node.branches:
-        values = session.board.preview(writes)
-        writes.extend(node.edges)
-        for branch in node.branches:
-            state = branch.reader.shape(values, session.steps_left)
-            answer = yield Call(branch.callee, state, scope)
-            writes.extend(branch.route(answer))
-    elif node.edges:
-        writes.extend(node.edges)
-    return writes
+    if not session.quiet and session.feed.wants("messages"):
+        # Here, and not when the run takes notice, so that it comes before what a task says that
+        # was started with the result of this one.
+        tell_returned(session, task)
+    if task.called and node.cache is not None and session.cache is not None:
+        key = cache_key(task)
+        entry = (list(task.writes), key.ttl)
+        yield Ask(session.cache, "set", ({(key.namespace, key.key): entry},))
 
 
 def _give_up(task: Task, scope: Scope, error: Exception) -> Generator[TaskEffect, Any, None]:

@@ -17,7 +17,7 @@ from milepost.errors import InvalidUpdateError
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.calls import Callee
-from milepost.runtime.effects import Await, RunProgram, Start
+from milepost.runtime.effects import AWAIT, RunProgram, Start
 from milepost.runtime.pending import recall
 from milepost.runtime.plan import Task, in_path_order, plan
 from milepost.runtime.program import Outside
@@ -123,7 +123,7 @@ class UpdateSession(Session):
             tasks.append(self._as_if_run(node, update.values, at))
         yield Start([(task, perform(self, task)) for task in tasks], None)
         for _ in tasks:
-            task: Task = yield Await()
+            task: Task = yield AWAIT
             if task.error is not None:
                 raise task.error if isinstance(task.error, BaseException) else RuntimeError()
 

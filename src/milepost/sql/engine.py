@@ -1,12 +1,32 @@
-"""What a saver or store asks of a driver."""
+"""What a saver or store asks of a driver, and programs of several transactions.
+
+A program is a generator that yields transactions and is sent their results, so that a method of
+several transactions is written once for both colours.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from milepost.sql.operations import Work
+if TYPE_CHECKING:
+    from milepost.sql.operations import Work
 
 R = TypeVar("R")
+
+
+class Transaction(NamedTuple):
+    """An operation to be carried out."""
+
+    work: Work[Any]
+    write: bool = True
+
+
+class Vacuum(NamedTuple):
+    """Give space back to the system. Not a transaction: databases forbid it inside of one."""
+
+
+Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]
 
 
 class Engine(Protocol):
@@ -20,6 +40,14 @@ class Engine(Protocol):
         """`run`, for use on an event loop."""
         ...
 
+    def vacuum(self) -> None:
+        """Give space back to the system, and overwrite what was removed."""
+        ...
+
+    async def avacuum(self) -> None:
+        """`vacuum`, for use on an event loop."""
+        ...
+
     def commit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""
         ...
@@ -27,3 +55,43 @@ class Engine(Protocol):
     async def acommit(self, committer: Any, waiting: Any) -> Any:
         """`commit`, for use on an event loop."""
         ...
+
+
+def drive(engine: Engine, program: Program[R]) -> R:
+    """Carry out a program in sync code."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = program.send(answer) if error is None else program.throw(error)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        answer = error = None
+        try:
+            if isinstance(step, Vacuum):
+                engine.vacuum()
+            else:
+                answer = engine.run(step.work, write=step.write)
+        except Exception as failure:
+            error = failure
+
+
+async def adrive(engine: Engine, program: Program[R]) -> R:
+    """`drive`, for use on an event loop."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = program.send(answer) if error is None else program.throw(error)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        answer = error = None
+        try:
+            if isinstance(step, Vacuum):
+                await engine.avacuum()
+            else:
+                answer = await engine.arun(step.work, write=step.write)
+        except Exception as failure:
+            error = failure

@@ -11,13 +11,15 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from contextlib import suppress
-from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.errors import MilepostError, SaverError
+from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
 from milepost.sql.operations import Many, Operation, Query, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 R = TypeVar("R")
 
@@ -65,6 +67,21 @@ class SqliteEngine:
     async def in_worker(self, job: Callable[[], R]) -> R:
         """Call something in the worker thread."""
         return await self._worker.call(job)
+
+    def vacuum(self) -> None:
+        """Rewrite the file without the rows that were removed, and empty the log beside it."""
+        with self.lock, _explained():
+            self._prepare()
+            if self.connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            cursor = self._cursor()
+            cursor.execute("VACUUM")
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            cursor.close()
+
+    async def avacuum(self) -> None:
+        """`vacuum`, for use on an event loop."""
+        await self.in_worker(self.vacuum)
 
     def close(self) -> None:
         """Let the worker go, and close the connection."""
@@ -127,7 +144,7 @@ class SqliteEngine:
                 return result
             finally:
                 # Some failures, a full disk among them, end the transaction by themselves.
-                if connection.in_transaction:
+                if self.connection.in_transaction:
                     cursor.execute("ROLLBACK")
                 cursor.close()
 
@@ -161,15 +178,13 @@ _OPEN_TRANSACTION = (
 )
 
 
-class _explained:  # noqa: N801
+@contextmanager
+def _explained() -> Iterator[None]:
     """Turns what sqlite3 raises into errors that say what to do."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if isinstance(error, sqlite3.Error) and not isinstance(error, MilepostError):
-            raise explain(error) from error
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise explain(error) from error
 
 
 def explain(error: sqlite3.Error) -> SaverError:
@@ -252,10 +267,8 @@ class _Worker:
                     error = failure
                 answers.setdefault(future.get_loop(), []).append((future, result, error))
             for loop, settled in answers.items():
-                try:
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                     loop.call_soon_threadsafe(_settle, settled)
-                except RuntimeError:
-                    pass  # the loop has ended, and nobody waits any more
             del jobs, answers
 
 

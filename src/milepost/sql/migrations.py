@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from milepost.errors import SaverError
-from milepost.sql.dialect import Dialect
 from milepost.sql.failures import ForeignDatabaseError
 from milepost.sql.operations import Operation, Query, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.sql.dialect import Dialect
 
 _CREATE = "CREATE TABLE IF NOT EXISTS {table} (v INTEGER PRIMARY KEY)"
 _APPLIED = "SELECT v FROM {table}"

@@ -11,13 +11,16 @@ encoded, and cannot go wrong halfway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import ormsgpack
 
 from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 Program: TypeAlias = list[bytes | tuple[int, int]]
 """New bytes, or the start and length of a piece of the base."""
@@ -66,21 +69,70 @@ def difference(old: Parts, new: Parts) -> Program:
     return program.finish()
 
 
+class Rope:
+    """A value as pieces of others.
+
+    A chain of differences is applied without building each value in between: a large one is
+    copied once, not once for each row.
+    """
+
+    __slots__ = ("_ends", "_pieces")
+
+    def __init__(self, pieces: Sequence[tuple[bytes, int, int]]) -> None:
+        self._pieces = pieces
+        """Source, start and length."""
+        self._ends = list(accumulate(length for _, _, length in pieces))
+
+    @classmethod
+    def of(cls, data: bytes) -> Rope:
+        """A value in one piece."""
+        return cls([(data, 0, len(data))])
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def apply(self, program: Program) -> Rope:
+        """The value that `program` makes of this one."""
+        pieces: list[tuple[bytes, int, int]] = []
+        for step in program:
+            if isinstance(step, bytes):
+                pieces.append((step, 0, len(step)))
+            else:
+                pieces += self._cut(*step)
+        return Rope(pieces)
+
+    def read(self, size: int | None = None) -> bytes:
+        """The value, or its first bytes."""
+        if size is not None and size < len(self):
+            return Rope(self._cut(0, size)).read()
+        if len(self._pieces) == 1:
+            source, _start, length = self._pieces[0]
+            if length == len(source):
+                return source
+        return b"".join(source[at : at + length] for source, at, length in self._pieces)
+
+    def _cut(self, start: int, length: int) -> list[tuple[bytes, int, int]]:
+        end = start + length
+        if start < 0 or length < 0 or end > len(self):
+            raise DeserializationError(
+                f"a stored difference refers to bytes {start} to {end} of a value that has "
+                f"{len(self)}"
+            )
+        found = []
+        at = bisect_right(self._ends, start)
+        while start < end:
+            source, offset, size = self._pieces[at]
+            skip = start - (self._ends[at] - size)
+            taken = min(size - skip, end - start)
+            found.append((source, offset + skip, taken))
+            start += taken
+            at += 1
+        return found
+
+
 def apply(base: bytes, program: Program) -> bytes:
     """The value that `program` makes of `base`."""
-    pieces = []
-    for step in program:
-        if isinstance(step, bytes):
-            pieces.append(step)
-            continue
-        start, length = step
-        if start < 0 or length < 0 or start + length > len(base):
-            raise DeserializationError(
-                f"a stored difference refers to bytes {start} to {start + length} of a value "
-                f"that has {len(base)}"
-            )
-        pieces.append(base[start : start + length])
-    return b"".join(pieces)
+    return Rope.of(base).apply(program).read()
 
 
 def pack(program: Program) -> bytes:
@@ -198,26 +250,23 @@ def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[
             program.literal(element)
         return
     starts = list(accumulate(map(len, before), initial=at))
-    if len(before) == len(after):
-        # Most likely the elements that changed are still at their places.
-        for n, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old == new:
-                program.copy(starts[n], len(old))
-            else:
-                _inside(program, starts[n], old, new)
-        return
     places: dict[bytes, int] = {}
     for n, element in enumerate(before):
         places.setdefault(element, n)
+    same_length = len(before) == len(after)
     follows = 0
-    for element in after:
+    for n, element in enumerate(after):
         if follows < len(before) and before[follows] == element:
             found: int | None = follows  # runs of equal elements stay runs
         else:
             found = places.get(element)
-        if found is not None and len(element) >= _WORTH_COPYING:
-            program.copy(starts[found], len(element))
+        if found is not None:
             follows = found + 1
+            program.copy(starts[found], len(element))
+        elif same_length:
+            # Most likely the element at this place was edited.
+            follows = n + 1
+            _inside(program, starts[n], before[n], element)
         else:
             program.literal(element)
 
@@ -241,8 +290,8 @@ def _pieces(old: bytes, new: bytes) -> Iterator[bytes | tuple[int, int]]:
     stop_left, stop_right = len(old) - end, len(new) - end
     while right < stop_right:
         same = common_start(old[left:stop_left], new[right:stop_right])
-        if same >= _WORTH_COPYING or (same and right + same == stop_right):
-            yield (left, same)
+        if same:
+            yield (left, same) if same >= _WORTH_COPYING else new[right : right + same]
             left, right = left + same, right + same
         found = _resync(old, new, left, right, stop_left, stop_right)
         if found is None:

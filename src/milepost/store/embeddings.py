@@ -23,7 +23,7 @@ AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector
 
 @runtime_checkable
 class Embeddings(Protocol):
-    """What an embeddings object must offer. `aembed_documents`, `aembed_query` are used if there."""
+    """What an embeddings object offers; `aembed_documents`, `aembed_query` are used if there."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]: ...
 

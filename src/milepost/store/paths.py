@@ -1,11 +1,11 @@
 """Paths into a value: which texts of it are embedded.
 
-    $               the whole value
-    a.b             a field of a field
-    a[0], a[-1]     one element of a list
-    a[*].b          a field of every element; each one is a text of its own
-    *               every field
-    {a,b}           these fields
+$               the whole value
+a.b             a field of a field
+a[0], a[-1]     one element of a list
+a[*].b          a field of every element; each one is a text of its own
+*               every field
+{a,b}           these fields
 """
 
 from __future__ import annotations

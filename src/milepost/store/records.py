@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict
@@ -15,10 +15,11 @@ Namespace: TypeAlias = tuple[str, ...]
 NamespacePath: TypeAlias = tuple[str, ...]
 """Labels to match; `*` stands for any one label."""
 NamespaceMatchType: TypeAlias = Literal["prefix", "suffix"]
-Order: TypeAlias = Literal[
-    "created_at", "-created_at", "updated_at", "-updated_at", "key", "-key"
-]
+Order: TypeAlias = Literal["created_at", "-created_at", "updated_at", "-updated_at", "key", "-key"]
 """How unranked results are sorted; a leading minus means descending."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotProvided:
@@ -44,7 +45,7 @@ class Item:
     count versions.
     """
 
-    __slots__ = ("created_at", "key", "namespace", "updated_at", "value", "version")
+    __slots__ = ("_created", "_updated", "key", "namespace", "value", "version")
 
     def __init__(
         self,
@@ -52,19 +53,34 @@ class Item:
         value: dict[str, Any],
         key: str,
         namespace: Namespace,
-        created_at: datetime | str,
-        updated_at: datetime | str,
+        created_at: datetime | str | int,
+        updated_at: datetime | str | int,
         version: int = 0,
     ) -> None:
         self.value = value
         self.key = key
-        self.namespace = tuple(namespace)
-        self.created_at = _time(created_at)
-        self.updated_at = _time(updated_at)
+        self.namespace = namespace if type(namespace) is tuple else tuple(namespace)
+        # Converted when somebody looks: fetching an item is more frequent than asking its age.
+        self._created = created_at
+        self._updated = updated_at
         self.version = version
 
+    @property
+    def created_at(self) -> datetime:
+        """When the item was first put."""
+        if not isinstance(self._created, datetime):
+            self._created = to_datetime(self._created)
+        return self._created
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last put."""
+        if not isinstance(self._updated, datetime):
+            self._updated = to_datetime(self._updated)
+        return self._updated
+
     def dict(self) -> dict[str, Any]:
-        """The documented fields, in a form that JSON has: a list for the namespace, text for times."""
+        """The documented fields as JSON has them: a list for the namespace, text for times."""
         return {
             "namespace": list(self.namespace),
             "key": self.key,
@@ -99,8 +115,8 @@ class SearchItem(Item):
         namespace: Namespace,
         key: str,
         value: dict[str, Any],
-        created_at: datetime | str,
-        updated_at: datetime | str,
+        created_at: datetime | str | int,
+        updated_at: datetime | str | int,
         score: float | None = None,
         *,
         version: int = 0,
@@ -120,8 +136,11 @@ class SearchItem(Item):
         return {**super().dict(), "score": self.score}
 
 
-def _time(moment: datetime | str) -> datetime:
-    return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+def to_datetime(moment: str | int) -> datetime:
+    """A moment that was given in ISO format, or in microseconds since 1970."""
+    if isinstance(moment, str):
+        return datetime.fromisoformat(moment)
+    return _EPOCH + timedelta(microseconds=moment)
 
 
 class GetOp(NamedTuple):
@@ -167,7 +186,7 @@ class PutOp(NamedTuple):
     namespace: Namespace
     key: str
     value: Mapping[str, Any] | None
-    index: Literal[False] | list[str] | None = None
+    index: Literal[False] | list[str] | None = None  # type: ignore[assignment]
     """Paths to embed instead of the store's `fields`; False to embed nothing."""
     ttl: float | None = None
     """Minutes until the item expires."""

@@ -27,7 +27,7 @@ class Viewer:
 
     def __init__(self, serde: SerializerProtocol, clear: Sequence[Sequence[str]] | None) -> None:
         self.clear = clear
-        # Not `dumps_typed`: a cipher gives other bytes every time, and equal values must stay equal.
+        # Not `dumps_typed`: a cipher gives other bytes every time; equal values must stay equal.
         self._exact = serde.encode if is_two_step(serde) else JsonPlusSerializer().encode
         self._encode = json.JSONEncoder(
             ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=self._opaque

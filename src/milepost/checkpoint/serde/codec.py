@@ -79,7 +79,10 @@ class Level:
                 raise
             data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
         else:
-            if (0xC4 in data or 0xC5 in data or 0xC6 in data) and holds_buffer(value):
+            # The heads of bytes; those of 256 and more have others than short ones.
+            if (
+                0xC4 in data or (len(data) > 258 and (0xC5 in data or 0xC6 in data))
+            ) and holds_buffer(value):
                 raise NotExact
         if self.guarded:
             depth.check(data)
@@ -126,22 +129,22 @@ def _reading(level: Level) -> Callable[[int, bytes], Any]:
     registry = level.registry
     readers = registry.readers
     known = registry.by_tag.get
-    deeper: Level | None = None
+    hook: Any = None
 
     def read(code: int, data: bytes) -> Any:
-        nonlocal deeper
+        nonlocal hook
         try:
-            if deeper is None:
+            if code != RECORD or hook is None:
                 deeper = level.deeper
-            if code != RECORD or deeper.guarded:
+                hook = None if deeper.guarded else deeper.hook
                 return readers[code](data, deeper)
             # The most frequent reader, spelled out here: calls are what reading costs.
             try:
-                tag, payload = unpackb(data, ext_hook=deeper.hook)
+                tag, payload = unpackb(data, ext_hook=hook)
             except ValueError as error:
                 if error.args == FAILED_INSIDE:
                     raise
-                tag, payload = unpackb(data, ext_hook=deeper.hook, option=OTHER_KEYS)
+                tag, payload = unpackb(data, ext_hook=hook, option=OTHER_KEYS)
             return (known(tag) or registry.decoder(tag))(payload)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt

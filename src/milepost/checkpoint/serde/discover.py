@@ -18,6 +18,9 @@ if typing.TYPE_CHECKING:
     from types import ModuleType
 
 
+_MOST_STEPS = 10_000
+
+
 class Discovery:
     """What may be allowed without being registered by hand."""
 
@@ -48,9 +51,9 @@ class Discovery:
     def walk(self, annotation: Any) -> None:
         """Allow every data type that `annotation` mentions."""
         stack = [annotation]
-        steps = 0
-        while stack and steps < 10_000:
-            steps += 1
+        for _ in range(_MOST_STEPS):  # an annotation may refer to itself
+            if not stack:
+                break
             current = stack.pop()
             origin = typing.get_origin(current)
             if origin is None and isinstance(current, type):
@@ -58,9 +61,10 @@ class Discovery:
                     self._walked.add(current)
                     self._show_one(current)
                     stack.extend(_hints(current))
-            else:
-                stack.append(origin)
+            elif current is not None:
                 stack.extend(_inside(current))
+                if origin is not None:
+                    stack.append(origin)
 
     def _scan(self) -> None:
         for name, module in list(self.modules.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde import exact, explain
@@ -16,9 +17,10 @@ from milepost.checkpoint.serde.codec import (
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.paths import Trail
 
-_HEAD: Final = b"\x92"
-_TAIL: Final = b"\xa8milepost"
-_MARK: Final = "milepost"
+HEAD: Final = b"\x92"
+MARK: Final = os.urandom(4).hex()
+TAIL: Final = b"\xa8" + MARK.encode()
+"""Read around stored bytes: a pair of the value and a mark that nobody could have stored."""
 
 
 def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
@@ -39,7 +41,7 @@ def unpack(level: Level, data: bytes) -> Any:
     """The value in `data`; DeserializationError if it does not decode."""
     # ormsgpack ignores what follows the value. Read as the first of a pair whose second is known,
     # a value that is too short or too long does not go unnoticed.
-    pair = b"".join((_HEAD, data, _TAIL))
+    pair = b"".join((HEAD, data, TAIL))
     try:
         try:
             value, mark = unpackb(pair, ext_hook=level.hook)
@@ -47,7 +49,7 @@ def unpack(level: Level, data: bytes) -> Any:
             if error.args == FAILED_INSIDE:
                 raise
             value, mark = unpackb(pair, ext_hook=level.hook, option=OTHER_KEYS)
-        if mark == _MARK:
+        if mark == MARK:
             return value
     except Exception:
         take_interrupt()

@@ -26,6 +26,10 @@ _BY_ROOT: Final = {
     "pyarrow": "tables",
 }
 """Which of our modules knows the classes of which package."""
+_STANDARD: Final = frozenset(
+    {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"}
+)
+"""Where the classes that `stdlib` knows are defined. It imports all of these, so not for others."""
 _BY_CODE: Final = {
     ext.NDARRAY: "arrays",
     ext.NDSCALAR: "arrays",
@@ -69,9 +73,11 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
         return message
     if issubclass(cls, BaseException):
         return failures.writer_for(cls, registry)
-    from milepost.checkpoint.serde import stdlib
+    if root in _STANDARD:
+        from milepost.checkpoint.serde import stdlib
 
-    return stdlib.WRITERS.get(cls) or _generic(cls, registry)
+        return stdlib.WRITERS.get(cls)
+    return _generic(cls, registry)
 
 
 def _generic(cls: type, registry: TypeRegistry) -> Writer | None:

@@ -57,7 +57,7 @@ def of_dataclass(cls: Any) -> Codec:
     """Fields by name; attributes that are not fields go along beside them."""
     specs = {spec.name: spec for spec in dataclasses.fields(cls)}
     names = specs.keys()
-    in_order = tuple(names)
+    in_order = list(names)
     set_one = object.__setattr__
     make = object.__new__
     in_dict = not any("__slots__" in vars(base) for base in cls.__mro__) and not any(
@@ -103,16 +103,16 @@ def of_dataclass(cls: Any) -> Codec:
             set_one(obj, name, value)
         return obj
 
-    holder = next((vars(base) for base in cls.__mro__ if "__dict__" in vars(base)), {})
+    holder: Any = next((vars(base) for base in cls.__mro__ if "__dict__" in vars(base)), {})
     set_dict: Any = getattr(holder.get("__dict__"), "__set__", None)
 
     # The usual instance, quickly: all of its fields and nothing else, in their order.
     def encode_usual(obj: Any) -> Any:
         attributes = obj.__dict__
-        return attributes if tuple(attributes) == in_order else encode(obj)
+        return attributes if [*attributes] == in_order else encode(obj)
 
     def decode_usual(payload: Any) -> Any:
-        if tuple(payload) == in_order:
+        if [*payload] == in_order:
             obj = make(cls)
             set_dict(obj, payload)
             return obj

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.checkpoint.serde import engine
-from milepost.checkpoint.serde.codec import Level
+from milepost.checkpoint.serde.codec import Level, take_interrupt, unpackb
+from milepost.checkpoint.serde.engine import HEAD, MARK, TAIL
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
 
@@ -50,7 +51,13 @@ class JsonPlusSerializer:
         """The value that was written; DeserializationError if these bytes are not one."""
         kind, body = data
         if kind == "msgpack":
-            return engine.unpack(self.level, body)
+            try:  # the usual case, spelled out: for small values a call more is felt
+                value, mark = unpackb(HEAD + body + TAIL, ext_hook=self.level.hook)
+                if mark == MARK:
+                    return value
+            except Exception:
+                take_interrupt()
+            return engine.unpack(self.level, bytes(body))
         if kind == "null" and not body:
             return None
         if kind == "bytes":

@@ -8,7 +8,9 @@ from typing import Any
 
 from milepost.checkpoint.serde.fields import complete
 
-_REMEMBERED = 8
+Given = str | list[str] | None
+"""Which fields were given: None for all, names joined by commas, or a list of odd names."""
+_REMEMBERED = 32
 
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
@@ -24,7 +26,7 @@ def of_model(cls: Any) -> Codec:
     """What pydantic itself keeps of an instance, so that no validator needs to run again."""
     specs = cls.model_fields
     names = specs.keys()
-    in_order = tuple(names)
+    in_order = list(names)
     make = object.__new__
     # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
     set_dict, set_given, set_extra, set_private = (
@@ -43,31 +45,30 @@ def of_model(cls: Any) -> Codec:
             raise KeyError(name)
         return spec.get_default(call_default_factory=True)
 
-    given_before: list[tuple[set[str], list[str] | None]] = [(set(names), None)]
+    given_before: list[tuple[set[str], Given]] = [(set(names), None)]
+    last, listed = given_before[0]
+    given_sets: dict[str, set[str]] = {}
 
     def encode(model: Any) -> Any:
+        nonlocal last, listed
         given = model.__pydantic_fields_set__
         private = model.__pydantic_private__
-        # Instances of a class are mostly made in a few ways, so the sets repeat.
-        for before, known in given_before:
-            if before == given:
-                listed = known
-                break
-        else:
-            listed = sorted(given)
-            if len(given_before) < _REMEMBERED:
-                given_before.append((set(given), listed))
+        if given != last:
+            last, listed = _remembered(given, given_before)
         return [
             model.__dict__,
             listed,
             model.__pydantic_extra__,
-            None if private is None else _set_only(private),
+            private if private is None else _set_only(private),
         ]
 
     def decode(payload: Any) -> Any:
         stored, given, extra, private = payload
-        known = set(stored if given is None else given)
-        if type(stored) is not dict or tuple(stored) != in_order:
+        if type(given) is str:
+            known = (given_sets.get(given) or _parsed(given, given_sets)).copy()
+        else:
+            known = set(stored if given is None else given)
+        if type(stored) is not dict or [*stored] != in_order:
             stored = (
                 dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
             )
@@ -80,6 +81,26 @@ def of_model(cls: Any) -> Codec:
         return model
 
     return encode, decode
+
+
+def _remembered(given: set[str], before: list[tuple[set[str], Given]]) -> tuple[set[str], Given]:
+    """What to store for them. Most instances are made in a few ways, so they repeat."""
+    for entry in before:
+        if entry[0] == given:
+            return entry
+    names = sorted(given)
+    plain = names and all(name.isidentifier() for name in names)
+    entry = (set(given), ",".join(names) if plain else names)
+    if len(before) < _REMEMBERED:
+        before.append(entry)
+    return entry
+
+
+def _parsed(given: str, sets: dict[str, set[str]]) -> set[str]:
+    names = set(given.split(","))
+    if len(sets) < _REMEMBERED:
+        sets[given] = names
+    return names
 
 
 def _setter(name: str) -> Callable[[Any, Any], None]:

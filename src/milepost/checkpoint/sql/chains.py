@@ -46,6 +46,7 @@ def blob_row(
         parts = split_like(base.encoded.parts.join(), encoded.parts)
         base.encoded = base.encoded._replace(parts=parts)
     program = difference(base.encoded.parts, encoded.parts)
+    row.fresh = program
     chain = base.chain
     if chain.roots is not None and _appends(base.encoded, encoded, program):
         _grow(row, known, base, program)
@@ -65,6 +66,7 @@ def _grow(row: BlobRow, known: Known, base: Known, program: Program) -> None:
     chain, new = base.chain, row.encoded
     assert chain.roots is not None
     before = Older(base.version, base.encoded.parts.head, base.encoded.size)
+    tail: tuple[Older, ...]
     if chain.is_root:
         roots, tail = (*chain.roots, before), ()
     else:
@@ -146,7 +148,7 @@ def moved(known: Known, row: BlobRow) -> Program | None:
 def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
     """Where in a version the bytes are that its base did not have."""
     found, at = [], 0
-    if row.program is None:
+    if row.fresh is None:
         parts: Parts = row.encoded.parts
         at = len(parts.head)
         if len(parts.elements) <= _TAIL:
@@ -155,7 +157,7 @@ def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
                 found.append((at, element))
                 at += len(element)
         return found
-    for step in row.program:
+    for step in row.fresh:
         if isinstance(step, bytes):
             found.append((at, step))
             at += len(step)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint.sql.rows import Prepared
-from milepost.checkpoint.sql.storing import Storer
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
 from milepost.sql.operations import Operation, Work
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.sql.rows import Prepared
+    from milepost.checkpoint.sql.storing import Storer
 
 Outcome = list[Exception | None]
 Transactions = Generator[Work[Outcome], Any, None]

@@ -6,20 +6,22 @@ small for a row of their own. It is stored as what differs from the parent's fra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 import ormsgpack
 
 from milepost.checkpoint.sql.memory import Frame, KnownFrame
 from milepost.errors import DeserializationError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 _ROWS: Final = 32
 """A chain of differences this long ends with a complete frame, unless that would be costly."""
 _MOST_ROWS: Final = 256
 _NOTHING: Final = object()
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -64,7 +66,7 @@ def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
     if updated is not None and updated == sorted(frame.versions):
         updated = True  # as it mostly is in changes
     return ormsgpack.packb(
-        [format, _short(time), updated, frame.versions, frame.seen, frame.inline]
+        [format, _short(time), updated, _grouped(frame.versions), frame.seen, frame.inline]
     )
 
 
@@ -73,10 +75,23 @@ def unpack(data: bytes) -> tuple[tuple[Any, ...], Frame]:
     try:
         format, time, updated, versions, seen, inline = ormsgpack.unpackb(data)
         if updated is True:
-            updated = sorted(versions)
-        return (format, _long(time), updated), Frame(dict(versions), dict(seen), dict(inline))
+            updated = sorted(name for _, *names in versions for name in names)
+        versions = {name: version for version, *names in versions for name in names}
+        return (format, _long(time), updated), Frame(versions, dict(seen), dict(inline))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
+
+
+def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:
+    """Each version with its channels: those that a step changes get the same one."""
+    groups: dict[Any, list[Any]] = {}
+    for name, version in versions.items():
+        group = groups.get(version)
+        if group is None:
+            groups[version] = [version, name]
+        else:
+            group.append(name)
+    return list(groups.values())
 
 
 def _short(time: str) -> str | int:

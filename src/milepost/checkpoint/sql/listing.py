@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from milepost.checkpoint.records import CheckpointTuple, place_of
@@ -62,7 +63,7 @@ class Listing:
             return
         after = ""
         while True:
-            threads: list[str] = yield lambda after=after: self._threads(after)
+            threads: list[str] = yield partial(self._threads, after)
             for thread_id in threads:
                 yield from self._thread(thread_id)
                 if self.left is not None and self.left <= 0:
@@ -79,7 +80,7 @@ class Listing:
     def _thread(self, thread_id: str) -> Generator[Work[Any], Any, None]:
         cursor: tuple[str, str] | None = (self._before, "")
         while cursor is not None and (self.left is None or self.left > 0):
-            page: _Page = yield lambda cursor=cursor: self._page(thread_id, cursor)
+            page: _Page = yield partial(self._page, thread_id, cursor)
             found = page.found if self.left is None else page.found[: self.left]
             if self.left is not None:
                 self.left -= len(found)
@@ -139,9 +140,7 @@ class Listing:
                 [write for group in writes.values() for write in group],
             )
             for record in own:
-                found[ns, record.id] = (
-                    lambda one=framed[record.id], group=writes[record.id], ns=ns, res=resolver: (
-                        reader.assemble(thread_id, ns, one, group, res)
-                    )
+                found[ns, record.id] = partial(
+                    reader.assemble, thread_id, ns, framed[record.id], writes[record.id], resolver
                 )
         return [found[ns, record.id] for ns, record in records]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from milepost.checkpoint.sql.codec import Encoded
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from milepost.checkpoint.sql.codec import Encoded
 
 Inline: TypeAlias = Any
 """In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.

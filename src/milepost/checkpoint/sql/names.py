@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.records import Place
 from milepost.sql.failures import InvalidIdError
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.records import Place
 
 LONGEST: Final = 1024
 """Characters. Longer keys do not fit into a PostgreSQL index, and help nobody."""
@@ -32,6 +36,19 @@ def check_name(what: str, name: Any) -> str:
     if "\0" in name:
         raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
     return name
+
+
+_TO_UNIX: Final = 0x01B21DD213814000
+"""100 ns intervals between the start of the Gregorian calendar and 1970."""
+
+
+def time_of(checkpoint_id: str) -> float:
+    """When an id was made, in seconds since 1970; never, for an id of another make."""
+    if len(checkpoint_id) == 36 and checkpoint_id[14] == "6":
+        with suppress(ValueError):
+            ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+            return (ticks - _TO_UNIX) / 10_000_000
+    return inf
 
 
 def check_place(place: Place) -> Place:

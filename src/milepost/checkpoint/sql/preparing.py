@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.codec import Codec, Encoded
 from milepost.checkpoint.sql.memory import Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, WriteRow
-from milepost.constants import ERROR, INTERRUPT
+from milepost.constants import ERROR, INTERRUPT, START, TASKS
 from milepost.errors import SerdeError
 from milepost.sql.splice import pack
 from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
+    from milepost.checkpoint.sql.codec import Codec, Encoded
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
+
+
+_WAITING: Final = (START, TASKS)
+"""Channels that hold something only while a task is still to run."""
 
 
 class Preparer:
@@ -36,10 +43,12 @@ class Preparer:
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
         check_place(place)
         prepared = Prepared(place, step.fence)
+        # The writes come first: what cannot be encoded is then told with the node that wrote it.
+        encoded = [self._encoded(place, task) for task in step.writes]
         if step.new is not None:
             self._checkpoint(prepared, step.new)
-        for task in step.writes:
-            prepared.writes += self._writes(prepared, task)
+        for task, values in zip(step.writes, encoded, strict=True):
+            prepared.writes += self._writes(prepared, task, values)
         prepared.status = _status(prepared)
         return prepared
 
@@ -54,7 +63,7 @@ class Preparer:
         """The rows of writes that a foreign runtime puts."""
         check_place(place)
         prepared = Prepared(place, None)
-        prepared.writes += self._writes(prepared, task)
+        prepared.writes += self._writes(prepared, task, self._encoded(place, task))
         prepared.status = _status(prepared)
         return prepared
 
@@ -102,11 +111,10 @@ class Preparer:
             encoded.kind,
             self.codec.seal(encoded.parts.join(), "metadata", thread_id, ns, id),
         )
-        if self.codec.splices:
-            # A foreign runtime's checkpoint is remembered once it is stored.
-            if token is not None:
-                known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
-                self.memory.learn(thread_id, ns, prepared.checkpoint.known, known)
+        # A foreign runtime's checkpoint is remembered once it is stored.
+        if self.codec.splices and token is not None:
+            known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
+            self.memory.learn(thread_id, ns, prepared.checkpoint.known, known)
 
     def _value(self, prepared: Prepared, channel: str, version: Any, value: Any) -> Any:
         """What the frame holds for a channel; a large value becomes a row."""
@@ -146,34 +154,40 @@ class Preparer:
 
     # -- writes
 
-    def _writes(self, prepared: Prepared, task: TaskWrites) -> Iterator[WriteRow]:
-        thread_id, ns, checkpoint_id = prepared.place
+    def _encoded(self, place: Place, task: TaskWrites) -> list[Encoded]:
+        thread_id, ns, checkpoint_id = place
         check_name("task_id", task.task_id)
         check_name("task_path", task.task_path)
-        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        found = []
         for position, (channel, value) in enumerate(task.writes):
             check_name("channel", channel)
             at = WRITES_IDX_MAP.get(channel, position)
-            where = ("write", thread_id, ns, str(checkpoint_id), task.task_id, str(at))
             try:
-                encoded = self.codec.encode(value, *where)
+                encoded = self.codec.encode(
+                    value, "write", thread_id, ns, str(checkpoint_id), task.task_id, str(at)
+                )
             except SerdeError as error:
                 raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
+            found.append(encoded)
+        return found
+
+    def _writes(
+        self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]
+    ) -> Iterator[WriteRow]:
+        thread_id, ns, checkpoint_id = prepared.place
+        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
+            at = WRITES_IDX_MAP.get(channel, position)
             base, data = None, None
             if encoded.size >= _REFERRED and channel in rows:
                 data = cut_out(rows[channel], encoded)
                 base = rows[channel].version if data is not None else None
             if data is None:
                 data = encoded.parts.join()
-            yield WriteRow(
-                task.task_id,
-                at,
-                channel,
-                task.task_path,
-                encoded.kind,
-                self.codec.seal(data, *where),
-                base,
+            sealed = self.codec.seal(
+                data, "write", thread_id, ns, str(checkpoint_id), task.task_id, str(at)
             )
+            yield WriteRow(task.task_id, at, channel, task.task_path, encoded.kind, sealed, base)
 
 
 def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
@@ -193,15 +207,17 @@ def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
 
 
 def _status(prepared: Prepared) -> str | None:
-    """What a thread's registry should say after this step."""
+    """What the registry should say of the thread after this step."""
     channels = {row.channel for row in prepared.writes}
     if INTERRUPT in channels:
         return "interrupted"
     if ERROR in channels:
         return "error"
-    return None
-
-
-def changed_values(values: Mapping[str, Any], new_versions: Mapping[str, Any]) -> dict[str, Any]:
-    """What `put` says has changed: MISSING for a channel that has no value any more."""
-    return {channel: values.get(channel, MISSING) for channel in new_versions}
+    if prepared.checkpoint is None or prepared.place.checkpoint_ns:
+        return None
+    inline = prepared.checkpoint.frame.inline
+    waiting = any(
+        held is not None and (channel in _WAITING or channel.startswith("branch:to:"))
+        for channel, held in inline.items()
+    )
+    return "running" if waiting else "idle"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from milepost.sql.dialect import Dialect
+if TYPE_CHECKING:
+    from milepost.sql.dialect import Dialect
 
 _CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata"
 
@@ -26,6 +28,17 @@ class Queries:
     )
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = "SELECT head FROM threads WHERE thread_id = ?"
+
+    thread_info: str = """
+        SELECT thread_id, status, created_at, updated_at, head, metadata
+        FROM threads WHERE thread_id = ?"""
+    thread_size: str = """
+        SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+            WHERE thread_id = ?"""
+    describe_thread: str = "UPDATE threads SET owner = ?, metadata = ? WHERE thread_id = ?"
 
     # -- storing
 
@@ -107,11 +120,63 @@ class Queries:
         SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
         WHERE thread_id = ? AND checkpoint_id = ? ORDER BY checkpoint_ns DESC"""
 
+    # -- delta channels
+
+    lineage: str = f"""
+        WITH RECURSIVE line (id, depth) AS (
+            SELECT ?, 0
+            UNION ALL
+            SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
+            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            WHERE c.parent_checkpoint_id IS NOT NULL AND line.depth < ?)
+        SELECT {_CHECKPOINT} FROM line JOIN checkpoints ON {_KEY} AND checkpoint_id = id
+        ORDER BY depth"""
+    """A checkpoint and its ancestors, nearest first."""
+
+    # -- all rows of a thread
+
+    checkpoints_of: str = f"""
+        SELECT checkpoint_ns, {_CHECKPOINT}, run_id FROM checkpoints
+        WHERE thread_id = ? ORDER BY checkpoint_id"""
+    blob_keys: str = (
+        "SELECT checkpoint_ns, channel, version FROM checkpoint_blobs WHERE thread_id = ?"
+    )
+    blobs_of: str = """
+        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?"""
+    all_writes_of: str = """
+        SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
+        FROM checkpoint_writes WHERE thread_id = ?"""
+    threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
+
     # -- removing
+
+    cut_checkpoint: str = f"""
+        UPDATE checkpoints SET parent_checkpoint_id = NULL, complete = 1, frame = ?
+        WHERE {_KEY} AND checkpoint_id = ?"""
+    cut_blob: str = f"""
+        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
+        WHERE {_KEY} AND channel = ? AND version = ?"""
+    delete_checkpoint: str = f"DELETE FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"
+    delete_writes_at: str = f"DELETE FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?"
+    delete_blob: str = f"DELETE FROM checkpoint_blobs WHERE {_KEY} AND channel = ? AND version = ?"
 
     delete_checkpoints: str = "DELETE FROM checkpoints WHERE thread_id = ?"
     delete_blobs: str = "DELETE FROM checkpoint_blobs WHERE thread_id = ?"
     delete_writes: str = "DELETE FROM checkpoint_writes WHERE thread_id = ?"
+    copy_checkpoints: str = """
+        INSERT INTO checkpoints SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
+            complete, run_id, frame, metadata_type, metadata FROM checkpoints WHERE thread_id = ?"""
+    copy_blobs: str = """
+        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
+            level, type, blob FROM checkpoint_blobs WHERE thread_id = ?"""
+    copy_writes: str = """
+        INSERT INTO checkpoint_writes SELECT ?, checkpoint_ns, checkpoint_id, task_id, idx,
+            channel, task_path, base, type, blob FROM checkpoint_writes WHERE thread_id = ?"""
+    copy_entry: str = """
+        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
+            metadata)
+        SELECT ?, head, NULL, ?, status, ?, ?, owner, metadata FROM threads WHERE thread_id = ?"""
     delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import (
     Checkpoint,
@@ -15,14 +14,18 @@ from milepost.checkpoint.records import (
     Place,
 )
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.codec import Codec
 from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame, Memory
-from milepost.checkpoint.sql.queries import Queries
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.checkpoint.sql.values import Resolver
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql import splice
 from milepost.sql.operations import Operation, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.sql.queries import Queries
 
 
 class CheckpointRecord(NamedTuple):
@@ -34,6 +37,8 @@ class CheckpointRecord(NamedTuple):
     frame: bytes
     metadata_kind: str | None
     metadata: bytes
+    run_id: str | None = None
+    """Only where it was asked for."""
 
 
 class WriteRecord(NamedTuple):
@@ -71,7 +76,7 @@ class Reader:
 
     # -- one checkpoint
 
-    def tuple(self, place: Place) -> Operation[CheckpointTuple | None]:
+    def one(self, place: Place) -> Operation[CheckpointTuple | None]:
         """The checkpoint at `place`, or the latest one there."""
         thread_id, ns, wanted = place
         rows = yield Query(self.q.thread, (thread_id,))
@@ -201,8 +206,14 @@ class Reader:
             if held is False and channel in frame.versions
         }
         wanted.update((write.channel, write.base) for write in writes if write.base is not None)
+        return (yield from self.values(thread_id, ns, wanted))
+
+    def values(
+        self, thread_id: str, ns: str, wanted: Collection[tuple[str, str]], *, warm: bool = True
+    ) -> Operation[Resolver]:
+        """Fetches the rows of certain versions of channels, except those that we remember."""
         known: dict[tuple[str, str], Known] = {}
-        for key in wanted:
+        for key in wanted if warm else ():
             if (value := self.memory.value(thread_id, ns, *key)) is not None:
                 known[key] = value
         rows: Sequence[Any] = ()
@@ -220,18 +231,11 @@ class Reader:
     ) -> CheckpointTuple:
         """The record of one checkpoint."""
         row, frame = framed.row, framed.frame
-        values = {}
-        for channel, held in frame.inline.items():
-            if held is None or channel not in frame.versions:
-                continue
-            version = str(frame.versions[channel])
-            if held is False:
-                values[channel] = resolver.value(channel, version)
-                continue
-            try:
-                values[channel] = self.codec.decode(*held, "blob", thread_id, ns, channel, version)
-            except SerdeError as error:
-                raise error.at(thread=thread_id, channel=channel) from None
+        values = {
+            channel: self.channel(thread_id, ns, frame, channel, resolver)
+            for channel, held in frame.inline.items()
+            if held is not None and channel in frame.versions
+        }
         format, time, updated = framed.stamp
         place = Place(thread_id, ns, row.id)
         return CheckpointTuple(
@@ -249,6 +253,18 @@ class Reader:
             place._replace(checkpoint_id=row.parent_id).config() if row.parent_id else None,
             [self.write(thread_id, ns, write, resolver) for write in writes],
         )
+
+    def channel(
+        self, thread_id: str, ns: str, frame: Frame, channel: str, resolver: Resolver
+    ) -> Any:
+        """The value of one channel."""
+        held, version = frame.inline[channel], str(frame.versions[channel])
+        if held is False:
+            return resolver.value(channel, version)
+        try:
+            return self.codec.decode(*held, "blob", thread_id, ns, channel, version)
+        except SerdeError as error:
+            raise error.at(thread=thread_id, channel=channel) from None
 
     def metadata(self, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:
         """The metadata of one checkpoint."""
@@ -271,7 +287,11 @@ class Reader:
             data = self.codec.unseal(write.data, *place)
             if write.base is not None:
                 data = splice.apply(resolver.data(write.channel, write.base), splice.unpack(data))
-            return (write.task_id, write.channel, self.codec.decode(long_kind(write.kind), data, *place))
+            return (
+                write.task_id,
+                write.channel,
+                self.codec.decode(long_kind(write.kind), data, *place),
+            )
         except SerdeError as error:
             raise error.at(thread=thread_id, channel=write.channel) from None
 

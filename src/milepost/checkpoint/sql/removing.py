@@ -1,27 +1,204 @@
-"""Removes threads and parts of threads."""
+"""Removes threads, and parts of threads that nothing else needs."""
 
 from __future__ import annotations
 
-from milepost.checkpoint.sql.memory import Memory
-from milepost.checkpoint.sql.queries import Queries
-from milepost.sql.operations import Operation, Run
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.reading import CheckpointRecord, Framed, Reader, WriteRecord
+from milepost.ids import getrandbits
+from milepost.sql.operations import Many, Operation, Query, Run
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.sql.values import Resolver
+
+Node: TypeAlias = tuple[str, str]
+"""A checkpoint in its thread: namespace and id."""
+Choice: TypeAlias = Callable[["Thread"], Collection[Node]]
+"""Says which checkpoints of a thread are to be kept."""
+
+
+@dataclass(slots=True)
+class Removed:
+    """What a call removed, or with `dry_run` would remove."""
+
+    threads: list[str] = field(default_factory=list)
+    """Those that were removed as a whole."""
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+
+    def add(self, other: Removed) -> None:
+        """Count what another call removed."""
+        self.threads += other.threads
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values
+
+
+@dataclass(slots=True)
+class Thread:
+    """All checkpoints of a thread, oldest first."""
+
+    rows: Mapping[Node, CheckpointRecord]
+    framed: Mapping[Node, Framed]
+    metadata: Mapping[Node, Mapping[str, Any]]
 
 
 class Remover:
     """Removes through one dialect's queries."""
 
-    def __init__(self, memory: Memory, queries: Queries) -> None:
-        self._memory = memory
-        self._q = queries
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._q = reader.q
 
-    def thread(self, thread_id: str) -> Operation[int]:
-        """All of a thread; the number of rows that were removed."""
-        count = 0
-        for sql in (
-            self._q.delete_writes,
-            self._q.delete_blobs,
-            self._q.delete_checkpoints,
-            self._q.delete_thread,
+    def thread(self, thread_id: str) -> Operation[Removed]:
+        """All of a thread."""
+        writes = yield Run(self._q.delete_writes, (thread_id,))
+        values = yield Run(self._q.delete_blobs, (thread_id,))
+        checkpoints = yield Run(self._q.delete_checkpoints, (thread_id,))
+        found = yield Run(self._q.delete_thread, (thread_id,))
+        return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
+
+    def threads_of_runs(self, run_ids: Sequence[str]) -> Operation[list[str]]:
+        """Threads that certain runs have written to."""
+        found: dict[str, None] = {}
+        for run_id in run_ids:
+            rows = yield Query(self._q.threads_of_run, (run_id,))
+            found.update((row[0], None) for row in rows)
+        return list(found)
+
+    def keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
+        """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+        thread = yield from self._load(thread_id)
+        if not thread.rows:
+            return Removed()
+        kept = with_ancestors(thread, set(choose(thread)))
+        doomed = [node for node in thread.rows if node not in kept]
+        if not doomed:
+            return Removed()
+        rows = yield Query(self._q.all_writes_of, (thread_id,))
+        writes: dict[Node, list[WriteRecord]] = {}
+        for ns, *row in rows:
+            write = WriteRecord(*row)
+            writes.setdefault((ns, write.checkpoint_id), []).append(write)
+        used = _used(thread, kept, writes)
+        rows = yield Query(self._q.blob_keys, (thread_id,))
+        unused = [key for key in map(tuple, rows) if key not in used]
+        removed = Removed(
+            [] if kept else [thread_id],
+            len(doomed),
+            sum(len(writes.get(node, ())) for node in doomed),
+            len(unused),
+        )
+        if dry_run:
+            return removed
+        yield from self._cut_values(thread_id, used)
+        yield from self._cut_frames(thread_id, thread, kept)
+        at = [(thread_id, *node) for node in doomed]
+        yield Many(self._q.delete_writes_at, at)
+        yield Many(self._q.delete_checkpoint, at)
+        yield Many(self._q.delete_blob, [(thread_id, *key) for key in unused])
+        # Rows are gone that a run may want to build on: a new epoch tells it not to.
+        head = max((id for ns, id in kept if ns == ""), default=None)
+        yield Run(self._q.new_epoch, (head, getrandbits(53), thread_id))
+        if not kept:
+            yield Run(self._q.delete_thread, (thread_id,))
+        return removed
+
+    def _load(self, thread_id: str) -> Operation[Thread]:
+        rows = yield Query(self._q.checkpoints_of, (thread_id,))
+        records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
+        framed: dict[Node, Framed] = {}
+        for ns in dict.fromkeys(ns for ns, _ in records):
+            own = [record for (other, _), record in records.items() if other == ns]
+            found = yield from self._reader.frames(thread_id, ns, own)
+            framed.update({(ns, id): one for id, one in found.items()})
+        metadata = {
+            node: self._reader.metadata(thread_id, node[0], record)
+            for node, record in records.items()
+        }
+        return Thread(records, framed, metadata)
+
+    def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
+        """Store in full what was a difference from something that goes away."""
+        codec = self._reader.codec
+        for ns in dict.fromkeys(key[0] for key in used):
+            keys = {(channel, version) for other, channel, version in used if other == ns}
+            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys, warm=False)
+            rows = [
+                (
+                    codec.seal(resolver.data(*key), "blob", thread_id, ns, *key),
+                    thread_id,
+                    ns,
+                    *key,
+                )
+                for key in keys
+                if (base := resolver.base(*key)) is not None and base not in keys
+            ]
+            yield Many(self._q.cut_blob, rows)
+
+    def _cut_frames(
+        self, thread_id: str, thread: Thread, kept: Collection[Node]
+    ) -> Operation[None]:
+        """The oldest that are kept become the first of their line."""
+        rows = []
+        for ns, id in kept:
+            row = thread.rows[ns, id]
+            if row.parent_id is None or (ns, row.parent_id) in kept:
+                continue
+            framed = thread.framed[ns, id]
+            data = frames.pack(framed.stamp, framed.frame)
+            sealed = self._reader.codec.seal(data, "frame", thread_id, ns, id)
+            rows.append((sealed, thread_id, ns, id))
+        yield Many(self._q.cut_checkpoint, rows)
+
+
+def with_ancestors(thread: Thread, wanted: Collection[Node]) -> set[Node]:
+    """Also those that the wanted ones depend on: for delta channels, and inner graphs."""
+    kept: set[Node] = set()
+    pending = [node for node in wanted if node in thread.rows]
+    while pending:
+        node = pending.pop()
+        if node in kept:
+            continue
+        kept.add(node)
+        frame, row = thread.framed[node].frame, thread.rows[node]
+        counters = thread.metadata[node].get("counters_since_delta_snapshot") or ()
+        if row.parent_id is not None and any(
+            frame.inline.get(channel) is None for channel in counters
         ):
-            count += yield Run(sql, (thread_id,))
-        return count
+            pending.append((node[0], row.parent_id))
+        pending += [(ns, id) for ns, id in frame.seen.get("__children__", {}).items()]
+        pending = [node for node in pending if node in thread.rows]
+    return kept
+
+
+def latest(thread: Thread, count: int, before: Callable[[str], bool] | None) -> set[Node]:
+    """The last checkpoints of each graph, and with `before` all that are not older than that."""
+    by_graph: dict[str, list[str]] = {}
+    for ns, id in thread.rows:
+        by_graph.setdefault(ns, []).append(id)
+    return {
+        (ns, id)
+        for ns, ids in by_graph.items()
+        for n, id in enumerate(sorted(ids, reverse=True))
+        if n < count or (before is not None and not before(id))
+    }
+
+
+def _used(
+    thread: Thread, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
+) -> set[tuple[str, str, str]]:
+    used = set()
+    for node in kept:
+        frame = thread.framed[node].frame
+        for channel, held in frame.inline.items():
+            if held is False and channel in frame.versions:
+                used.add((node[0], channel, str(frame.versions[channel])))
+        for write in writes.get(node, ()):
+            if write.base is not None:
+                used.add((node[0], write.channel, write.base))
+    return used

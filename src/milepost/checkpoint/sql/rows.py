@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint.commit import Fence
-from milepost.checkpoint.records import Place
-from milepost.checkpoint.sql.codec import Encoded
-from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
-from milepost.sql.splice import Program
+if TYPE_CHECKING:
+    from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint.records import Place
+    from milepost.checkpoint.sql.codec import Encoded
+    from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
+    from milepost.sql.splice import Program
 
 
 def short_kind(kind: str) -> str | None:
@@ -46,6 +47,8 @@ class BlobRow:
     """The version that it is a difference from, if that is an earlier one."""
     program: Program | None = None
     folds: list[Fold] = field(default_factory=list)
+    fresh: Program | None = None
+    """The difference from the version before it, however it is stored."""
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ nothing but how they wait.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.records import (
@@ -20,23 +19,28 @@ from milepost.checkpoint.records import (
     get_checkpoint_id,
     place_of,
 )
-from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.checkpoint.sql.codec import Codec
-from milepost.checkpoint.sql.committing import Committer
+from milepost.checkpoint.sql.committing import Committer, Outcome
 from milepost.checkpoint.sql.listing import Listing
 from milepost.checkpoint.sql.memory import Memory
 from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.preparing import Preparer
 from milepost.checkpoint.sql.queries import queries_for
 from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.sql.registry import Registry
 from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
 from milepost.ids import getrandbits
-from milepost.sql.dialect import Dialect
-from milepost.sql.engine import Engine
 from milepost.sql.operations import Operation, Query
 from milepost.types import MISSING, RunnableConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.sql.dialect import Dialect
+    from milepost.sql.engine import Engine
 
 
 class SqlSaver(StepSaver[Prepared]):
@@ -54,18 +58,23 @@ class SqlSaver(StepSaver[Prepared]):
         self._preparer = Preparer(self._codec, self._memory)
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)
-        self._remover = Remover(self._memory, self._queries)
+        self._remover = Remover(self._reader)
+        self._registry = Registry(self.dialect, self._queries)
 
     # -- a step in one go
 
     def prepare(self, step: StepCommit) -> Prepared:
         return self._preparer.step(step)
 
-    def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
-        return self.engine.commit(self._committer, self._committer.add(steps))
+    def commit(self, steps: Sequence[Prepared]) -> Outcome:
+        outcome: Outcome
+        outcome = self.engine.commit(self._committer, self._committer.add(steps))
+        return outcome
 
-    async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
-        return await self.engine.acommit(self._committer, self._committer.add(steps))
+    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
+        outcome: Outcome
+        outcome = await self.engine.acommit(self._committer, self._committer.add(steps))
+        return outcome
 
     def head(self, thread_id: str) -> str | None:
         return self.engine.run(lambda: self._head(thread_id), write=False)
@@ -81,11 +90,11 @@ class SqlSaver(StepSaver[Prepared]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = check_place(place_of(config))
-        return self.engine.run(lambda: self._reader.tuple(place), write=False)
+        return self.engine.run(lambda: self._reader.one(place), write=False)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = check_place(place_of(config))
-        return await self.engine.arun(lambda: self._reader.tuple(place), write=False)
+        return await self.engine.arun(lambda: self._reader.one(place), write=False)
 
     def list(
         self,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.codec import Codec
 from milepost.checkpoint.sql.memory import LOST, Chain, Frame, Known, KnownFrame, Memory
-from milepost.checkpoint.sql.queries import Queries
-from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
 from milepost.sql import splice
 from milepost.sql.operations import Many, Operation, Query, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.sql.queries import Queries
+    from milepost.checkpoint.sql.reading import Reader
 
 
 @dataclass(slots=True)

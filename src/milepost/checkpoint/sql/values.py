@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.serde import skim
 from milepost.checkpoint.sql.codec import Codec, Encoded
@@ -11,7 +10,12 @@ from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql import splice
-from milepost.sql.splice import Parts, Program
+from milepost.sql.splice import Parts, Program, Rope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_LONGEST_HEAD = 5
 
 
 class BlobRecord(NamedTuple):
@@ -42,41 +46,53 @@ class Resolver:
         self._rows = {(row[0], row[1]): BlobRecord(*row) for row in rows}
         self._known = known
         self._data: dict[tuple[str, str], bytes] = {}
+        self._ropes: dict[tuple[str, str], Rope] = {}
         self._programs: dict[tuple[str, str], Program] = {}
 
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
         known = self._known.get((channel, version))
-        return known.encoded.kind if known is not None else long_kind(self._row(channel, version).kind)
+        return (
+            known.encoded.kind if known is not None else long_kind(self._row(channel, version).kind)
+        )
+
+    def base(self, channel: str, version: str) -> tuple[str, str] | None:
+        """The channel and version that a version is stored as a difference from."""
+        row = self._row(channel, version)
+        return None if row.base is None else (row.base_channel or channel, row.base)
 
     def data(self, channel: str, version: str) -> bytes:
         """The encoded bytes of a version."""
         key = (channel, version)
-        found = self._data.get(key)
-        if found is not None:
-            return found
+        data = self._data.get(key)
+        if data is None:
+            data = self._data[key] = self.rope(channel, version).read()
+        return data
+
+    def rope(self, channel: str, version: str) -> Rope:
+        """A version as pieces of the rows that it was stored in."""
+        key = (channel, version)
         pending: list[tuple[str, str]] = []
-        while key not in self._data:
+        while key not in self._ropes:
             if (known := self._known.get(key)) is not None:
-                self._data[key] = known.encoded.parts.join()
+                self._ropes[key] = Rope.of(known.encoded.parts.join())
                 break
             row = self._row(*key)
             if row.base is None:
-                self._data[key] = self._open(row)
+                self._ropes[key] = Rope.of(self._open(row))
                 break
             pending.append(key)
             key = (row.base_channel or row.channel, row.base)
             if key in pending:
                 raise self._broken(channel, version, "its chain of differences is a circle")
-        data = self._data[key]
+        rope = self._ropes[key]
         for key in reversed(pending):
             program = self._programs[key] = splice.unpack(self._open(self._row(*key)))
             try:
-                data = splice.apply(data, program)
+                rope = self._ropes[key] = rope.apply(program)
             except SerdeError as error:
                 raise error.at(thread=self._place[0], channel=channel) from None
-            self._data[key] = data
-        return data
+        return rope
 
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
@@ -114,8 +130,8 @@ class Resolver:
         tail: list[Older] = []
         older: Older | None = None
         for row in reversed(line):
-            data = self._data[(row.channel, row.version)]
-            head = container_head(data)
+            rope = self._ropes[(row.channel, row.version)]
+            head = container_head(rope.read(_LONGEST_HEAD))
             if head is None:
                 return
             if older is not None:
@@ -126,7 +142,7 @@ class Resolver:
                     kept = [head, (len(older.head), older.size - len(older.head))]
                 if program[: len(kept)] != kept or len(program) > len(kept) + 1:
                     return
-            older = Older(row.version, head, len(data))
+            older = Older(row.version, head, len(rope))
             (roots if row.base is None or row.level else tail).append(older)
         chain.is_root = not tail
         (tail or roots).pop()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.checkpoint.sql.saver import SqlSaver
+from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import SCHEMA
 from milepost.sql.dialect import SQLITE
 from milepost.sql.lite import SqliteEngine
 from milepost.sql.migrations import migrate
-from milepost.sql.operations import Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.sql.operations import Operation
 
 __all__ = ["SqliteSaver"]
 
@@ -21,7 +24,7 @@ BUSY_TIMEOUT = 30.0
 """Seconds to wait for another process's transaction."""
 
 
-class SqliteSaver(SqlSaver):
+class SqliteSaver(MaintainedSaver):
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. Every step that was
@@ -30,6 +33,7 @@ class SqliteSaver(SqlSaver):
     """
 
     dialect = SQLITE
+    engine: SqliteEngine
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class SqliteSaver(SqlSaver):
                 "name use `with SqliteSaver.from_conn_string(...) as saver:`."
             )
         self.conn = conn
-        self.engine = SqliteEngine(conn, synchronous=synchronous, first=_create_tables)
+        self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
 
     @classmethod
     @contextmanager
@@ -66,7 +70,7 @@ class SqliteSaver(SqlSaver):
 
     def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""
-        self.engine.run(_nothing, write=False)
+        self.engine.run(nothing, write=False)
 
 
 def open_sqlite(conn_string: str) -> sqlite3.Connection:
@@ -80,10 +84,12 @@ def open_sqlite(conn_string: str) -> sqlite3.Connection:
     )
 
 
-def _create_tables() -> Operation[None]:
+def create_tables() -> Operation[None]:
+    """The first thing that is done with a database."""
     return migrate(SQLITE, SCHEMA)
 
 
-def _nothing() -> Operation[None]:
+def nothing() -> Operation[None]:
+    """An operation that only makes the engine look at its connection."""
     return
     yield

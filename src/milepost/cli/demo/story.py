@@ -55,16 +55,19 @@ def _crash(out: Printer, database: str, journal: order.Journal) -> bool:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for us
     ) as worker:
         assert worker.stdout is not None
-        for report in worker.stdout:
-            what, _, node = report.strip().partition(" ")
-            if what == SAVED:
-                out.line(f"  process {worker.pid}: {node} is done and saved")
-            expected.discard(report.strip())
-            if not expected:
-                break
-        worker.kill()  # SIGKILL: no handler runs, nothing is tidied up
+        try:
+            for report in worker.stdout:
+                what, _, node = report.strip().partition(" ")
+                if what == SAVED:
+                    out.line(f"  process {worker.pid}: {node} is done and saved")
+                expected.discard(report.strip())
+                if not expected:
+                    break
+        finally:
+            worker.kill()  # SIGKILL: no handler runs, nothing is tidied up
     if expected:
         out.line(out.styled("red", "  The process ended by itself, which it should not do."))
         return False

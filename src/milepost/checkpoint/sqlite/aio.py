@@ -1,0 +1,70 @@
+"""The SQLite saver for programs that run on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.sql.maintenance import MaintainedSaver
+from milepost.checkpoint.sqlite import create_tables, nothing, open_sqlite
+from milepost.sql.dialect import SQLITE
+from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite_aio import AiosqliteEngine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Self
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+
+__all__ = ["AsyncSqliteSaver"]
+
+
+class AsyncSqliteSaver(MaintainedSaver):
+    """Keeps threads in a SQLite database. The tables are made on first use.
+
+    Give it an aiosqlite connection or a sqlite3 one, or let `from_conn_string` open and close one.
+    The loop never waits for the disk. The sync methods work too; with an aiosqlite connection,
+    from every thread but the loop's own.
+    """
+
+    dialect = SQLITE
+    engine: SqliteEngine | AiosqliteEngine
+
+    def __init__(
+        self,
+        conn: Any,
+        *,
+        serde: SerializerProtocol | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        super().__init__(serde=serde)
+        self.conn = conn
+        if isinstance(conn, sqlite3.Connection):
+            self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
+        else:
+            self.engine = AiosqliteEngine(conn, synchronous=synchronous, first=create_tables)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        serde: SerializerProtocol | None = None,
+        synchronous: str = "FULL",
+    ) -> AsyncIterator[Self]:
+        """A saver on a file, or on `":memory:"`; use it with `async with`."""
+        connection = await asyncio.to_thread(open_sqlite, conn_string)
+        saver = cls(connection, serde=serde, synchronous=synchronous)
+        try:
+            yield saver
+        finally:
+            assert isinstance(saver.engine, SqliteEngine)
+            await asyncio.to_thread(saver.engine.close)
+
+    async def setup(self) -> None:
+        """Make the tables now. Not needed: the first use does it."""
+        await self.engine.arun(nothing, write=False)

@@ -1,0 +1,103 @@
+"""Runs operations on an aiosqlite connection.
+
+Such a connection belongs to a thread of its own, in which everything has to be done. A whole
+transaction goes there as one function, so that nothing else can come between its statements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost.errors import ColourError
+from milepost.sql.failures import ConnectionUnusableError
+from milepost.sql.lite import SqliteEngine
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from milepost.sql.operations import Work
+
+R = TypeVar("R")
+
+
+class AiosqliteEngine:
+    """One SQLite database, behind an aiosqlite connection."""
+
+    def __init__(self, connection: Any, *, synchronous: str, first: Work[None]) -> None:
+        if not callable(getattr(connection, "_execute", None)):
+            raise TypeError(
+                f"AsyncSqliteSaver needs an aiosqlite or sqlite3 connection, not "
+                f"{type(connection).__name__}. For a file name use "
+                "`async with AsyncSqliteSaver.from_conn_string(...) as saver:`."
+            )
+        self._connection = connection
+        self._synchronous = synchronous
+        self._first = first
+        self._inner: SqliteEngine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        engine = self._engine()
+        return await self._there(lambda: engine.run(work, write=write))
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """`arun`, from a thread that is not the loop's."""
+        return self._from_outside(lambda: self.arun(work, write=write))
+
+    async def acommit(self, committer: Any, waiting: Any) -> Any:
+        """Take part in a group commit."""
+        engine = self._engine()
+        return await self._there(lambda: engine.commit(committer, waiting))
+
+    def commit(self, committer: Any, waiting: Any) -> Any:
+        """`acommit`, from a thread that is not the loop's."""
+        return self._from_outside(lambda: self.acommit(committer, waiting))
+
+    async def avacuum(self) -> None:
+        """Rewrite the file without the rows that were removed."""
+        await self._there(self._engine().vacuum)
+
+    def vacuum(self) -> None:
+        """`avacuum`, from a thread that is not the loop's."""
+        self._from_outside(self.avacuum)
+
+    def _engine(self) -> SqliteEngine:
+        """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
+        if self._inner is None:
+            inner: sqlite3.Connection | None = getattr(self._connection, "_connection", None)
+            if inner is None:
+                raise ConnectionUnusableError(
+                    "The aiosqlite connection is not open: await it first, as in "
+                    "`async with aiosqlite.connect(...) as conn:`, and keep it open."
+                )
+            self._inner = SqliteEngine(inner, synchronous=self._synchronous, first=self._first)
+        self._loop = asyncio.get_running_loop()
+        return self._inner
+
+    async def _there(self, job: Callable[[], R]) -> R:
+        try:
+            result: R = await self._connection._execute(job)
+        except ValueError as error:
+            if "connection" not in str(error).lower():
+                raise
+            raise ConnectionUnusableError(
+                "The aiosqlite connection is closed. Keep it open as long as the saver is used."
+            ) from error
+        return result
+
+    def _from_outside(self, call: Callable[[], Any]) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ColourError(
+                "This saver works through an aiosqlite connection, and a sync call would block the "
+                "event loop that the connection answers to. Use the async method."
+            )
+        if self._loop is None or self._loop.is_closed() or not self._loop.is_running():
+            return asyncio.run(call())
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()

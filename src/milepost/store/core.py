@@ -1,0 +1,328 @@
+"""The logic of a store, without colour and without a place to store things.
+
+Three steps: `prepare` checks and encodes what a caller asks for, at once, so that nothing that the
+caller does to its objects later changes what is stored; `execute` embeds the texts of all groups
+in one call and hands everything to the backend; the rows that come back are decoded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerdeError
+from milepost.store import namespaces
+from milepost.store.embeddings import Embedder, Vector
+from milepost.store.filters import parse
+from milepost.store.paths import get_text_at_path
+from milepost.store.records import (
+    GetOp,
+    IndexConfig,
+    Item,
+    ListNamespacesOp,
+    Namespace,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+)
+from milepost.store.tasks import (
+    Embed,
+    Get,
+    Group,
+    Index,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    Row,
+    Search,
+    Task,
+    Write,
+)
+from milepost.store.ttl import Clock, Lifetimes, Stamps, to_micros
+from milepost.store.view import Viewer
+
+ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
+
+
+class Stored(Protocol):
+    """Whatever has the bytes of an item."""
+
+    @property
+    def namespace(self) -> Namespace: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def data(self) -> tuple[str, bytes]: ...
+
+
+class StoreCore(ABC):
+    """What all stores of ours have in common."""
+
+    makes_views = True
+    """Whether the backend wants the view of a value along with it."""
+
+    def __init__(
+        self,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.serde: SerializerProtocol = JsonPlusSerializer() if serde is None else serde
+        self._binds = hasattr(self.serde, "loads_typed_at")
+        self.lifetimes = Lifetimes(ttl)
+        self.stamps = Stamps(clock)
+        if clear_fields is None and isinstance(self.serde, EncryptedSerializer):
+            clear_fields = ()
+        clear = None if clear_fields is None else [field.split(".") for field in clear_fields]
+        self.viewer = Viewer(self.serde, clear)
+        self.index = index
+        self.embedder = None if index is None else _embedder(index)
+        self.fields = tuple((index or {}).get("fields") or ("$",))
+
+    # -- what a backend does
+
+    @abstractmethod
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        """Carry out groups: all reads, then the writes of each group that can be done."""
+
+    @abstractmethod
+    def sweep(self) -> Program[int]:
+        """Delete what has expired; how many items it was."""
+
+    @abstractmethod
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        """Make all vectors anew, `size` items at a time; how many items it was."""
+
+    # -- from operations to tasks
+
+    def prepare(self, ops: Iterable[Op]) -> list[Task]:
+        """Check and encode operations."""
+        return [self._task(op) for op in ops]
+
+    def _task(self, op: Op) -> Task:
+        if isinstance(op, GetOp):
+            key = namespaces.check_key(op.key)
+            return Get(namespaces.check(op.namespace), key, op.refresh_ttl)
+        if isinstance(op, PutOp):
+            return self._write(op)
+        if isinstance(op, SearchOp):
+            return self._search(op)
+        if isinstance(op, ListNamespacesOp):
+            _check_page(op.limit, op.offset)
+            if op.max_depth is not None and op.max_depth < 0:
+                raise ValueError(f"max_depth is a number of labels, not {op.max_depth}.")
+            namespaces.validate_op_namespace(op)
+            return Listing(op)
+        raise TypeError(f"{op!r} is not an operation of a store.")
+
+    def _search(self, op: SearchOp) -> Search:
+        _check_page(op.limit, op.offset)
+        if op.order is not None and op.order not in ORDERS:
+            raise ValueError(f"order={op.order!r} is not one of {', '.join(ORDERS)}.")
+        return Search(
+            namespaces.check(op.namespace_prefix),
+            parse(op.filter, self.viewer),
+            op.limit,
+            op.offset,
+            # Without an index there is nothing to rank by; the scores, None, say so.
+            op.query or None if self.embedder is not None else None,
+            op.order,
+            op.refresh_ttl,
+        )
+
+    def _write(self, op: PutOp) -> Write:
+        namespace = namespaces.check_put(op.namespace)
+        key = namespaces.check_key(op.key)
+        version = op.if_version
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise TypeError(f"if_version is an Item's version, or 0 for no item; not {version!r}.")
+        if op.value is None:
+            return Write(namespace, key, None, "", (), None, None, version)
+        if not isinstance(op.value, Mapping):
+            raise TypeError(
+                f"An item's value is a dict, not {type(op.value).__name__}. Wrap it: "
+                "{'value': ...}."
+            )
+        value = dict(op.value)
+        index = _index(op.index)
+        try:
+            if self._binds:
+                data = dumps_at(self.serde, value, place(namespace, key))
+            else:
+                data = self.serde.dumps_typed(value)
+        except SerdeError as error:
+            raise error.at(channel=f"{namespaces.to_text(namespace)}{key}") from None
+        return Write(
+            namespace,
+            key,
+            data,
+            self.viewer.text(value) if self.makes_views else "",
+            self.texts(value, index),
+            index,
+            to_micros(op.ttl),
+            version,
+        )
+
+    def texts(self, value: Mapping[str, Any], index: Index) -> tuple[str, ...]:
+        """The texts of a value that are embedded."""
+        if self.embedder is None or index is False:
+            return ()
+        paths = self.fields if index is None else index
+        found = [text for path in paths for text in get_text_at_path(value, path)]
+        return tuple(dict.fromkeys(text for text in found if text))
+
+    # -- from tasks to results
+
+    def execute(self, groups: Sequence[Group]) -> Program[list[list[Result] | Exception]]:
+        """Carry out what several callers asked for; one that fails does not harm the others."""
+        ready = yield from self._embedded(groups)
+        live = [group for group in ready if not isinstance(group, Exception)]
+        done = iter((yield from self.perform(live)) if live else ())
+        return [
+            group if isinstance(group, Exception) else self.decoded(group, next(done))
+            for group in ready
+        ]
+
+    def _embedded(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+        """The groups, with the vectors that they need."""
+        if self.embedder is None or not any(map(needs_vectors, groups)):
+            return list(groups)
+        try:
+            return (yield from self._embed_together(groups))
+        except Exception as error:
+            if len(groups) == 1:
+                return [error]
+        # One text may have spoilt the call for all.
+        single: list[Group | Exception] = []
+        for group in groups:
+            single += yield from self._embedded([group])
+        return single
+
+    def _embed_together(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+        documents: dict[str, Any] = {}
+        queries: dict[str, Any] = {}
+        for task in (task for group in groups for task in group):
+            if isinstance(task, Write):
+                documents.update(dict.fromkeys(task.texts))
+            elif isinstance(task, Search) and task.query is not None:
+                queries[task.query] = None
+        made = yield Embed(list(documents), list(queries))
+        documents = dict(zip(documents, made[0], strict=True))
+        queries = dict(zip(queries, made[1], strict=True))
+        return [[_with_vectors(task, documents, queries) for task in group] for group in groups]
+
+    def decoded(self, group: Group, outcome: Outcome) -> list[Result] | Exception:
+        """What a group's caller is given."""
+        if isinstance(outcome, Exception):
+            return outcome
+        try:
+            return [self._result(task, found) for task, found in zip(group, outcome, strict=True)]
+        except SerdeError as error:
+            return error
+
+    def _result(self, task: Task, found: Any) -> Result:
+        if found is None:
+            return None
+        if isinstance(task, Get):
+            return self.item(found)
+        if isinstance(task, Search):
+            return [self.search_item(row) for row in found]
+        return cast("Result", found)
+
+    def value(self, row: Stored) -> dict[str, Any]:
+        """The value of a stored row."""
+        try:
+            if self._binds:
+                where = place(row.namespace, row.key)
+                bound: dict[str, Any] = loads_at(self.serde, row.data, where)
+                return bound
+            value: dict[str, Any] = self.serde.loads_typed(row.data)
+        except SerdeError as error:
+            raise error.at(channel=f"{namespaces.to_text(row.namespace)}{row.key}") from None
+        return value
+
+    def item(self, row: Row) -> Item:
+        """The item of a stored row."""
+        return Item(
+            value=self.value(row),
+            key=row.key,
+            namespace=row.namespace,
+            created_at=row.created,
+            updated_at=row.updated,
+            version=row.updated,
+        )
+
+    def search_item(self, row: Row) -> SearchItem:
+        """The search result of a stored row."""
+        return SearchItem(
+            row.namespace,
+            row.key,
+            self.value(row),
+            row.created,
+            row.updated,
+            row.score,
+            version=row.updated,
+        )
+
+
+def place(namespace: tuple[str, ...], key: str) -> str:
+    """Where an item is: an encrypted value opens nowhere else."""
+    return f"store\0{namespaces.to_text(namespace)}\0{key}"
+
+
+def needs_vectors(group: Group) -> bool:
+    """Whether something in the group has to be embedded."""
+    for task in group:
+        kind = type(task)
+        if (kind is Write and task.texts) or (kind is Search and task.query is not None):  # type: ignore[union-attr]
+            return True
+    return False
+
+
+def _with_vectors(
+    task: Task, documents: Mapping[str, Vector], queries: Mapping[str, Vector]
+) -> Task:
+    if isinstance(task, Write) and task.texts:
+        return task._replace(vectors=[documents[text] for text in task.texts])
+    if isinstance(task, Search) and task.query is not None:
+        return task._replace(vector=queries[task.query])
+    return task
+
+
+def _embedder(index: IndexConfig) -> Embedder:
+    if unknown := set(index) - {"dims", "embed", "fields", "model", "ann_index_config"}:
+        raise ValueError(
+            f"index has unknown settings: {sorted(unknown)}. There are dims, embed, fields, model."
+        )
+    if "embed" not in index or "dims" not in index:
+        raise ValueError(
+            "index needs `embed` and `dims`: what makes the vectors, and their length."
+        )
+    fields = index.get("fields")
+    if isinstance(fields, str):
+        raise TypeError(f"index['fields'] is a list of paths: [{fields!r}].")
+    return Embedder(index["embed"], index["dims"], index.get("model"))
+
+
+def _index(index: Any) -> Index:
+    if index is None or index is False:
+        return index
+    if isinstance(index, str) or not all(isinstance(path, str) for path in index):
+        raise TypeError(f"index is a list of paths, or False to embed nothing; not {index!r}.")
+    return tuple(index)
+
+
+def _check_page(limit: int, offset: int) -> None:
+    if limit < 0 or offset < 0:
+        raise ValueError(f"limit and offset cannot be negative: got {limit} and {offset}.")

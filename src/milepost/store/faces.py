@@ -1,0 +1,138 @@
+"""The two colours of a store: the drivers that carry out what the logic asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from milepost.store.base import BaseStore
+from milepost.store.batching import Batcher
+from milepost.store.core import StoreCore
+from milepost.store.records import Op, Result, TTLConfig
+from milepost.store.tasks import Embed, Group, Program, Progress, Transact
+from milepost.store.ttl import Sweeper
+
+R = TypeVar("R")
+
+
+class CoreStore(BaseStore):
+    """A store made of a `StoreCore` and the drivers."""
+
+    supports_ttl = True
+    supports_versions = True
+    supports_order = True
+
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+        self._batcher = Batcher(self._aexecute)
+        self._sweeper = Sweeper(lambda: self._drive(core.sweep()))
+        self.ttl_config: TTLConfig | None = core.lifetimes.config
+
+    # -- both colours of everything
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return self._drive_group(self._core.prepare(ops))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        results: list[Result] = await self._batcher.submit(self._core.prepare(ops))
+        return results
+
+    def _drive_group(self, group: Group) -> list[Result]:
+        results = self._drive(self._core.execute([group]))[0]
+        if isinstance(results, Exception):
+            raise results
+        return results
+
+    def _transact(self, request: Transact) -> Any:
+        raise NotImplementedError
+
+    async def _atransact(self, request: Transact) -> Any:
+        raise NotImplementedError
+
+    # -- drivers
+
+    def _drive(self, program: Program[R]) -> R:
+        try:
+            request = next(program)
+            while True:
+                try:
+                    answer: Any
+                    if isinstance(request, Embed):
+                        answer = self._embed(request)
+                    else:
+                        answer = self._transact(request)
+                except Exception as error:
+                    request = program.throw(error)
+                else:
+                    request = program.send(answer)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+
+    async def _adrive(self, program: Program[R]) -> R:
+        try:
+            request = next(program)
+            while True:
+                try:
+                    answer: Any
+                    if isinstance(request, Embed):
+                        answer = await self._aembed(request)
+                    else:
+                        answer = await self._atransact(request)
+                except Exception as error:
+                    request = program.throw(error)
+                else:
+                    request = program.send(answer)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+
+    def _embed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
+        embedder = self._core.embedder
+        assert embedder is not None
+        documents = embedder.documents(request.documents) if request.documents else ()
+        queries = embedder.queries(request.queries) if request.queries else ()
+        return documents, queries
+
+    async def _aembed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
+        embedder = self._core.embedder
+        assert embedder is not None
+        documents = await embedder.adocuments(request.documents) if request.documents else ()
+        queries = await embedder.aqueries(request.queries) if request.queries else ()
+        return documents, queries
+
+    async def _aexecute(self, groups: Sequence[Group]) -> list[list[Result] | Exception]:
+        return await self._adrive(self._core.execute(groups))
+
+    # -- expiry
+
+    def sweep_ttl(self) -> int:
+        """Delete items that have expired; how many it was."""
+        return self._drive(self._core.sweep())
+
+    async def asweep_ttl(self) -> int:
+        """`sweep_ttl`, for use on an event loop."""
+        return await self._adrive(self._core.sweep())
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep at intervals, in a thread. The future ends when the sweeper does."""
+        return self._sweeper.start(sweep_interval_minutes or self._core.lifetimes.interval)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop sweeping; whether the thread has ended within `timeout` seconds."""
+        return self._sweeper.stop(timeout)
+
+    # -- vectors
+
+    def reindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
+        """Make all vectors anew with the store's present `index`; how many items it was.
+
+        `progress(done, total)` is called after each batch. What was done stays done if the work
+        is broken off: call it again to go on.
+        """
+        return self._drive(self._core.reindex(progress, batch_size))
+
+    async def areindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
+        """`reindex`, for use on an event loop."""
+        return await self._adrive(self._core.reindex(progress, batch_size))

@@ -1,0 +1,128 @@
+"""A store in this process: for tests, demos and short-lived programs.
+
+It keeps to the rules of the stores on disk. Values are kept as bytes, so that nothing that a
+program does to its objects later changes what was stored; what cannot be read back exactly is
+refused; expired items are not returned; versions are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store.core import needs_vectors
+from milepost.store.entries import MemoryCore
+from milepost.store.faces import CoreStore
+from milepost.store.records import (
+    NOT_PROVIDED,
+    IndexConfig,
+    Item,
+    NotProvided,
+    Op,
+    Result,
+    TTLConfig,
+)
+from milepost.store.ttl import Clock
+
+__all__ = ["InMemoryStore"]
+
+
+class InMemoryStore(CoreStore):
+    """Keeps items in memory. Sync and async methods can be mixed, from any thread.
+
+    `index` enables search by meaning, `ttl` sets how long items live, `serde` how values are
+    written. `clear_fields` are the fields that filters may see when `serde` encrypts. `clock`
+    gives the time in seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._memory = MemoryCore(
+            index=index, ttl=ttl, serde=serde, clear_fields=clear_fields, clock=clock
+        )
+        super().__init__(self._memory)
+        self.index_config = index
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        group = self._core.prepare(ops)
+        return self._drive_group(group) if needs_vectors(group) else self._memory.do(group)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        group = self._core.prepare(ops)
+        if needs_vectors(group):
+            results: list[Result] = await self._batcher.submit(group)
+            return results
+        # Nothing to wait for: the answer is in this process.
+        return self._memory.do(group)
+
+    # The two most frequent calls take a short cut where there is nothing to decide: an item that
+    # is there and cannot expire, a put that asks for nothing special.
+
+    def get(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Item | None:
+        item = self._memory.glance(namespace, key)
+        return super().get(namespace, key, refresh_ttl=refresh_ttl) if item is None else item
+
+    async def aget(
+        self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
+    ) -> Item | None:
+        return self.get(namespace, key, refresh_ttl=refresh_ttl)
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None = None,
+    ) -> None:
+        if (
+            ttl is NOT_PROVIDED
+            and if_version is None
+            and index is None
+            and self._memory.drop_in(namespace, key, value)
+        ):
+            return
+        super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+        if_version: int | None = None,
+    ) -> None:
+        if (
+            ttl is NOT_PROVIDED
+            and if_version is None
+            and index is None
+            and self._memory.drop_in(namespace, key, value)
+        ):
+            return
+        await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop_ttl_sweeper()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.stop_ttl_sweeper()

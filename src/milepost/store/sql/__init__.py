@@ -1,0 +1,1 @@
+"""Stores in a database: the same logic on SQLite and PostgreSQL."""

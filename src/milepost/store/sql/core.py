@@ -1,0 +1,279 @@
+"""A store in a database: groups of operations become one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from milepost.errors import StoreError, VersionConflict
+from milepost.sql.migrations import migrate
+from milepost.sql.operations import Many, Operation, Query, Run
+from milepost.store import namespaces
+from milepost.store.conflicts import conflict_error
+from milepost.store.core import StoreCore
+from milepost.store.sql import statements as sql
+from milepost.store.sql.generations import Generations
+from milepost.store.sql.reindexing import reindexing
+from milepost.store.sql.schema import schema
+from milepost.store.sql.statements import Speech
+from milepost.store.sql.vectors import VectorIndex
+from milepost.store.tasks import (
+    Get,
+    Group,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    Row,
+    Search,
+    Transact,
+    Write,
+)
+
+_ATTEMPTS = 5
+
+
+class Raced(Exception):  # noqa: N818
+    """Another transaction came between our look at an item and our write; look again."""
+
+
+class SqlCore(StoreCore):
+    """What the stores on SQLite and on PostgreSQL have in common: everything but the words."""
+
+    def __init__(self, speech: Speech, vectors: VectorIndex | None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.speech = speech
+        self.vectors = vectors
+        self.generations = Generations(speech, self.embedder, vectors)
+        self._ready = False
+        dress = speech.dress
+        self._get = dress(sql.GET)
+        self._get_many = dress(sql.GET_MANY)
+        self._put = dress(sql.PUT)
+        self._put_new = dress(sql.PUT_NEW)
+        self._delete = dress(sql.DELETE)
+
+    def ready(self) -> Program[None]:
+        """Create the tables, once."""
+        if not self._ready:
+            yield Transact(self._setup, write=True)
+            self._ready = True
+
+    def _setup(self) -> Operation[None]:
+        yield from migrate(self.speech.dialect, schema(self.speech.dialect.name))
+        yield from self.generations.load(create=True)
+
+    # -- groups
+
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        yield from self.ready()
+        write = any(isinstance(task, Write) for group in groups for task in group)
+        for attempt in range(_ATTEMPTS):
+            now = self.stamps.now()
+            renewed: list[int] = []
+            try:
+                outcomes: list[Outcome] = yield Transact(
+                    lambda now=now, renewed=renewed: self._work(groups, now, renewed),  # type: ignore[misc]
+                    write=write,
+                )
+            except Raced:
+                if attempt == _ATTEMPTS - 1:
+                    raise VersionConflict(
+                        "The item was changed by others at each attempt. Get it and try again."
+                    ) from None
+                continue
+            if renewed:
+                yield Transact(
+                    lambda now=now, renewed=renewed: self._renew(renewed, now),  # type: ignore[misc]
+                    write=True,
+                )
+            break
+        return outcomes
+
+    def _work(
+        self, groups: Sequence[Group], now: int, renewed: list[int]
+    ) -> Operation[list[Outcome]]:
+        results: list[list[Any]] = [[None] * len(group) for group in groups]
+        if self.embedder is not None or self.generations.tables:
+            # Another process may have made all vectors anew since we last looked.
+            yield from self.generations.load()
+        yield from self._gets(groups, results, now, renewed)
+        failed: dict[int, Exception] = {}
+        for number, group in enumerate(groups):
+            for at, task in enumerate(group):
+                try:
+                    if isinstance(task, Search):
+                        results[number][at] = yield from self._search_rows(task, now, renewed)
+                    elif isinstance(task, Listing):
+                        results[number][at] = yield from self._list(task, now)
+                    elif isinstance(task, Write) and task.texts:
+                        self.generations.check_writable()
+                except StoreError as error:
+                    failed[number] = error
+        yield from self._writes(groups, now, failed)
+        return [failed.get(number, found) for number, found in enumerate(results)]
+
+    # -- reading
+
+    def _gets(
+        self,
+        groups: Sequence[Group],
+        results: list[list[Any]],
+        now: int,
+        renewed: list[int],
+    ) -> Operation[None]:
+        wanted = [
+            (number, at, task)
+            for number, group in enumerate(groups)
+            for at, task in enumerate(group)
+            if isinstance(task, Get)
+        ]
+        if not wanted:
+            return
+        places = {(namespaces.to_text(get.namespace), get.key) for _, _, get in wanted}
+        if len(places) == 1:
+            rows = yield Query(self._get, (*next(iter(places)), now))
+        else:
+            rows = yield Query(self._get_many, (json.dumps(list(places)), now))
+        found = {(row[0], row[1]): row for row in rows}
+        for number, at, get in wanted:
+            row = found.get((namespaces.to_text(get.namespace), get.key))
+            if row is not None:
+                results[number][at] = to_row(row)
+                if get.refresh and row[7] is not None:
+                    renewed.append(row[6])
+
+    def _search_rows(self, search: Search, now: int, renewed: list[int]) -> Operation[list[Row]]:
+        found: list[tuple[float | None, Any]]
+        if search.vector is not None:
+            assert self.vectors is not None
+            generation = self.generations.for_search()
+            found = yield from self.vectors.rank(generation, search, now)
+        else:
+            clause, parameters = self.speech.where(search.prefix, search.conditions, now)
+            order = sql.ORDER[search.order]
+            rows = yield Query(
+                self.speech.dress(f"{sql.SEARCH}{clause} ORDER BY {order} LIMIT ? OFFSET ?"),
+                (*parameters, search.limit, search.offset),
+            )
+            found = [(None, row) for row in rows]
+        if search.refresh:
+            renewed += [row[6] for _, row in found if row[7] is not None]
+        return [to_row(row, score) for score, row in found]
+
+    def _list(self, listing: Listing, now: int) -> Operation[list[tuple[str, ...]]]:
+        clause, parameters = self.speech.where(namespaces.fixed_prefix(listing.op), (), now)
+        rows = yield Query(self.speech.dress(sql.NAMESPACES + clause), parameters)
+        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
+
+    def _renew(self, ids: Sequence[int], now: int) -> Operation[None]:
+        # In one order everywhere, so that two readers cannot wait for each other.
+        rows = [(now, id) for id in sorted(set(ids))]
+        yield Many(self.speech.dress(sql.RENEW), rows)
+
+    # -- writing
+
+    def _writes(
+        self, groups: Sequence[Group], now: int, failed: dict[int, Exception]
+    ) -> Operation[None]:
+        final: dict[tuple[str, str], Write] = {}
+        """Of several writes to one key the last one counts."""
+        guarded: set[tuple[str, str]] = set()
+        for number, group in enumerate(groups):
+            if number in failed:
+                continue
+            mine = {}
+            created: set[tuple[str, str]] = set()
+            for write in group:
+                if not isinstance(write, Write):
+                    continue
+                place = (namespaces.to_text(write.namespace), write.key)
+                if write.if_version is not None:
+                    there = yield from self._version(place, now)
+                    if there != write.if_version or place in mine or place in final:
+                        failed[number] = conflict_error(write, there)
+                        break
+                    if write.if_version == 0:
+                        created.add(place)
+                mine[place] = write
+            else:
+                guarded |= created
+                final.update(mine)
+        if final:
+            yield from self._store(final, guarded, now)
+
+    def _version(self, place: tuple[str, str], now: int) -> Operation[int]:
+        rows = yield Query(self.speech.dress(sql.VERSIONS), (*place, now))
+        return int(rows[0][2]) if rows else 0
+
+    def _store(
+        self, final: dict[tuple[str, str], Write], guarded: set[tuple[str, str]], now: int
+    ) -> Operation[None]:
+        dress = self.speech.dress
+        rows = {place: self._parameters(place, write, now) for place, write in final.items()}
+        # Sorted, so that two transactions cannot lock the same rows in opposite orders.
+        places = sorted(final)
+        for table in self.generations.tables:
+            yield Many(dress(sql.VECTORS_OF.format(table=table)), places)
+        gone = [place for place in places if final[place].data is None]
+        if gone:
+            yield Many(self._delete, gone)
+        for place in places:
+            if place in guarded and final[place].data is not None:
+                changed = yield Run(self._put_new, (*rows[place], now))
+                if not changed:
+                    raise Raced
+        plain = [rows[place] for place in places if place not in guarded and place not in gone]
+        if plain:
+            yield Many(self._put, plain)
+        vectors = [
+            (self.vectors.pack(vector), *place)
+            for place in places
+            for vector in final[place].vectors
+            if self.vectors is not None
+        ]
+        if vectors:
+            table = self.generations.target.table
+            yield Many(dress(sql.ADD_VECTOR.format(table=table)), vectors)
+
+    def _parameters(self, place: tuple[str, str], write: Write, now: int) -> tuple[Any, ...]:
+        if write.data is None:
+            return ()
+        stamp = self.stamps.next()
+        return (
+            *place,
+            *write.data,
+            write.view,
+            None if write.index is None else json.dumps(write.index),
+            stamp,
+            stamp,
+            write.ttl,
+            None if write.ttl is None else now + write.ttl,
+            self.generations.mark,
+            now,
+        )
+
+    # -- upkeep
+
+    def sweep(self) -> Program[int]:
+        yield from self.ready()
+        now = self.stamps.now()
+        swept: int = yield Transact(lambda: self._sweep(now), write=True)
+        return swept
+
+    def _sweep(self, now: int) -> Operation[int]:
+        dress = self.speech.dress
+        for table in self.generations.tables:
+            yield Run(dress(sql.VECTORS_OF_EXPIRED.format(table=table)), (now,))
+        swept: int = yield Run(dress(sql.SWEEP), (now,))
+        return swept
+
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        yield from self.ready()
+        return (yield from reindexing(self, progress, size))
+
+
+def to_row(row: Any, score: float | None = None) -> Row:
+    """A row of the table as the core wants it."""
+    return Row(namespaces.from_text(row[0]), row[1], (row[2], bytes(row[3])), row[4], row[5], score)

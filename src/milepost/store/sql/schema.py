@@ -1,0 +1,59 @@
+"""The tables of a store.
+
+`milepost_items`       one row an item: the exact value (`data`), and what filters see (`view`)
+`milepost_store_meta`  which model the vectors were made with, and in which table they are
+`milepost_vectors_N`   the vectors of generation N; a reindex builds the next one beside it
+
+The names are our own, so that the tables can live beside a saver's, and beside LangGraph's.
+Small columns come first: a filter on a row's age need not read past its value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from milepost.sql.migrations import Schema
+
+_ITEMS = """
+CREATE TABLE IF NOT EXISTS milepost_items (
+    id @identity@,
+    ns {text} NOT NULL,
+    key {text} NOT NULL,
+    created BIGINT NOT NULL,
+    updated BIGINT NOT NULL,
+    ttl BIGINT,
+    expires BIGINT,
+    indexed INTEGER NOT NULL,
+    idx TEXT,
+    kind TEXT NOT NULL,
+    data {bytes} NOT NULL,
+    view {json} NOT NULL,
+    UNIQUE (ns, key)
+)
+"""
+_EXPIRY = (
+    "CREATE INDEX IF NOT EXISTS milepost_items_expires ON milepost_items (expires)"
+    " WHERE expires IS NOT NULL"
+)
+_META = """
+CREATE TABLE IF NOT EXISTS milepost_store_meta (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+)
+"""
+
+# An id is never used twice: a vector that was left behind must not meet another item.
+_IDENTITY: Final = {
+    "sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "postgres": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+}
+
+
+def schema(dialect: str) -> Schema:
+    """The tables, in their order of invention."""
+    return Schema(
+        table="milepost_store_migrations",
+        migrations=[[_ITEMS.replace("@identity@", _IDENTITY[dialect]), _EXPIRY, _META]],
+        landmark=("milepost_items", "view"),
+        foreign="The database has a table milepost_items that is not milepost's. Use another one.",
+    )

@@ -1,0 +1,137 @@
+"""The statements of a store, by name. `?` is a parameter; `dress` makes them a database's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from milepost.sql.dialect import POSTGRES, SQLITE, Dialect
+from milepost.store import namespaces
+from milepost.store.filters import Condition
+from milepost.store.records import Namespace
+from milepost.store.sql.conditions import Clause, postgres_clause, sqlite_clause
+
+COLUMNS: Final = "i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
+ALIVE: Final = "(i.expires IS NULL OR i.expires > ?)"
+
+GET: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND {ALIVE}"
+GET_MANY: Final = (
+    f"SELECT {COLUMNS} FROM %pairs% p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b"
+    f" WHERE {ALIVE}"
+)
+SEARCH: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE "
+BY_IDS: Final = f"SELECT {COLUMNS} FROM %items% p JOIN milepost_items i ON i.id = %integer% WHERE "
+NAMESPACES: Final = "SELECT DISTINCT i.ns FROM milepost_items i WHERE "
+VERSIONS: Final = (
+    "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ?"
+    f" AND {ALIVE} %lock%"
+)
+
+_CHANGED: Final = (
+    "kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
+    " ttl = excluded.ttl, expires = excluded.expires, indexed = excluded.indexed,"
+    # What has expired is gone, and its successor is a new item.
+    " created = CASE WHEN milepost_items.expires <= ? THEN excluded.created"
+    " ELSE milepost_items.created END,"
+    # Also larger if another process's clock is ahead of ours: it is the version.
+    " updated = CASE WHEN milepost_items.updated >= excluded.updated"
+    " THEN milepost_items.updated + 1 ELSE excluded.updated END"
+)
+_INSERT: Final = (
+    "INSERT INTO milepost_items"
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed)"
+    " VALUES (?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?) ON CONFLICT (ns, key) DO UPDATE SET "
+)
+PUT: Final = _INSERT + _CHANGED
+PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
+"""Refuses to replace an item that is there."""
+DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
+RENEW: Final = "UPDATE milepost_items SET expires = ? + ttl WHERE id = ? AND ttl IS NOT NULL"
+EXPIRED: Final = "SELECT i.id FROM milepost_items i WHERE i.expires <= ?"
+SWEEP: Final = "DELETE FROM milepost_items WHERE expires <= ?"
+
+META: Final = "SELECT name, value FROM milepost_store_meta"
+SET_META: Final = (
+    "INSERT INTO milepost_store_meta (name, value) VALUES (?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+UNSET_META: Final = "DELETE FROM milepost_store_meta WHERE name = ?"
+
+VECTORS_OF: Final = (
+    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
+)
+VECTORS_OF_EXPIRED: Final = (
+    "DELETE FROM {table} WHERE item IN (SELECT id FROM milepost_items WHERE expires <= ?)"
+)
+ADD_VECTOR: Final = (
+    "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items"
+    " WHERE ns = ? AND key = ?"
+)
+ADD_VECTOR_IF: Final = ADD_VECTOR + " AND updated = ?"
+
+COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE indexed <> ?"
+STALE: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx FROM milepost_items i"
+    " WHERE i.indexed <> ? ORDER BY i.id LIMIT ?"
+)
+SET_INDEXED: Final = (
+    "UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND updated = ?"
+)
+
+ORDER: Final = {
+    None: "i.updated DESC, i.ns, i.key",
+    "updated_at": "i.updated, i.ns, i.key",
+    "-updated_at": "i.updated DESC, i.ns, i.key",
+    "created_at": "i.created, i.ns, i.key",
+    "-created_at": "i.created DESC, i.ns, i.key",
+    "key": "i.key, i.ns",
+    "-key": "i.key DESC, i.ns DESC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How one database says what the statements above leave open."""
+
+    dialect: Dialect
+    clause: Callable[[Condition], Clause]
+    json: str
+    vector: str
+    integer: str
+    lock: str
+
+    def dress(self, statement: str) -> str:
+        """A statement in this database's words."""
+        text = (
+            statement.replace("%pairs%", self.dialect.pairs)
+            .replace("%items%", self.dialect.items)
+            .replace("%json%", self.json)
+            .replace("%vector%", self.vector)
+            .replace("%integer%", self.integer)
+            .replace("%lock%", self.lock)
+        )
+        return text if self.dialect.name == "sqlite" else text.replace("?", "%s")
+
+    def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
+        """The items below a namespace that are alive and fulfil all conditions."""
+        clauses: list[Clause] = [(ALIVE, [now])]
+        bounds = namespaces.text_range(prefix)
+        if bounds is not None:
+            clauses.append(("i.ns >= ? AND i.ns < ?", list(bounds)))
+        clauses += map(self.clause, conditions)
+        parameters: list[Any] = []
+        for _, more in clauses:
+            parameters += more
+        return " AND ".join(sql for sql, _ in clauses), parameters
+
+
+LITE: Final = Speech(SQLITE, sqlite_clause, json="?", vector="?", integer="p.a", lock="")
+PG: Final = Speech(
+    POSTGRES,
+    postgres_clause,
+    json="?::jsonb",
+    vector="?::vector",
+    integer="p.a::bigint",
+    lock="FOR UPDATE",
+)

@@ -1,0 +1,66 @@
+"""What a store asks of a database's vector search."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from milepost.sql.operations import Operation, Query
+from milepost.store.embeddings import Vector
+from milepost.store.sql import statements as sql
+from milepost.store.sql.statements import Speech
+from milepost.store.tasks import Search
+
+if TYPE_CHECKING:
+    from milepost.store.sql.generations import Generation
+
+
+Near: TypeAlias = tuple[float, int]
+"""A score, and the item that has a vector with it."""
+
+
+class VectorIndex(ABC):
+    """Keeps vectors in a table, and ranks items by them."""
+
+    def __init__(self, speech: Speech) -> None:
+        self.speech = speech
+
+    @abstractmethod
+    def create(self, table: str, dims: int) -> list[str]:
+        """Statements that create the table."""
+
+    @abstractmethod
+    def pack(self, vector: Vector) -> Any:
+        """A vector as a parameter of a statement."""
+
+    @abstractmethod
+    def nearest(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        """At least `count` vectors, nearest first, if there are so many; whether that is all.
+
+        Only vectors of items that the search could return are counted.
+        """
+
+    def rank(
+        self, generation: Generation, search: Search, now: int
+    ) -> Operation[list[tuple[float | None, Any]]]:
+        """The page of items that a search asks for, nearest first, with their scores."""
+        wanted = count = search.offset + search.limit
+        scores: dict[int, float] = {}
+        while wanted:
+            found, is_all = yield from self.nearest(generation, search, now, count)
+            scores = {}
+            for score, item in found:
+                scores.setdefault(item, score)
+            # An item may have several vectors, so the nearest ten need not be ten items.
+            if is_all or len(scores) >= wanted:
+                break
+            count *= 2
+        page = list(scores)[search.offset : wanted]
+        if not page:
+            return []
+        rows = yield Query(self.speech.dress(f"{sql.BY_IDS}{sql.ALIVE}"), (json.dumps(page), now))
+        by_id = {row[6]: row for row in rows}
+        return [(scores[item], by_id[item]) for item in page if item in by_id]

@@ -1,0 +1,117 @@
+"""A store in a SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.sql.lite import SqliteEngine
+from milepost.store.faces import CoreStore
+from milepost.store.records import IndexConfig, TTLConfig
+from milepost.store.sql.conditions import HOLDS, sqlite_holds
+from milepost.store.sql.core import SqlCore
+from milepost.store.sql.statements import LITE
+from milepost.store.sqlite.vectors import LiteVectors
+from milepost.store.tasks import Transact
+from milepost.store.ttl import Clock
+
+__all__ = ["SqliteStore"]
+
+BUSY_TIMEOUT = 30.0
+"""Seconds to wait for another process's transaction."""
+
+
+class SqliteStore(CoreStore):
+    """Keeps items in a SQLite database. The tables are made on first use.
+
+    Give it a connection, or let `from_conn_string` open and close one. To use one connection for
+    a saver too, give it the saver's engine: `SqliteStore(saver.engine)`; the two then take turns.
+    The async methods work as well: they hand their work to a thread.
+    """
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection | SqliteEngine,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        synchronous: str = "FULL",
+    ) -> None:
+        if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
+            raise TypeError(
+                f"{type(self).__name__} needs a sqlite3.Connection or a saver's engine, not "
+                f"{type(conn).__name__}. For a file name use from_conn_string(...)."
+            )
+        is_ours = isinstance(conn, sqlite3.Connection)
+        self.engine = SqliteEngine(conn, synchronous=synchronous) if is_ours else conn
+        self.conn = self.engine.connection
+        self._owns_worker = is_ours
+        vectors = None
+        with self.engine.lock:
+            self.conn.create_function(HOLDS, 2, sqlite_holds, deterministic=True)
+            if index is not None:
+                vectors = LiteVectors(self.conn, index.get("dims", 0))
+        super().__init__(
+            SqlCore(
+                LITE,
+                vectors,
+                index=index,
+                ttl=ttl,
+                serde=serde,
+                clear_fields=clear_fields,
+                clock=clock,
+            )
+        )
+        self.index_config = index
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
+        """A store on a file, or on `":memory:"`; use it with `with`. Takes the same settings."""
+        store = cls(open_sqlite(conn_string), **settings)
+        try:
+            yield store
+        finally:
+            store.stop_ttl_sweeper()
+            store.engine.close()
+
+    def setup(self) -> None:
+        """Make the tables now. Not needed: the first use does it."""
+        core = self._core
+        assert isinstance(core, SqlCore)
+        self._drive(core.ready())
+
+    async def asetup(self) -> None:
+        """`setup`, for use on an event loop."""
+        core = self._core
+        assert isinstance(core, SqlCore)
+        await self._adrive(core.ready())
+
+    def close(self) -> None:
+        """Stop what runs in the background. The connection is the caller's."""
+        self.stop_ttl_sweeper()
+        if self._owns_worker:
+            self.engine.release()
+
+    def _transact(self, request: Transact) -> Any:
+        return self.engine.run(request.work, write=request.write)
+
+    async def _atransact(self, request: Transact) -> Any:
+        return await self.engine.arun(request.work, write=request.write)
+
+
+def open_sqlite(conn_string: str) -> sqlite3.Connection:
+    """A connection that threads can share, with transactions by hand."""
+    return sqlite3.connect(
+        conn_string,
+        timeout=BUSY_TIMEOUT,
+        check_same_thread=False,
+        isolation_level=None,
+        uri=conn_string.startswith("file:"),
+    )

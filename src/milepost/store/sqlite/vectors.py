@@ -1,0 +1,229 @@
+"""Vectors in SQLite.
+
+They are stored as float32 of length 1 in an ordinary table. There are two ways to rank them:
+
+- numpy keeps a copy of the table in memory, and one product gives all scores. Vectors are only
+  ever added, under ids that grow, so the copy is brought up to date by reading what is new; those
+  that have been deleted are noticed when they would be results.
+- sqlite-vec computes distances inside SQLite. It needs no memory, but reads every vector from the
+  file each time. It is used when numpy is missing, or when the copy would be too large.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.errors import MissingDependencyError
+from milepost.sql.operations import Operation, Query
+from milepost.store.embeddings import Vector
+from milepost.store.sql.statements import ALIVE, LITE
+from milepost.store.sql.vectors import Near, VectorIndex
+from milepost.store.tasks import Search
+
+if TYPE_CHECKING:
+    from milepost.store.sql.generations import Generation
+
+LARGEST_COPY: Final = 512 * 2**20
+"""Bytes of vectors that are kept in memory."""
+
+
+class LiteVectors(VectorIndex):
+    """Ranks with numpy or with sqlite-vec, whichever suits."""
+
+    def __init__(self, connection: sqlite3.Connection, dims: int) -> None:
+        super().__init__(LITE)
+        self._dims = dims
+        self._np = _numpy()
+        self._extension = _load_extension(connection)
+        self._copy: _Copy | None = None
+        if self._np is None and not self._extension:
+            raise MissingDependencyError(_neither(connection))
+
+    def create(self, table: str, dims: int) -> list[str]:  # noqa: ARG002
+        return [
+            f"CREATE TABLE IF NOT EXISTS {table}"
+            " (id INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER NOT NULL, vector BLOB NOT NULL)",
+            f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
+        ]
+
+    def pack(self, vector: Vector) -> bytes:
+        length = math.hypot(*vector)
+        packed = array("f", [x / length for x in vector] if length else vector)
+        if sys.byteorder == "big":
+            packed.byteswap()
+        return packed.tobytes()
+
+    def nearest(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        if self._np is not None:
+            rows = yield Query(f"SELECT max(id) FROM {generation.table}")
+            small = (rows[0][0] or 0) * self._dims * 4 <= LARGEST_COPY
+            if small or not self._extension:
+                return (yield from self._in_numpy(generation, search, now, count))
+        return (yield from self._in_sqlite(generation, search, now, count))
+
+    # -- sqlite-vec
+
+    def _in_sqlite(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+        rows = yield Query(
+            f"SELECT vec_distance_l2(v.vector, ?) AS distance, v.item FROM {generation.table} v"
+            f" JOIN milepost_items i ON i.id = v.item WHERE i.indexed = ? AND {clause}"
+            " ORDER BY distance, v.item LIMIT ?",
+            (self.pack(search.vector), generation.number, *parameters, count),
+        )
+        # Of vectors of length 1, the distance tells the angle.
+        return [(1 - row[0] ** 2 / 2, row[1]) for row in rows], len(rows) < count
+
+    # -- numpy
+
+    def _in_numpy(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        copy = self._copy
+        if copy is None or copy.table != generation.table:
+            copy = self._copy = _Copy(self._np, generation.table, self._dims)
+        yield from copy.refresh()
+        allowed: Any = None
+        if search.prefix or search.conditions:
+            clause, parameters = LITE.where(search.prefix, search.conditions, now)
+            allowed = yield Query(
+                f"SELECT i.id FROM milepost_items i WHERE i.indexed = ? AND {clause}",
+                (generation.number, *parameters),
+            )
+        assert search.vector is not None
+        scores, places = copy.scores(self.pack(search.vector), allowed)
+        candidates = count
+        while True:
+            best = copy.best(scores, places, candidates)
+            found = yield from self._checked(copy, best, generation, now)
+            if len(found) >= count or len(best) >= len(places):
+                return found, len(best) >= len(places)
+            candidates = 2 * candidates + 16
+
+    def _checked(
+        self, copy: _Copy, best: list[tuple[float, int]], generation: Generation, now: int
+    ) -> Operation[list[Near]]:
+        """Those of the copy's vectors that are still there, and whose items may be returned."""
+        ids = [copy.ids[at] for _, at in best]
+        rows = yield Query(
+            f"SELECT v.id, i.id FROM json_each(?) p JOIN {generation.table} v ON v.id = p.value"
+            f" LEFT JOIN milepost_items i ON i.id = v.item AND i.indexed = ? AND {ALIVE}",
+            (json.dumps(ids), generation.number, now),
+        )
+        items = dict(rows)
+        return [
+            (score, item)
+            for (score, _), id in zip(best, ids, strict=True)
+            if (item := items.get(id)) is not None
+        ]
+
+
+class _Copy:
+    """The vectors of one table, in memory."""
+
+    def __init__(self, np: Any, table: str, dims: int) -> None:
+        self._np = np
+        self.table = table
+        self._dims = dims
+        self._clear()
+
+    def _clear(self) -> None:
+        self.ids: list[int] = []
+        self._items: Any = self._np.zeros(0, self._np.int64)
+        self._matrix: Any = self._np.zeros((0, self._dims), self._np.float32)
+        self._used = 0
+        self._renew_at = 0
+
+    def refresh(self) -> Operation[None]:
+        """Read what has been added since."""
+        if self._renew_at and len(self.ids) > self._renew_at:
+            # Probably more than half of it has been deleted by now.
+            self._clear()
+        is_first = not self.ids
+        last = self.ids[-1] if self.ids else 0
+        rows = yield Query(
+            f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (last,)
+        )
+        if rows:
+            self._add(rows)
+        if is_first:
+            self._renew_at = 2 * len(self.ids) + 1000
+
+    def _add(self, rows: list[Any]) -> None:
+        np = self._np
+        used, grown = len(self.ids), len(self.ids) + len(rows)
+        if grown > len(self._matrix):
+            matrix = np.zeros((max(grown, 2 * used), self._dims), np.float32)
+            items = np.zeros(len(matrix), np.int64)
+            matrix[:used], items[:used] = self._matrix[:used], self._items[:used]
+            self._matrix, self._items = matrix, items
+        packed = np.frombuffer(b"".join([row[2] for row in rows]), "<f4")
+        self._matrix[used:grown] = packed.reshape(len(rows), self._dims)
+        self._items[used:grown] = [row[1] for row in rows]
+        self.ids += [row[0] for row in rows]
+
+    def scores(self, vector: bytes, allowed: Any) -> tuple[Any, Any]:
+        """The scores of all vectors, or of those of `allowed` items; and where they are."""
+        np = self._np
+        used = len(self.ids)
+        wanted = np.frombuffer(vector, "<f4")
+        if allowed is None:
+            return self._matrix[:used] @ wanted, np.arange(used)
+        items = np.fromiter((row[0] for row in allowed), np.int64, len(allowed))
+        places = np.flatnonzero(np.isin(self._items[:used], items))
+        return self._matrix[places] @ wanted, places
+
+    def best(self, scores: Any, places: Any, count: int) -> list[tuple[float, int]]:
+        """The `count` best, and those as good as the last of them."""
+        np = self._np
+        if count < len(scores):
+            at = len(scores) - count
+            chosen = np.flatnonzero(scores >= np.partition(scores, at)[at])
+        else:
+            chosen = np.arange(len(scores))
+        # Where two are equal, the older item comes first.
+        order = np.lexsort((self._items[places[chosen]], -scores[chosen]))
+        chosen = chosen[order]
+        return list(zip(scores[chosen].tolist(), places[chosen].tolist(), strict=True))
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _load_extension(connection: sqlite3.Connection) -> bool:
+    """Load sqlite-vec, if it is installed and this Python's SQLite can load it."""
+    if not hasattr(connection, "enable_load_extension"):
+        return False
+    try:
+        import sqlite_vec  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        return False
+    connection.enable_load_extension(True)
+    try:
+        sqlite_vec.load(connection)
+    finally:
+        connection.enable_load_extension(False)
+    return True
+
+
+def _neither(connection: sqlite3.Connection) -> str:
+    text = "Search by meaning on SQLite needs numpy or sqlite-vec: pip install numpy sqlite-vec"
+    if not hasattr(connection, "enable_load_extension"):
+        text += " (numpy is the one: this Python's sqlite3 was built without loadable extensions)"
+    return text

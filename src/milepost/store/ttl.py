@@ -1,0 +1,128 @@
+"""Time: stamps that always grow, items that expire, and the thread that sweeps them up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeAlias
+
+from milepost.store.records import NotProvided, TTLConfig
+
+Clock: TypeAlias = Callable[[], float]
+"""Seconds since 1970."""
+
+_SWEEP_MINUTES: Final = 5.0
+_MINUTE: Final = 60_000_000
+
+
+class Stamps:
+    """Microseconds since 1970, each stamp larger than the one before.
+
+    Stamps order items and are their versions. Two puts within a tick of the clock, or a clock that
+    is set back, must not give two items the same one.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or time.time
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        """The time."""
+        return int(self._clock() * 1_000_000)
+
+    def next(self) -> int:
+        """A stamp of its own."""
+        now = int(self._clock() * 1_000_000)
+        with self._lock:
+            self._last = now = max(now, self._last + 1)
+        return now
+
+
+class Lifetimes:
+    """How long items live, and whether reading renews them."""
+
+    def __init__(self, config: TTLConfig | None) -> None:
+        self.config = config
+        known = {"refresh_on_read", "default_ttl", "sweep_interval_minutes", "omit_expired"}
+        if unknown := set(config or ()) - known:
+            raise ValueError(
+                f"ttl has unknown settings: {sorted(unknown)}. There are refresh_on_read, "
+                "default_ttl and sweep_interval_minutes."
+            )
+        given: dict[str, Any] = dict(config or {})
+        self.refreshes = bool(given.get("refresh_on_read", True))
+        self.default: float | None = given.get("default_ttl")
+        self.interval = float(given.get("sweep_interval_minutes") or _SWEEP_MINUTES)
+        to_micros(self.default)
+
+    def minutes(self, ttl: float | None | NotProvided) -> float | None:
+        """The minutes that an item gets which was put with this `ttl`."""
+        return self.default if isinstance(ttl, NotProvided) else ttl
+
+    def refresh(self, asked: bool | None) -> bool:
+        """Whether a read renews what it finds."""
+        return self.refreshes if asked is None else asked
+
+
+def to_micros(minutes: float | None) -> int | None:
+    """A `ttl` in microseconds."""
+    if minutes is None:
+        return None
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes > 0:
+        raise ValueError(f"ttl is a positive number of minutes, not {minutes!r}.")
+    # More than a century is as good as for ever, and the sum must fit into a database's integer.
+    return int(min(minutes, 60_000_000.0) * _MINUTE)
+
+
+class Sweeper:
+    """A thread that deletes what has expired, at intervals, until it is stopped.
+
+    Nothing depends on it but space: expired items are not returned, swept or not.
+    """
+
+    def __init__(self, sweep: Callable[[], int]) -> None:
+        self._sweep = sweep
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._done: Future[None] = Future()
+        self._lock = threading.Lock()
+
+    def start(self, minutes: float) -> Future[None]:
+        """Begin, unless it is running already. The future ends when the sweeper does."""
+        if not minutes > 0:
+            raise ValueError(f"The sweep interval is a positive number of minutes, not {minutes}.")
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return self._done
+            self._stop = threading.Event()
+            self._done = Future()
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(minutes * 60, self._stop, self._done),
+                name="milepost-ttl-sweeper",
+                daemon=True,
+            )
+            self._thread.start()
+            return self._done
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End; whether it has ended within `timeout` seconds."""
+        with self._lock:
+            thread = self._thread
+            self._stop.set()
+        if thread is None:
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _run(self, seconds: float, stop: threading.Event, done: Future[None]) -> None:
+        try:
+            while not stop.wait(seconds):
+                self._sweep()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)

@@ -1,0 +1,241 @@
+"""Does the operations of a case to a built graph, and says what could be observed of each.
+
+An observation is plain data without ids and times, so that those of two libraries are compared
+with `==`. Everything in which milepost differs on purpose is in `DIFFERENCES`, and nowhere else:
+an observation that such a difference touches is reduced to the part that must agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from build import Boom, Built, bare
+from harness import AsyncHarness, SyncHarness
+from spec import Case, Op
+
+LIMIT = 14
+"""Steps that a run may take, so that loops come to an end."""
+
+CONFIG = {"configurable": {"thread_id": "t"}}
+
+SAME_REFUSAL = {
+    "UnknownInterruptError": "RuntimeError",
+    "EmptyInputError": "EmptyInputError",
+}
+
+
+class Run:
+    """A case in progress on one library, in one colour, with one durability."""
+
+    def __init__(self, root: str, case: Case, colour: str, durability: str) -> None:
+        self.case = case
+        self.durability = durability
+        self.peer = root == "langgraph"
+        self.harness = AsyncHarness() if colour == "async" else SyncHarness()
+        # The peer's nodes are all coroutines: on one event loop nothing of it depends on timing.
+        every = 1 if self.peer else 2
+        self.built = Built(root, case.graph, coroutines=every if colour == "async" else None)
+        self.graph = self.built.graph
+
+    def observe(self) -> list[dict[str, Any]]:
+        """Do everything; one observation for each operation, and the history at the end."""
+        try:
+            seen = [self._do(op) for op in self.case.ops]
+            return [*seen, {"history": self._history()}]
+        finally:
+            self.harness.close()
+
+    # -- operations
+
+    def _do(self, op: Op) -> dict[str, Any]:
+        self.built.trace.clear()
+        seen: dict[str, Any] = {"op": op}
+        try:
+            getattr(self, f"_{op.kind}")(op, seen)
+        except Exception as error:
+            seen["raised"] = _refusal(error)
+        seen["trace"] = _by_step(self.built.trace)
+        seen["order"] = _order(self.built.trace)
+        seen["state"] = self._snapshot(self._state(), nested=True)
+        return seen
+
+    def _input(self, op: Op, seen: dict[str, Any]) -> None:
+        self._run(op, seen, {"log0": [f"input {op.number}"], "count": op.number}, CONFIG)
+
+    def _go_on(self, op: Op, seen: dict[str, Any]) -> None:
+        self._run(op, seen, None, CONFIG)
+
+    def _resume(self, op: Op, seen: dict[str, Any]) -> None:
+        self._run(op, seen, self.built.library.command(resume=f"yes {op.number}"), CONFIG)
+
+    def _answer(self, op: Op, seen: dict[str, Any]) -> None:
+        """Answer by id: some of the open interrupts, picked by the bits of the number."""
+        opened = sorted(self._state().interrupts, key=lambda one: one.value)
+        picked = [one for at, one in enumerate(opened) if op.number >> at & 1] or opened
+        answers = {one.id: f"{one.value} {op.number}" for one in picked}
+        seen["partly"] = len(picked) < len(opened)
+        self._run(op, seen, self.built.library.command(resume=answers) if answers else None, CONFIG)
+
+    def _replay(self, op: Op, seen: dict[str, Any]) -> None:
+        self._run(op, seen, None, self._at(op))
+
+    def _update(self, op: Op, seen: dict[str, Any]) -> None:
+        config = CONFIG if op.at is None else self._at(op)
+        self._write(op, config)
+
+    def _fork(self, op: Op, seen: dict[str, Any]) -> None:
+        self._run(op, seen, None, self._write(op, self._at(op)))
+
+    def _command(self, op: Op, seen: dict[str, Any]) -> None:
+        """A Command from outside that updates the state and goes somewhere."""
+        command = self.built.library.command
+        given = command(update={"log0": ["more"], "count": op.number}, goto=self._name(op.as_node))
+        self._run(op, seen, given, CONFIG)
+
+    def _write(self, op: Op, config: Any) -> Any:
+        values = {"log0": [f"update {op.number}"], "count": op.number}
+        as_node = None if op.as_node is None else self._name(op.as_node)
+        return self.harness.update_state(self.graph, config, values, as_node=as_node)
+
+    def _name(self, number: int | None) -> str:
+        nodes = self.case.graph.nodes
+        if number is None or number < 0:
+            return self.built.library.start
+        return nodes[number % len(nodes)].name
+
+    def _at(self, op: Op) -> Any:
+        history = self.harness.history(self.graph, CONFIG)
+        if not history:
+            return CONFIG
+        return history[(op.at or 0) % len(history)].config
+
+    def _run(self, op: Op, seen: dict[str, Any], given: Any, config: Any) -> None:
+        config = {**config, "recursion_limit": op.limit or LIMIT}
+        if self.peer:
+            # One task at a time, in their order: what else is done when one fails is then certain.
+            config["max_concurrency"] = 1
+        options: dict[str, Any] = {"durability": self.durability}
+        if op.before:
+            options["interrupt_before"] = [self._name(number) for number in op.before]
+        if op.after:
+            options["interrupt_after"] = [self._name(number) for number in op.after]
+        if op.streamed:
+            events: list[Any] = []
+            seen["events"] = events
+            options |= {"stream_mode": ["updates", "values"], "subgraphs": True}
+            try:
+                events += self.harness.stream(self.graph, given, config, **options)
+            finally:
+                seen["events"] = _segments(events)
+        else:
+            seen["returned"] = _plain(self.harness.invoke(self.graph, given, config, **options))
+
+    # -- observations
+
+    def _state(self) -> Any:
+        return self.harness.get_state(self.graph, CONFIG, subgraphs=True)
+
+    def _snapshot(self, snapshot: Any, *, nested: bool) -> dict[str, Any]:
+        return {
+            "values": snapshot.values,
+            "next": snapshot.next,
+            "source": (snapshot.metadata or {}).get("source"),
+            "step": (snapshot.metadata or {}).get("step"),
+            "interrupts": sorted(str(one.value) for one in snapshot.interrupts),
+            "tasks": [
+                {
+                    "name": task.name,
+                    "failed": task.error is not None,
+                    "asks": len(task.interrupts),
+                    "result": task.result,
+                    "state": self._snapshot(task.state, nested=True)
+                    if nested and hasattr(task.state, "values") and not isinstance(task.state, dict)
+                    else None,
+                }
+                for task in snapshot.tasks
+            ],
+        }
+
+    def _history(self) -> list[dict[str, Any]]:
+        shown = [
+            self._snapshot(snapshot, nested=False)
+            for snapshot in self.harness.history(self.graph, CONFIG)
+        ]
+        for snapshot in shown:
+            del snapshot["tasks"], snapshot["interrupts"]
+        return shown
+
+
+def _refusal(error: Exception) -> str:
+    if isinstance(error, Boom):
+        return f"Boom: {error}"
+    name = type(error).__name__
+    return SAME_REFUSAL.get(name, name)
+
+
+def _plain(value: Any) -> Any:
+    """Interrupts without their ids, in the order of their questions."""
+    if isinstance(value, dict) and "__interrupt__" in value:
+        asked = sorted(str(one.value) for one in value["__interrupt__"])
+        return {**value, "__interrupt__": asked}
+    return value
+
+
+def _by_step(trace: list[tuple[str, int, str]]) -> dict[Any, int]:
+    """How often each node was started and ended in each step of each (nested) graph."""
+    return dict(Counter(trace))
+
+
+def _order(trace: list[tuple[str, int, str]]) -> list[str] | None:
+    """The nodes in the order in which they started; None if some ran side by side."""
+    starts = [(ns, step) for ns, step, phase in trace if phase == "start"]
+    beside = Counter((ns.rpartition("|")[0], step) for ns, step in starts)
+    return [ns for ns, _ in starts] if all(count == 1 for count in beside.values()) else None
+
+
+def _segments(events: list[Any]) -> list[Any]:
+    """What was streamed: for each (nested) graph, the updates of each step and the values after it.
+
+    Updates of one step come in any order; so do those of graphs that run side by side.
+    """
+    runs: dict[tuple[str, ...], list[Any]] = {}
+    for ns, mode, payload in events:
+        run = runs.setdefault(ns, [[]])
+        if mode == "updates":
+            run[-1].append(repr(_plain(payload)))
+        else:
+            run[-1].sort()
+            run += [_plain(payload), []]
+    for run in runs.values():
+        run[-1].sort()
+    return sorted(((bare("|".join(ns)), run) for ns, run in runs.items()), key=repr)
+
+
+# -- differences on purpose
+
+def differs(case: Case, peer: list[Any], ours: list[Any]) -> str | None:
+    """The first observation in which the two runs differ, or None."""
+    for number, (theirs, mine) in enumerate(zip(peer, ours, strict=True)):
+        theirs, mine = dict(theirs), dict(mine)
+        for difference in DIFFERENCES:
+            difference(theirs, mine)
+        if theirs != mine:
+            what = [
+                f"  {key}:\n    langgraph {theirs.get(key)!r}\n    milepost  {mine.get(key)!r}"
+                for key in sorted(theirs.keys() | mine.keys())
+                if theirs.get(key) != mine.get(key)
+            ]
+            return "\n".join([f"operation {number}: {theirs.get('op', 'the end')}", *what])
+    return None
+
+
+def only_what_was_answered_runs_again(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    """Answering some interrupts by id leaves the other tasks alone; LangGraph starts them, too."""
+    if theirs.get("partly"):
+        for seen in (theirs, mine):
+            seen["trace"] = {key: n for key, n in seen["trace"].items() if key[2] == "end"}
+            seen["order"] = None
+
+
+DIFFERENCES = [only_what_was_answered_runs_again]

@@ -1,0 +1,147 @@
+"""Random graphs and random operations, for hypothesis.
+
+What is not generated, and why:
+
+- a node that fails has the last name of its level, so that with one task at a time everything
+  beside it has ended when it fails; there is one such node, and nothing sends to it (LangGraph
+  drops what has not ended by then, milepost lets it end: see docs/differences.md)
+- a subgraph with memory of its own never runs beside itself
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from spec import Case, Go, Graph, Node, Op, Route
+
+SIZES = (6, 3, 2)
+"""How many nodes a graph of each level has at most."""
+
+
+def _remembers(node: Node) -> bool:
+    inside = node.child.everywhere() if node.child is not None else ()
+    return bool(node.memory) or any(inner.memory for inner in inside)
+
+
+@st.composite
+def routes(draw: Any, targets: list[str], sendable: list[str]) -> Route:
+    one = st.sampled_from(targets).map(Go)
+    if sendable:
+        one |= st.builds(Go, st.sampled_from(sendable), st.integers(0, 3))
+    option = st.lists(one, max_size=3, unique_by=lambda go: (go.node, go.arg))
+    return tuple(map(tuple, draw(st.lists(option, min_size=1, max_size=3))))
+
+
+@st.composite
+def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = None) -> Graph:
+    if fails is None:
+        fails = draw(st.integers(0, 2)) == 0
+    size = draw(st.integers(1, SIZES[level]))
+    names = [f"{prefix}{letter}" for letter in "abcdef"[:size]]
+    nodes: list[Node] = []
+    for number, name in enumerate(names):
+        failing = fails and number == size - 1
+        child = None
+        if level < 2 and draw(st.integers(0, 4 if level == 0 else 3)) == 0:
+            child = draw(graphs(level + 1, name, failing))
+        nodes.append(
+            Node(
+                name,
+                asks=draw(st.sampled_from([0, 0, 0, 1, 2])) if child is None else 0,
+                fails=failing and child is None,
+                child=child,
+                memory=draw(st.sampled_from([None, None, True])) if child is not None else None,
+                called=child is not None and draw(st.booleans()),
+            )
+        )
+    sendable = [
+        node.name
+        for node in nodes
+        if not _remembers(node) and not (fails and node.name == names[-1])
+    ]
+    wired = []
+    for number, node in enumerate(nodes):
+        later = names[number + 1 :]
+        wired.append(draw(_wired(node, later, names, sendable)))
+    entry: tuple[str, ...] = ()
+    entry_route: Route = ()
+    if draw(st.integers(0, 3)) == 0:
+        entry_route = draw(routes(names, sendable))
+    else:
+        entry = tuple(draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
+    joins = []
+    if size > 2 and draw(st.booleans()):
+        target = draw(st.sampled_from(names))
+        others = [name for name in names if name != target]
+        sources = draw(st.lists(st.sampled_from(others), min_size=2, max_size=3, unique=True))
+        joins.append((tuple(sources), target))
+    return Graph(level, tuple(wired), entry, entry_route, tuple(joins))
+
+
+@st.composite
+def _wired(draw: Any, node: Node, later: list[str], names: list[str], sendable: list[str]) -> Node:
+    """The node with edges: mostly onward, sometimes in a loop."""
+    kind = draw(st.sampled_from(["edges", "edges", "edges", "route", "goto"]))
+    edges: tuple[str, ...] = ()
+    route: Route = ()
+    goto: Route = ()
+    if kind == "edges" and later:
+        edges = tuple(draw(st.lists(st.sampled_from(later), max_size=2, unique=True)))
+    elif kind == "route":
+        route = draw(routes(later or names, sendable))
+    elif kind == "goto" and node.child is None:
+        goto = draw(routes(later or names, sendable))
+    defer = draw(st.integers(0, 7)) == 0
+    return Node(
+        node.name,
+        edges=edges,
+        route=route,
+        goto=goto,
+        asks=node.asks,
+        fails=node.fails,
+        defer=defer,
+        child=node.child,
+        memory=node.memory,
+        called=node.called,
+    )
+
+
+numbers = st.integers(0, 7)
+places = st.integers(0, 12)
+nodes_by_number = st.integers(-1, 5)
+streamed = st.booleans()
+
+inputs = st.builds(
+    Op,
+    st.just("input"),
+    number=numbers,
+    limit=st.sampled_from([None, None, None, 1, 2, 3]),
+    before=st.just(()) | st.lists(st.integers(0, 5), max_size=1).map(tuple),
+    after=st.just(()) | st.lists(st.integers(0, 5), max_size=1).map(tuple),
+    streamed=streamed,
+)
+going_on = st.builds(Op, st.just("go_on"), streamed=streamed)
+resumes = st.builds(Op, st.just("resume"), number=numbers, streamed=streamed)
+answers = st.builds(Op, st.just("answer"), number=numbers, streamed=streamed)
+replays = st.builds(Op, st.just("replay"), at=places, streamed=streamed)
+updates = st.builds(
+    Op, st.just("update"), number=numbers, at=st.none() | places, as_node=st.none() | nodes_by_number
+)
+forks = st.builds(
+    Op,
+    st.just("fork"),
+    number=numbers,
+    at=places,
+    as_node=st.none() | nodes_by_number,
+    streamed=streamed,
+)
+operations = st.one_of(inputs, going_on, resumes, answers, answers, replays, updates, forks)
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    """A graph, a first input, and what is done to the thread after it."""
+    graph = draw(graphs())
+    first = draw(inputs)
+    return Case(graph, (first, *draw(st.lists(operations, max_size=5))))

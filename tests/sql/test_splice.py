@@ -1,0 +1,138 @@
+"""The difference of two values, applied to the one, gives the other; and it is small."""
+
+import random
+from itertools import pairwise
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.sql.codec import Codec
+from milepost.checkpoint.sql.values import split_like
+from milepost.errors import DeserializationError
+from milepost.sql.splice import (
+    Parts,
+    Rope,
+    apply,
+    common_end,
+    common_start,
+    cost,
+    difference,
+    pack,
+    unpack,
+)
+
+codec = Codec(JsonPlusSerializer())
+element = st.binary(max_size=40)
+parts = st.builds(Parts, st.binary(max_size=5), st.lists(element, max_size=12))
+
+
+def encoded(value: object) -> Parts:
+    return codec.encode(value).parts
+
+
+@given(parts, parts)
+def test_a_difference_makes_the_new_value_out_of_the_old(old, new):
+    assert apply(old.join(), difference(old, new)) == new.join()
+
+
+@given(st.lists(element, max_size=12), st.data())
+def test_so_it_does_for_edits_of_one_list(elements, data):
+    old = Parts(b"\x90", elements)
+    changed = list(elements)
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(changed)))
+        if data.draw(st.booleans()):
+            changed.insert(at, data.draw(element))
+        elif at < len(changed):
+            del changed[at]
+    new = Parts(b"\x91", changed)
+    assert apply(old.join(), difference(old, new)) == new.join()
+
+
+@given(parts, parts)
+def test_a_program_survives_being_stored(old, new):
+    program = difference(old, new)
+    assert unpack(pack(program)) == program
+
+
+@given(st.lists(parts, min_size=1, max_size=6))
+def test_a_chain_of_differences_applied_as_ropes_gives_the_last_value(versions):
+    rope = Rope.of(versions[0].join())
+    for old, new in pairwise(versions):
+        rope = rope.apply(difference(old, new))
+        assert rope.read() == new.join()
+        assert len(rope) == new.size
+    for size in range(8):
+        assert rope.read(size) == versions[-1].join()[:size]
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=9000))
+def test_common_starts_and_ends_are_exact(a, b, shared):
+    left, right = shared + a, shared + b
+    same = common_start(left, right)
+    assert left[:same] == right[:same]
+    assert same == min(len(left), len(right)) or left[same] != right[same]
+    left, right = a + shared, b + shared
+    same = common_end(left, right, min(len(left), len(right)))
+    assert left[len(left) - same :] == right[len(right) - same :]
+    assert same >= len(shared)
+
+
+def message(n: int) -> dict[str, str]:
+    return {"role": "user", "content": random.Random(n).randbytes(300).hex()}
+
+
+MESSAGES = [message(n) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        (lambda m: [*m, message(1000)], 700),
+        (lambda m: [*m[1:], message(1000)], 700),
+        (lambda m: m[:40] + m[41:], 40),
+        (lambda m: [m[0], message(7000), *m[2:90], message(7001), *m[91:]], 1400),
+        (lambda m: m[50:] + m[:50], 60),
+        (lambda m: list(m), 20),
+        (lambda m: [], 20),
+    ],
+    ids=["append", "sliding window", "remove one", "edit two", "rotate", "same", "clear"],
+)
+def test_a_change_costs_what_changed(change, most):
+    program = difference(encoded(MESSAGES), encoded(change(MESSAGES)))
+    assert cost(program) <= most
+    assert apply(ormsgpack.packb(MESSAGES), program) == ormsgpack.packb(change(MESSAGES))
+
+
+def test_an_append_inside_a_dict_costs_what_was_appended():
+    old = {"title": "x", "messages": MESSAGES}
+    new = {"title": "x", "messages": [*MESSAGES, message(1000)]}
+    program = difference(encoded(old), encoded(new))
+    assert cost(program) < 750
+    assert apply(ormsgpack.packb(old), program) == ormsgpack.packb(new)
+
+
+def test_an_edit_of_a_long_text_costs_what_changed():
+    text = random.Random(1).randbytes(50_000).hex()
+    program = difference(encoded(text), encoded(text[:30_000] + "!" + text[30_000:]))
+    assert cost(program) < 60
+
+
+@given(st.lists(st.integers(), max_size=20), st.lists(st.integers(), max_size=20))
+def test_a_stored_list_is_cut_at_its_elements(old, new):
+    data = ormsgpack.packb([n % 2**60 for n in old])
+    cut = split_like(data, encoded([n % 2**60 for n in new]))
+    assert cut.join() == data
+    assert len(cut.elements) == len(old)
+
+
+def test_a_damaged_program_is_refused_and_not_applied():
+    with pytest.raises(DeserializationError, match="refers to bytes 5 to 25"):
+        apply(b"0123456789", [(5, 20)])
+    with pytest.raises(DeserializationError, match="does not decode"):
+        unpack(b"\xc1")
+    with pytest.raises(DeserializationError):
+        unpack(ormsgpack.packb([None]))
