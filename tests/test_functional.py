@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from milepost.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
 from hitl_graphs import State, before_node, chain, questions
@@ -14,6 +13,7 @@ from milepost.cache.memory import InMemoryCache
 from milepost.func import entrypoint, task
 from milepost.runtime import Runtime
 from milepost.store.base import BaseStore
+from milepost.store.memory import InMemoryStore
 from milepost.types import (
     CachePolicy,
     Command,

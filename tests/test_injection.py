@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from langchain_core.runnables import RunnableConfig as LangChainConfig
 from langchain_core.runnables import RunnableLambda
-from milepost.store.memory import InMemoryStore
 from typing_extensions import TypedDict
 
 from hitl_graphs import State, chain, step
@@ -15,6 +14,7 @@ from milepost.func import entrypoint, task
 from milepost.graph import START, StateGraph
 from milepost.runtime import Runtime, get_runtime
 from milepost.store.base import BaseStore
+from milepost.store.memory import InMemoryStore
 from milepost.types import RetryPolicy, RunnableConfig, StreamWriter
 
 

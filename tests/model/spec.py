@@ -79,8 +79,8 @@ class Op:
     """Static interrupts, by node."""
     streamed: bool = False
     """Run with `stream` instead of `invoke`."""
-    level: int = 0
-    """The level whose history `at` counts in."""
+    explicit: bool = False
+    """A fork goes on at the config that the update returned, instead of at the thread's head."""
 
 
 @dataclass(frozen=True)

@@ -235,12 +235,24 @@ class Opening(Bookkeeping):
                 + " Pass an input."
             )
         self.resumed = True
-        if replay or self._moved_from is not None:
+        if (replay and not self._is_fresh_fork()) or self._moved_from is not None:
             yield from self._fork()
         else:
             self._recall_tasks()
             self.show_checkpoint()
         self.show_present_values()
+
+    def _is_fresh_fork(self) -> bool:
+        """Whether the head is an update or a fork that nothing has run from yet.
+
+        A replay of it needs no fork of its own: `invoke(None, update_state(...))` is common.
+        """
+        assert self.ledger is not None
+        return (
+            self.checkpoint_id == self.ledger.fence.head
+            and not self.pending
+            and self.metadata.get("source") in ("update", "fork")
+        )
 
     def _fork(self) -> RunProgram[None]:
         """A new line of history starts at the loaded checkpoint; nothing of the old one counts."""

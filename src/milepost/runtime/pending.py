@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import TaskWrites
+from milepost.checkpoint.serde.failures import storable_error
 from milepost.constants import ERROR, INTERRUPT, NO_WRITES, NULL_TASK_ID, RESUME, RETURN, SCHEDULED
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
@@ -59,7 +60,8 @@ def to_store(task: Task) -> TaskWrites:
         if task.answers:
             writes.append((RESUME, list(task.answers)))
     else:
-        writes = [(ERROR, task.error)]
+        error = task.error
+        writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
     return TaskWrites(task.id, task.path_text, task.name, writes)
 
 

@@ -159,3 +159,8 @@ def path_text(path: tuple[Any, ...]) -> str:
 def in_path_order(tasks: Iterable[Task]) -> list[Task]:
     """The order in which writes are applied: by node name, then in order of sending."""
     return sorted(tasks, key=lambda task: path_text(task.path[:3]))
+
+
+def finished_writes(tasks: Iterable[Task]) -> list[Write]:
+    """What the finished ones of a step's tasks wrote, in the order in which it will be applied."""
+    return [write for task in in_path_order(tasks) if task.finished for write in task.writes]

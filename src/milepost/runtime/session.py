@@ -31,7 +31,7 @@ from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Start
 from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.opening import Opening
 from milepost.runtime.pending import to_store
-from milepost.runtime.plan import Task, in_path_order, plan
+from milepost.runtime.plan import Task, finished_writes, in_path_order, plan
 from milepost.runtime.program import Program, StepsLeft
 from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
 from milepost.runtime.snapshot import checkpoint_event
@@ -311,8 +311,7 @@ class Session(Opening):
     def _read(self, keys: str | Sequence[str]) -> Any:
         values = self.board.values
         if self.paused:
-            done = [write for task in self.tasks if task.finished for write in task.writes]
-            values = self.board.preview(done)
+            values = self.board.preview(finished_writes(self.tasks))
         if isinstance(keys, str):
             if keys in values:
                 return values[keys]

@@ -9,7 +9,7 @@ from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
 from milepost.runtime.board import Board
 from milepost.runtime.pending import null_writes, recall
-from milepost.runtime.plan import Task, plan
+from milepost.runtime.plan import Task, finished_writes, plan
 from milepost.runtime.stream import result_of
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
@@ -61,7 +61,7 @@ def snapshot(
     """
     values = board.values
     if latest:
-        values = board.preview(w for task in tasks if task.finished for w in task.writes)
+        values = board.preview(finished_writes(tasks))
     keys = program.stream_keys
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     metadata: dict[str, Any] = {**saved.metadata, "writes": writes}

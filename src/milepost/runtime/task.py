@@ -20,7 +20,6 @@ from milepost.types import Command, RetryPolicy
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
-    from milepost.runtime.program import Node, Write
     from milepost.runtime.session import Session
 
 

@@ -34,7 +34,7 @@ from milepost.store.tasks import (
 _ATTEMPTS = 5
 
 
-class Raced(Exception):  # noqa: N818
+class Raced(Exception):
     """Another transaction came between our look at an item and our write; look again."""
 
 

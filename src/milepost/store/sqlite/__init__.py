@@ -9,13 +9,12 @@ from typing import Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.sql.lite import SqliteEngine
-from milepost.store.faces import CoreStore
 from milepost.store.records import IndexConfig, TTLConfig
 from milepost.store.sql.conditions import HOLDS, sqlite_holds
 from milepost.store.sql.core import SqlCore
+from milepost.store.sql.faces import SqlStore
 from milepost.store.sql.statements import LITE
 from milepost.store.sqlite.vectors import LiteVectors
-from milepost.store.tasks import Transact
 from milepost.store.ttl import Clock
 
 __all__ = ["SqliteStore"]
@@ -24,7 +23,7 @@ BUSY_TIMEOUT = 30.0
 """Seconds to wait for another process's transaction."""
 
 
-class SqliteStore(CoreStore):
+class SqliteStore(SqlStore):
     """Keeps items in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. To use one connection for
@@ -48,27 +47,28 @@ class SqliteStore(CoreStore):
                 f"{type(self).__name__} needs a sqlite3.Connection or a saver's engine, not "
                 f"{type(conn).__name__}. For a file name use from_conn_string(...)."
             )
-        is_ours = isinstance(conn, sqlite3.Connection)
-        self.engine = SqliteEngine(conn, synchronous=synchronous) if is_ours else conn
+        self._owns_engine = isinstance(conn, sqlite3.Connection)
+        self.engine: SqliteEngine = (
+            SqliteEngine(conn, synchronous=synchronous)
+            if isinstance(conn, sqlite3.Connection)
+            else conn
+        )
         self.conn = self.engine.connection
-        self._owns_worker = is_ours
         vectors = None
         with self.engine.lock:
             self.conn.create_function(HOLDS, 2, sqlite_holds, deterministic=True)
             if index is not None:
                 vectors = LiteVectors(self.conn, index.get("dims", 0))
-        super().__init__(
-            SqlCore(
-                LITE,
-                vectors,
-                index=index,
-                ttl=ttl,
-                serde=serde,
-                clear_fields=clear_fields,
-                clock=clock,
-            )
+        core = SqlCore(
+            LITE,
+            vectors,
+            index=index,
+            ttl=ttl,
+            serde=serde,
+            clear_fields=clear_fields,
+            clock=clock,
         )
-        self.index_config = index
+        super().__init__(self.engine, core)
 
     @classmethod
     @contextmanager
@@ -78,32 +78,14 @@ class SqliteStore(CoreStore):
         try:
             yield store
         finally:
-            store.stop_ttl_sweeper()
+            store.close()
             store.engine.close()
-
-    def setup(self) -> None:
-        """Make the tables now. Not needed: the first use does it."""
-        core = self._core
-        assert isinstance(core, SqlCore)
-        self._drive(core.ready())
-
-    async def asetup(self) -> None:
-        """`setup`, for use on an event loop."""
-        core = self._core
-        assert isinstance(core, SqlCore)
-        await self._adrive(core.ready())
 
     def close(self) -> None:
         """Stop what runs in the background. The connection is the caller's."""
-        self.stop_ttl_sweeper()
-        if self._owns_worker:
+        self._sweeper.stop()
+        if self._owns_engine:
             self.engine.release()
-
-    def _transact(self, request: Transact) -> Any:
-        return self.engine.run(request.work, write=request.write)
-
-    async def _atransact(self, request: Transact) -> Any:
-        return await self.engine.arun(request.work, write=request.write)
 
 
 def open_sqlite(conn_string: str) -> sqlite3.Connection:

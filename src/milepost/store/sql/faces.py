@@ -1,0 +1,76 @@
+"""What the stores in databases have in common: an engine carries out their transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from milepost.sql.engine import Engine
+from milepost.store.faces import CoreStore
+from milepost.store.sql.core import SqlCore
+from milepost.store.tasks import Transact
+
+
+class SqlStore(CoreStore):
+    """A store in a database, with the sync names of its methods."""
+
+    def __init__(self, engine: Engine, core: SqlCore) -> None:
+        super().__init__(core)
+        self._sql_core = core
+        self._engine = engine
+        self.index_config = core.index
+
+    def setup(self) -> None:
+        """Make the tables now. Not needed: the first use does it."""
+        self._drive(self._sql_core.ready())
+
+    async def asetup(self) -> None:
+        """`setup`, for use on an event loop."""
+        await self._adrive(self._sql_core.ready())
+
+    def _transact(self, request: Transact) -> Any:
+        return self._engine.run(request.work, write=request.write)
+
+    async def _atransact(self, request: Transact) -> Any:
+        return await self._engine.arun(request.work, write=request.write)
+
+
+class AsyncUpkeep(SqlStore):
+    """The upkeep of an async store: awaited, under the names that the documents give."""
+
+    _sweeping: asyncio.Task[None] | None = None
+
+    async def setup(self) -> None:  # type: ignore[override]
+        """Make the tables now. Not needed: the first use does it."""
+        await self.asetup()
+
+    async def sweep_ttl(self) -> int:  # type: ignore[override]
+        """Delete items that have expired; how many it was."""
+        return await self.asweep_ttl()
+
+    async def start_ttl_sweeper(  # type: ignore[override]
+        self, sweep_interval_minutes: float | None = None
+    ) -> asyncio.Task[None]:
+        """Sweep at intervals, in a task."""
+        if self._sweeping is None or self._sweeping.done():
+            minutes = sweep_interval_minutes or self._core.lifetimes.interval
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep_on(minutes * 60))
+        return self._sweeping
+
+    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:  # type: ignore[override]  # noqa: ASYNC109
+        """Stop sweeping; whether it has ended within `timeout` seconds."""
+        task, self._sweeping = self._sweeping, None
+        if task is None:
+            return True
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=timeout)
+        return bool(done)
+
+    async def reindex(self, *, progress: Any = None, batch_size: int = 100) -> int:  # type: ignore[override]
+        """Make all vectors anew with the store's present `index`; how many items it was."""
+        return await self.areindex(progress=progress, batch_size=batch_size)
+
+    async def _sweep_on(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await self.asweep_ttl()

@@ -1,0 +1,259 @@
+"""Items: what is put is what is got."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import uuid
+
+import pytest
+
+from milepost.errors import InvalidKeyError, SerializationError, VersionConflict
+from milepost.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+)
+
+NS = ("1", "memories")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class TestPutAndGet:
+    def test_an_item_has_what_the_documents_say(self, store):
+        store.put(NS, "k", {"food_preference": "I like pizza"})
+        item = store.get(NS, "k")
+        assert type(item) is Item
+        assert (item.value, item.key, item.namespace) == (
+            {"food_preference": "I like pizza"},
+            "k",
+            NS,
+        )
+        assert item.created_at.tzinfo is not None
+        assert item.created_at == item.updated_at
+
+    def test_as_a_dict_it_is_ready_for_json(self, store):
+        store.put(NS, "k", {"a": 1})
+        item = store.get(NS, "k")
+        assert item.dict() == {
+            "namespace": ["1", "memories"],
+            "key": "k",
+            "value": {"a": 1},
+            "created_at": item.created_at.isoformat(),
+            "updated_at": item.updated_at.isoformat(),
+        }
+
+    def test_what_is_not_there_is_none(self, store):
+        assert store.get(NS, "k") is None
+        assert store.get((), "k") is None
+
+    def test_a_second_put_replaces_the_value_and_keeps_the_time_of_the_first(self, store):
+        store.put(NS, "k", {"a": 1})
+        first = store.get(NS, "k")
+        store.put(NS, "k", {"b": 2})
+        second = store.get(NS, "k")
+        assert second.value == {"b": 2}
+        assert second.created_at == first.created_at
+        assert second.updated_at > first.updated_at
+
+    def test_delete_removes_it_and_is_content_if_it_is_not_there(self, store):
+        store.put(NS, "k", {"a": 1})
+        store.delete(NS, "k")
+        store.delete(NS, "k")
+        assert store.get(NS, "k") is None
+        assert store.list_namespaces() == []
+
+    def test_to_put_none_is_to_delete(self, store):
+        store.put(NS, "k", {"a": 1})
+        store.put(NS, "k", None)
+        assert store.get(NS, "k") is None
+
+    def test_a_number_or_uuid_as_key_becomes_text(self, store):
+        key = uuid.uuid4()
+        store.put(NS, key, {"a": 1})
+        assert store.get(NS, str(key)).value == {"a": 1}
+        assert store.get(NS, key).value == {"a": 1}
+
+
+class TestValues:
+    def test_come_back_with_their_types(self, store):
+        value = {
+            "when": dt.datetime(2024, 1, 2, tzinfo=dt.UTC),
+            "pair": (1, 2.5),
+            "set": {1, 2},
+            "bytes": b"\0\xff",
+            "large": 2**70,
+            "nested": {"list": [None, True, {"x": "ü\0"}]},
+            "id": uuid.UUID(int=5),
+        }
+        store.put(NS, "k", value)
+        assert store.get(NS, "k").value == value
+        assert type(store.get(NS, "k").value["pair"]) is tuple
+
+    def test_are_not_changed_by_what_a_program_does_later(self, store):
+        value = {"list": [1]}
+        store.put(NS, "k", value)
+        value["list"].append(2)
+        got = store.get(NS, "k").value
+        got["list"].append(3)
+        found = store.search(NS)[0].value
+        found["list"].append(4)
+        assert store.get(NS, "k").value == {"list": [1]}
+
+    def test_that_could_not_be_read_back_are_refused_when_they_are_put(self, store):
+        with pytest.raises(SerializationError, match="thing"):
+            store.put(NS, "k", {"thing": object()})
+        assert store.get(NS, "k") is None
+
+    def test_must_be_a_dict(self, store):
+        with pytest.raises(TypeError, match="dict"):
+            store.put(NS, "k", [1])
+
+
+class TestNamespaces:
+    @pytest.mark.parametrize(
+        "namespace",
+        [(), ("",), ("a.b",), (1,), ("langgraph",), ("a", None), "text", ("a\0",), ("\ud800",)],
+    )
+    def test_that_no_item_can_have_are_refused(self, store, namespace):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {})
+
+    @pytest.mark.parametrize("namespace", [("a.b",), ("",), (1,)])
+    def test_are_checked_when_reading_too(self, store, namespace):
+        with pytest.raises(InvalidNamespaceError):
+            store.get(namespace, "k")
+        with pytest.raises(InvalidNamespaceError):
+            store.search(namespace)
+
+    @pytest.mark.parametrize("key", [None, b"k", "a\0b", "\ud800"])
+    def test_and_so_are_keys(self, store, key):
+        with pytest.raises(InvalidKeyError):
+            store.put(NS, key, {})
+
+
+class TestBatch:
+    def test_gives_a_result_for_each_operation(self, store):
+        store.put(NS, "a", {"n": 1})
+        results = store.batch(
+            [
+                GetOp(NS, "a"),
+                PutOp(NS, "b", {"n": 2}),
+                GetOp(NS, "nowhere"),
+                SearchOp(("1",)),
+                ListNamespacesOp(),
+            ]
+        )
+        assert results[0].value == {"n": 1}
+        assert results[1:3] == [None, None]
+        assert [type(found) for found in results[3]] == [SearchItem]
+        assert results[4] == [NS]
+
+    def test_reads_see_the_store_as_it_was(self, store):
+        results = store.batch([PutOp(NS, "a", {"n": 1}), GetOp(NS, "a"), SearchOp(NS)])
+        assert results == [None, None, []]
+        assert store.get(NS, "a").value == {"n": 1}
+
+    def test_of_several_writes_to_a_key_the_last_counts(self, store):
+        store.batch([PutOp(NS, "a", {"n": 1}), PutOp(NS, "a", {"n": 2})])
+        assert store.get(NS, "a").value == {"n": 2}
+        store.batch([PutOp(NS, "a", {"n": 3}), PutOp(NS, "a", None)])
+        assert store.get(NS, "a") is None
+
+    def test_is_done_as_a_whole_or_not_at_all(self, store):
+        with pytest.raises(VersionConflict):
+            store.batch([PutOp(NS, "a", {"n": 1}), PutOp(NS, "b", {"n": 2}, if_version=7)])
+        with pytest.raises(SerializationError):
+            store.batch([PutOp(NS, "a", {"n": 1}), PutOp(NS, "b", {"n": object()})])
+        assert store.search(NS) == []
+
+    def test_many_gets_at_once(self, store):
+        store.batch([PutOp(NS, str(n), {"n": n}) for n in range(50)])
+        found = store.batch([GetOp(NS, str(n)) for n in range(60)])
+        assert [item and item.value["n"] for item in found] == [*range(50), *[None] * 10]
+
+    def test_of_nothing_is_nothing(self, store):
+        assert store.batch([]) == []
+
+
+class TestVersions:
+    def test_grow_with_every_put(self, store):
+        store.put(NS, "k", {})
+        first = store.get(NS, "k").version
+        store.put(NS, "k", {})
+        assert store.get(NS, "k").version > first > 0
+        assert store.search(NS)[0].version == store.get(NS, "k").version
+
+    def test_a_lost_update_is_refused(self, store):
+        store.put(NS, "k", {"n": 0})
+        mine, yours = store.get(NS, "k"), store.get(NS, "k")
+        store.put(NS, "k", {"n": 1}, if_version=mine.version)
+        with pytest.raises(VersionConflict, match="if_version=item.version"):
+            store.put(NS, "k", {"n": 2}, if_version=yours.version)
+        assert store.get(NS, "k").value == {"n": 1}
+
+    def test_0_means_that_there_must_be_no_item(self, store):
+        store.put(NS, "k", {"n": 1}, if_version=0)
+        with pytest.raises(VersionConflict):
+            store.put(NS, "k", {"n": 2}, if_version=0)
+        assert store.get(NS, "k").value == {"n": 1}
+
+    def test_an_item_that_was_deleted_and_made_again_is_not_the_same(self, store):
+        store.put(NS, "k", {"n": 1})
+        old = store.get(NS, "k").version
+        store.delete(NS, "k")
+        with pytest.raises(VersionConflict):
+            store.put(NS, "k", {"n": 2}, if_version=old)
+        store.put(NS, "k", {"n": 3})
+        with pytest.raises(VersionConflict):
+            store.put(NS, "k", {"n": 4}, if_version=old)
+
+    def test_of_two_conditional_puts_in_one_batch_to_one_key_none_is_done(self, store):
+        with pytest.raises(VersionConflict):
+            store.batch([PutOp(NS, "k", {}, if_version=0), PutOp(NS, "k", {}, if_version=0)])
+        assert store.get(NS, "k") is None
+
+    def test_delete_can_be_conditional_too(self, store):
+        store.put(NS, "k", {})
+        with pytest.raises(VersionConflict):
+            store.delete(NS, "k", if_version=3)
+        store.delete(NS, "k", if_version=store.get(NS, "k").version)
+        assert store.get(NS, "k") is None
+
+
+class TestStoreOfYourOwn:
+    class Minimal(BaseStore):
+        """Only what the contract asks for."""
+
+        def __init__(self):
+            self.ops = []
+
+        def batch(self, ops):
+            self.ops += list(ops)
+            return [None] * len(self.ops)
+
+        async def abatch(self, ops):
+            return self.batch(ops)
+
+    def test_needs_only_batch_and_abatch(self):
+        store = self.Minimal()
+        assert store.get(NS, "k") is None
+        store.put(NS, "k", {"a": 1})
+        assert store.ops == [GetOp(NS, "k", True), PutOp(NS, "k", {"a": 1})]
+
+    def test_what_it_cannot_do_is_refused_not_ignored(self):
+        store = self.Minimal()
+        with pytest.raises(NotImplementedError, match="TTL"):
+            store.put(NS, "k", {}, ttl=1)
+        with pytest.raises(NotImplementedError, match="if_version"):
+            store.put(NS, "k", {}, if_version=1)
+        with pytest.raises(NotImplementedError, match="order"):
+            store.search(NS, order="key")
