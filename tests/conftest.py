@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.sqlite import SqliteSaver
 
 
 @pytest.fixture(params=[SyncHarness, AsyncHarness], ids=["sync", "async"])
@@ -19,11 +21,15 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     harness.close()
 
 
-@pytest.fixture(params=["memory"])
-def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture(params=["memory", "sqlite"])
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """An empty saver of each kind."""
-    with InMemorySaver() as memory:
-        yield memory
+    if request.param == "memory":
+        with InMemorySaver() as memory:
+            yield memory
+    else:
+        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
+            yield sqlite
 
 
 @pytest.fixture(params=["sync", "async", "exit"])

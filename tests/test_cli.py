@@ -90,7 +90,6 @@ class TestDemo:
         assert [(source, then) for _, source, _, _, _, then in fork] == [
             ("loop", "-"),
             ("loop", "ship"),
-            ("fork", "charge, pack"),
             ("update", "charge, pack"),
         ]
         assert fork[-1][3] == original[2][2], "it should leave the original after the quote"

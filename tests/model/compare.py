@@ -54,13 +54,15 @@ class Run:
     def _do(self, op: Op) -> dict[str, Any]:
         self.built.trace.clear()
         seen: dict[str, Any] = {"op": op}
+        if any(excludes(self, op) for excludes in NOT_COMPARED):
+            return seen
         try:
             getattr(self, f"_{op.kind}")(op, seen)
         except Exception as error:
             seen["raised"] = _refusal(error)
         seen["trace"] = _by_step(self.built.trace)
         seen["order"] = _order(self.built.trace)
-        seen["state"] = self._snapshot(self._state(), nested=True)
+        seen["state"] = self._snapshot(self.state(), nested=True)
         return seen
 
     def _input(self, op: Op, seen: dict[str, Any]) -> None:
@@ -70,11 +72,12 @@ class Run:
         self._run(op, seen, None, CONFIG)
 
     def _resume(self, op: Op, seen: dict[str, Any]) -> None:
-        self._run(op, seen, self.built.library.command(resume=f"yes {op.number}"), CONFIG)
+        given = self.built.library.command(resume=f"yes {op.number}")
+        self._run(op, seen, given if _open(self.state()) else None, CONFIG)
 
     def _answer(self, op: Op, seen: dict[str, Any]) -> None:
         """Answer by id: some of the open interrupts, picked by the bits of the number."""
-        opened = sorted(self._state().interrupts, key=lambda one: one.value)
+        opened = sorted(self.state().interrupts, key=lambda one: one.value)
         picked = [one for at, one in enumerate(opened) if op.number >> at & 1] or opened
         answers = {one.id: f"{one.value} {op.number}" for one in picked}
         seen["partly"] = len(picked) < len(opened)
@@ -108,11 +111,15 @@ class Run:
             return self.built.library.start
         return nodes[number % len(nodes)].name
 
-    def _at(self, op: Op) -> Any:
+    def base(self, op: Op) -> Any:
+        """The snapshot that an operation starts from."""
         history = self.harness.history(self.graph, CONFIG)
-        if not history:
-            return CONFIG
-        return history[(op.at or 0) % len(history)].config
+        if op.at is None or not history:
+            return self.state()
+        return history[op.at % len(history)]
+
+    def _at(self, op: Op) -> Any:
+        return self.base(op).config
 
     def _run(self, op: Op, seen: dict[str, Any], given: Any, config: Any) -> None:
         config = {**config, "recursion_limit": op.limit or LIMIT}
@@ -137,7 +144,7 @@ class Run:
 
     # -- observations
 
-    def _state(self) -> Any:
+    def state(self) -> Any:
         return self.harness.get_state(self.graph, CONFIG, subgraphs=True)
 
     def _snapshot(self, snapshot: Any, *, nested: bool) -> dict[str, Any]:
@@ -169,6 +176,13 @@ class Run:
         for snapshot in shown:
             del snapshot["tasks"], snapshot["interrupts"]
         return shown
+
+
+def _open(snapshot: Any) -> bool:
+    """Whether something waits for an answer, at any level."""
+    return bool(snapshot.interrupts) or any(
+        _open(task.state) for task in snapshot.tasks if hasattr(task.state, "interrupts")
+    )
 
 
 def _refusal(error: Exception) -> str:
@@ -216,7 +230,51 @@ def _segments(events: list[Any]) -> list[Any]:
     return sorted(((bare("|".join(ns)), run) for ns, run in runs.items()), key=repr)
 
 
-# -- differences on purpose
+# -- differences on purpose: operations whose outcome is not comparable
+
+
+def _unstarted_memory(run: Run, op: Op) -> bool:
+    """LangGraph takes the first call of a `checkpointer=True` subgraph in a resumed run for a
+    resume of that subgraph too, and drops its input."""
+    remembering = {node.name for node in run.case.graph.everywhere() if node.memory}
+    if not remembering or op.kind in ("input", "update"):
+        return False
+
+    def unstarted(snapshot: Any) -> bool:
+        return any(
+            (task.name in remembering and not task.interrupts and not task.error)
+            or (hasattr(task.state, "tasks") and unstarted(task.state))
+            for task in snapshot.tasks
+            if task.result is None
+        )
+
+    return unstarted(run.state())
+
+
+def _inferred_after_update(run: Run, op: Op) -> bool:
+    """An update without `as_node` right after an update counts as the same node as that one;
+    LangGraph passes over updates and takes the node that ran before them."""
+    if op.kind not in ("update", "fork") or op.as_node is not None:
+        return False
+    return (run.base(op).metadata or {}).get("source") in ("update", "fork")
+
+
+def _replay_of_a_begun_fork(run: Run, op: Op) -> bool:
+    """A replay always starts a new line of history; LangGraph's, of the thread's head when that
+    is a fork, takes the step again in place, over what the first attempt has left there."""
+    if op.kind != "replay":
+        return False
+    base, head = run.base(op), run.state()
+    return (
+        base.config == head.config
+        and (head.metadata or {}).get("source") in ("update", "fork")
+        and any(task.error or task.interrupts or task.result for task in head.tasks)
+    )
+
+
+NOT_COMPARED = [_unstarted_memory, _inferred_after_update, _replay_of_a_begun_fork]
+
+# -- differences on purpose: what is not compared of an outcome
 
 
 def differs(case: Case, peer: list[Any], ours: list[Any]) -> str | None:

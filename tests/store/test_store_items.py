@@ -196,7 +196,7 @@ class TestVersions:
         store.put(NS, "k", {"n": 0})
         mine, yours = store.get(NS, "k"), store.get(NS, "k")
         store.put(NS, "k", {"n": 1}, if_version=mine.version)
-        with pytest.raises(VersionConflict, match="if_version=item.version"):
+        with pytest.raises(VersionConflict, match="put it with"):
             store.put(NS, "k", {"n": 2}, if_version=yours.version)
         assert store.get(NS, "k").value == {"n": 1}
 

@@ -148,7 +148,7 @@ class AsyncDriver:
         if kind is Ask:
             return await self.ask(effect)  # type: ignore[arg-type]
         if kind is Flush:
-            return await self._flush(effect.ledger)  # type: ignore[union-attr]
+            return await self._flush(effect)  # type: ignore[arg-type]
         if kind is Listing:
             return self._open_list(effect)  # type: ignore[arg-type]
         if kind is Next:
@@ -240,15 +240,17 @@ class AsyncDriver:
             await ready.wait()
         backlog.raise_error()
 
-    async def _flush(self, ledger: Ledger) -> None:
+    async def _flush(self, effect: Flush) -> None:
+        ledger = effect.ledger
         backlog = ledger.backlog
         if backlog is None:
             return
         try:
             await _see_through(self._wait_for(backlog, 0))
         finally:
-            backlog.close()
-            ledger.backlog = None
+            if effect.last:
+                backlog.close()
+                ledger.backlog = None
 
     # -- tasks
 

@@ -81,6 +81,8 @@ class Bookkeeping:
         """Writes that were stored at the present checkpoint before this run."""
         self.resumed = False
         """The next step was planned before, by a run that paused in front of it."""
+        self.repeats = False
+        """The step at hand was begun by an earlier run: what is inside it may be saved already."""
         self.replanned: Sequence[Task] | None = None
         """Tasks of the next step if they are planned already."""
         self.spawned = 0

@@ -87,6 +87,8 @@ class Flush:
     """Wait until everything that was queued is stored."""
 
     ledger: Ledger
+    last: bool = True
+    """Whether the run has nothing more to store."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepSaver, TaskWrites
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
-from milepost.constants import INPUT, NS_SEP, PREVIOUS
+from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
 from milepost.errors import (
     CheckpointNotFoundError,
     EmptyInputError,
@@ -18,7 +18,7 @@ from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import Bookkeeping, strip_ids
 from milepost.runtime.config import recursion_limit
-from milepost.runtime.effects import Ask, RunProgram
+from milepost.runtime.effects import Ask, Flush, RunProgram
 from milepost.runtime.pending import (
     command_writes,
     null_task_id,
@@ -163,6 +163,16 @@ class Opening(Bookkeeping):
         assert self.parent is not None
         assert self.thread_id is not None
         above = self.parent.session
+        if (
+            NS_END in self.ns
+            and self.parent.attempt == 1
+            and not above.repeats
+            and not above.travel
+        ):
+            return None  # the task is new, and so is everything inside it
+        assert self.ledger is not None
+        if self.ledger.deferred:
+            yield Flush(self.ledger, last=False)
         origin = _step_into(above.travel, self.ns)
         if origin is not None:
             old_ns, old_id, self.travel = origin
@@ -273,9 +283,11 @@ class Opening(Bookkeeping):
         tasks = plan(self.program, self.board, self.task_base, self.stop, None)
         recall(tasks, self.pending)
         for task in tasks:
-            if not task.finished:
+            if not task.finished and task.error is not None:
                 task.error = None
+                task.failed = True
         self.replanned = tasks
+        self.repeats = True
 
     def _take_input(self, input: Any) -> RunProgram[None]:
         """A new input: tasks that were still waiting are dropped, and the graph starts over."""

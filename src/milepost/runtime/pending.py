@@ -62,6 +62,8 @@ def to_store(task: Task) -> TaskWrites:
     else:
         error = task.error
         writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
+        if task.interrupts:
+            writes.append((INTERRUPT, list(task.interrupts)))
     return TaskWrites(task.id, task.path_text, task.name, writes)
 
 

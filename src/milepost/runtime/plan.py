@@ -30,6 +30,8 @@ class Task:
     """It was called by a running task, and is no part of the plan."""
     caller: Task | None = None
     error: BaseException | str | None = None
+    failed: bool = False
+    """It failed in an earlier attempt at this step."""
     paused: bool = False
     interrupts: tuple[Interrupt, ...] = ()
     """The open ones."""

@@ -137,6 +137,8 @@ class Scope:
     failure: NodeError | None = None
     """For an error handler: what it handles."""
     heartbeat: Callable[[], None] = staticmethod(_no_heartbeat)
+    open_inside: tuple[Interrupt, ...] = ()
+    """Interrupts that wait in a graph inside this task, which failed all the same."""
     interrupts_asked: int = 0
     children: int = 0
     """Graphs called in this attempt so far: keeps their namespaces apart."""

@@ -133,6 +133,11 @@ class Session(Opening):
                     self._pause_statically()
                     break
         except BaseException as error:
+            if self.parent is not None:
+                # The task around us fails, but what is open in here can still be answered.
+                self.parent.open_inside = tuple(
+                    i for task in self.tasks if not task.finished for i in task.interrupts
+                )
             yield from self.close(error)
             if isinstance(error, ParentCommand):
                 self._leave(error)
@@ -214,6 +219,7 @@ class Session(Opening):
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
         self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
         self.step += 1
+        self.repeats = False
         self.pin_children()
         yield from self.save_checkpoint("loop", last, ordered)
         self._show_values()
@@ -230,6 +236,7 @@ class Session(Opening):
         """Answers came, but none for this task: it need not ask again."""
         return (
             bool(task.interrupts)
+            and not task.failed
             and bool(self.answers)
             and not any(i.id in self.answers for i in task.interrupts)
         )

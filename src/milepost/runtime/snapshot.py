@@ -88,14 +88,15 @@ def _bare(board: Board, values: Mapping[str, Any], key: str) -> Any:
 def _show(
     program: Program, task: Task, latest: bool, state: RunnableConfig | StateSnapshot | None
 ) -> PregelTask:
-    everything = task.finished or not latest
+    asked = (*task.asked, *task.interrupts)
+    waiting = () if task.finished else task.interrupts
     error: Any = task.error
     return PregelTask(
         id=task.id,
         name=task.name,
         path=task.path,
         error=error,
-        interrupts=(*task.asked, *task.interrupts) if everything else task.interrupts,
+        interrupts=waiting if latest else asked,
         state=state,
         result=_result(program, task) if task.finished else None,
     )

@@ -142,7 +142,7 @@ class SyncDriver:
         if kind is Ask:
             return self.ask(effect)  # type: ignore[arg-type]
         if kind is Flush:
-            return self._flush(effect.ledger)  # type: ignore[union-attr]
+            return self._flush(effect)  # type: ignore[arg-type]
         if kind is Listing:
             return self._open_list(effect)  # type: ignore[arg-type]
         if kind is Next:
@@ -233,15 +233,17 @@ class SyncDriver:
             ready.wait()
         backlog.raise_error()
 
-    def _flush(self, ledger: Ledger) -> None:
+    def _flush(self, effect: Flush) -> None:
+        ledger = effect.ledger
         backlog = ledger.backlog
         if backlog is None:
             return
         try:
             self._wait_for(backlog, 0)
         finally:
-            backlog.close()
-            ledger.backlog = None
+            if effect.last:
+                backlog.close()
+                ledger.backlog = None
 
     # -- tasks
 

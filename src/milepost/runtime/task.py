@@ -86,6 +86,7 @@ def perform(session: Session, task: Task) -> TaskProgram:
 
 def _give_up(task: Task, scope: Scope, error: Exception) -> Generator[TaskEffect, Any, None]:
     """A node has failed for good: its error handler may still put things right."""
+    task.interrupts = scope.open_inside
     error.add_note(f"During task '{task.name}' with id '{task.id}'")
     handler = task.node.error_handler
     if handler is None:

@@ -152,9 +152,15 @@ class UpdateSession(Session):
         return Task(stand_in, (INPUT, at), node.triggers, None, self.task_base)
 
     def _finished_siblings(self, updated: set[str]) -> list[Task]:
-        """Tasks of the present step that are done: their writes are part of what is updated."""
+        """Tasks of the present step that are done: their writes are part of what is updated.
+
+        Only where the update stands in for one that is not: it then ends the step. Any other
+        update starts over from its node's edges, and may run those tasks again.
+        """
         tasks = plan(self.program, self.board, self.task_base, FAR, None)
         recall(tasks, self.pending)
+        if all(task.finished or task.name not in updated for task in tasks):
+            return []
         return [task for task in tasks if task.finished and task.name not in updated]
 
     def _record(self, parent: str, tasks: Sequence[Task]) -> RunProgram[None]:
@@ -203,19 +209,20 @@ class UpdateSession(Session):
 
     def _last_node(self) -> str:
         """The node that an update without `as_node` counts as: the last that wrote."""
+        # A node that ran because of an update has seen the very version that the update made:
+        # it counts as the later of the two.
         seen = sorted(
-            (version, name)
+            ((version, trigger != _UPDATED), name)
             for name, versions in self.board.seen.items()
-            if name in self.program.nodes
-            for version in [max(versions.values(), default=None)]
-            if version is not None
+            if name in self.program.nodes and versions
+            for version, trigger in [max((v, t) for t, v in versions.items())]
         )
         if not seen:
             return START
         if len(seen) > 1 and seen[-1][0] == seen[-2][0]:
             raise InvalidUpdateError(
                 "Ambiguous update, specify as_node: the last step ran several nodes ("
-                + ", ".join(sorted(name for version, name in seen if version == seen[-1][0]))
+                + ", ".join(sorted(name for when, name in seen if when == seen[-1][0]))
                 + "), and which of them the update stands for decides what runs next."
             )
         return seen[-1][1]

@@ -102,6 +102,8 @@ class Transact:
 
     work: Work[Any]
     write: bool
+    single: bool = False
+    """It is one statement, which needs no transaction around it."""
 
 
 Request: TypeAlias = Embed | Transact

@@ -27,6 +27,7 @@ from milepost.store.tasks import (
     Progress,
     Row,
     Search,
+    Task,
     Transact,
     Write,
 )
@@ -68,7 +69,13 @@ class SqlCore(StoreCore):
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         yield from self.ready()
-        write = any(isinstance(task, Write) for group in groups for task in group)
+        tasks = [task for group in groups for task in group]
+        write = any(isinstance(task, Write) for task in tasks) or (
+            self.vectors is not None
+            and self.vectors.needs_transaction
+            and any(isinstance(task, Search) and task.vector is not None for task in tasks)
+        )
+        single = len(tasks) == 1 and self._is_single(tasks[0])
         for attempt in range(_ATTEMPTS):
             now = self.stamps.now()
             renewed: list[int] = []
@@ -76,6 +83,7 @@ class SqlCore(StoreCore):
                 outcomes: list[Outcome] = yield Transact(
                     lambda now=now, renewed=renewed: self._work(groups, now, renewed),  # type: ignore[misc]
                     write=write,
+                    single=single,
                 )
             except Raced:
                 if attempt == _ATTEMPTS - 1:
@@ -90,6 +98,12 @@ class SqlCore(StoreCore):
                 )
             break
         return outcomes
+
+    def _is_single(self, task: Task) -> bool:
+        """Whether a task is one statement, whatever the database answers."""
+        if self.embedder is not None or self.generations.tables:
+            return False
+        return not isinstance(task, Write) or task.if_version is None
 
     def _work(
         self, groups: Sequence[Group], now: int, renewed: list[int]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
-from milepost.sql.engine import Engine
 from milepost.store.faces import CoreStore
 from milepost.store.sql.core import SqlCore
 from milepost.store.tasks import Transact
@@ -14,10 +14,11 @@ from milepost.store.tasks import Transact
 class SqlStore(CoreStore):
     """A store in a database, with the sync names of its methods."""
 
-    def __init__(self, engine: Engine, core: SqlCore) -> None:
+    def __init__(self, engine: Any, core: SqlCore) -> None:
         super().__init__(core)
         self._sql_core = core
         self._engine = engine
+        self._takes_hints = "single" in inspect.signature(engine.run).parameters
         self.index_config = core.index
 
     def setup(self) -> None:
@@ -29,10 +30,13 @@ class SqlStore(CoreStore):
         await self._adrive(self._sql_core.ready())
 
     def _transact(self, request: Transact) -> Any:
-        return self._engine.run(request.work, write=request.write)
+        return self._engine.run(request.work, write=request.write, **self._hint(request))
 
     async def _atransact(self, request: Transact) -> Any:
-        return await self._engine.arun(request.work, write=request.write)
+        return await self._engine.arun(request.work, write=request.write, **self._hint(request))
+
+    def _hint(self, request: Transact) -> dict[str, Any]:
+        return {"single": True} if request.single and self._takes_hints else {}
 
 
 class AsyncUpkeep(SqlStore):

@@ -23,6 +23,9 @@ Near: TypeAlias = tuple[float, int]
 class VectorIndex(ABC):
     """Keeps vectors in a table, and ranks items by them."""
 
+    needs_transaction = False
+    """Whether a search must be in a transaction of the kind that writes."""
+
     def __init__(self, speech: Speech) -> None:
         self.speech = speech
 

@@ -1,0 +1,80 @@
+"""Vectors in PostgreSQL: pgvector, with an HNSW index for cosine distance."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.sql.operations import Operation, Query
+from milepost.store.embeddings import Vector
+from milepost.store.sql.statements import PG
+from milepost.store.sql.vectors import Near, VectorIndex
+from milepost.store.tasks import Search
+
+if TYPE_CHECKING:
+    from milepost.store.sql.generations import Generation
+
+LARGEST_INDEXED: Final = 2000
+"""pgvector indexes no longer vectors than this; longer ones are compared one by one."""
+
+# The index finds neighbours first and filters then; told to go on, it does not stop short of the
+# number that was asked for. `true`: for this transaction only.
+_GO_ON: Final = (
+    "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),"
+    " set_config('hnsw.max_scan_tuples', '2147483647', true),"
+    " set_config('hnsw.ef_search', ?, true)"
+)
+_EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
+
+
+class PgVectors(VectorIndex):
+    """Ranks with pgvector."""
+
+    needs_transaction = True
+
+    def __init__(self) -> None:
+        super().__init__(PG)
+
+    def create(self, table: str, dims: int) -> list[str]:
+        statements = [
+            "CREATE EXTENSION IF NOT EXISTS vector",
+            f"CREATE TABLE IF NOT EXISTS {table}"
+            " (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item BIGINT NOT NULL,"
+            f" vector vector({int(dims)}) NOT NULL)",
+            f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
+        ]
+        if dims <= LARGEST_INDEXED:
+            statements.append(
+                f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table}"
+                " USING hnsw (vector vector_cosine_ops)"
+            )
+        return statements
+
+    def pack(self, vector: Vector) -> str:
+        return "[" + ",".join([repr(float(x)) for x in vector]) + "]"
+
+    def nearest(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        clause, parameters = PG.where(search.prefix, search.conditions, now)
+        packed = self.pack(search.vector)
+        query = Query(
+            PG.dress(
+                f"SELECT 1 - (v.vector <=> ?::vector), v.item FROM {generation.table} v"
+                f" JOIN milepost_items i ON i.id = v.item WHERE i.indexed = ? AND {clause}"
+                " ORDER BY v.vector <=> ?::vector LIMIT ?"
+            ),
+            (packed, generation.number, *parameters, packed, count),
+        )
+        yield Query(PG.dress(_GO_ON), (str(min(max(count, 40), 1000)),))
+        rows: list[Any] = yield query
+        if len(rows) < count:
+            # Perhaps that is all there is, perhaps the index has missed some: make sure.
+            yield Query(PG.dress(_EXACT), ("off",))
+            rows = yield query
+            yield Query(PG.dress(_EXACT), ("on",))
+        # A vector of zeros has no angle.
+        found = [(0.0 if isnan(score) else score, item) for score, item in rows]
+        found.sort(key=lambda near: (-near[0], near[1]))
+        return found, len(rows) < count
