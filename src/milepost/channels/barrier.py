@@ -28,14 +28,6 @@ class NamedBarrierValue(BaseChannel[None, Value, "set[Value]"], Generic[Value]):
 
     __hash__ = BaseChannel.__hash__
 
-    @property
-    def ValueType(self) -> Any:  # noqa: N802
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:  # noqa: N802
-        return self.typ
-
     def copy(self) -> Self:
         new = self.from_checkpoint(MISSING)
         new.seen = self.seen.copy()

@@ -42,14 +42,14 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
         self.key = key
 
     @property
-    @abstractmethod
     def ValueType(self) -> Any:  # noqa: N802
         """The type of what `get` returns."""
+        return self.typ
 
     @property
-    @abstractmethod
     def UpdateType(self) -> Any:  # noqa: N802
         """The type of what is written."""
+        return self.typ
 
     # -- saving and loading
 
@@ -101,3 +101,26 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
     def empty(self) -> EmptyChannelError:
         """The error for a read before the first write."""
         return EmptyChannelError(f"Channel '{self.key}' has no value yet.")
+
+
+class ValueChannel(BaseChannel[Value, Update, Stored], Generic[Value, Update, Stored]):
+    """A channel that holds one value, and stores it as it is."""
+
+    __slots__ = ("value",)
+    volatile: ClassVar[bool] = False
+
+    def __init__(self, typ: Any, key: str = "") -> None:
+        super().__init__(typ, key)
+        self.value: Any = MISSING
+
+    def checkpoint(self) -> Any:
+        return self.value
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise self.empty()
+        value: Value = self.value
+        return value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Self, get_origin
 
-from milepost.channels.base import BaseChannel, Value
+from milepost.channels.base import Value, ValueChannel
 from milepost.errors import InvalidUpdateError
 from milepost.types import MISSING, Overwrite
 
@@ -45,16 +45,15 @@ def neutral_element(typ: Any) -> Any:
         return MISSING
 
 
-class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
+class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value]):
     """Combines each write with the value so far by a function of two arguments."""
 
-    __slots__ = ("operator", "value")
-    volatile: ClassVar[bool] = False
+    __slots__ = ("operator",)
 
     def __init__(self, typ: type[Value], operator: Callable[[Value, Value], Value]) -> None:
         super().__init__(typ)
         self.operator = operator
-        self.value: Any = neutral_element(typ)
+        self.value = neutral_element(typ)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BinaryOperatorAggregate):
@@ -67,15 +66,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
             return True
         return bool(self.operator == other.operator)
 
-    __hash__ = BaseChannel.__hash__
-
-    @property
-    def ValueType(self) -> Any:  # noqa: N802
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:  # noqa: N802
-        return self.typ
+    __hash__ = ValueChannel.__hash__
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         new = self.__class__.__new__(self.__class__)
@@ -84,18 +75,6 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
         new.operator = self.operator
         new.value = neutral_element(self.typ) if checkpoint is MISSING else checkpoint
         return new
-
-    def checkpoint(self) -> Any:
-        return self.value
-
-    def get(self) -> Value:
-        if self.value is MISSING:
-            raise self.empty()
-        value: Value = self.value
-        return value
-
-    def is_available(self) -> bool:
-        return self.value is not MISSING
 
     def update(self, values: Sequence[Value]) -> bool:
         if not values:

@@ -7,9 +7,9 @@ stays short.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
-from milepost.channels.base import BaseChannel, Value
+from milepost.channels.base import Value, ValueChannel
 from milepost.channels.binop import neutral_element, overwrite_of
 from milepost.errors import InvalidUpdateError
 from milepost.types import MISSING, _DeltaSnapshot
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
+class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
     """Combines all writes of a step with the value so far, and stores the writes alone."""
 
-    __slots__ = ("reducer", "snapshot_frequency", "value")
-    volatile: ClassVar[bool] = False
+    __slots__ = ("reducer", "snapshot_frequency")
 
     def __init__(
         self,
@@ -37,7 +36,7 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
         self.reducer = reducer
         """Takes the value and the list of a step's writes, returns the new value."""
         self.snapshot_frequency = snapshot_frequency
-        self.value: Any = neutral_element(self.typ)
+        self.value = neutral_element(self.typ)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -46,15 +45,7 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
             and self.snapshot_frequency == other.snapshot_frequency
         )
 
-    __hash__ = BaseChannel.__hash__
-
-    @property
-    def ValueType(self) -> Any:  # noqa: N802
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:  # noqa: N802
-        return self.typ
+    __hash__ = ValueChannel.__hash__
 
     def _fresh(self) -> Self:
         new = self.__class__(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency)
@@ -90,15 +81,6 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
                 break
         if values:
             self.value = self.reducer(self._base(), values)
-
-    def get(self) -> Value:
-        if self.value is MISSING:
-            raise self.empty()
-        value: Value = self.value
-        return value
-
-    def is_available(self) -> bool:
-        return self.value is not MISSING
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from milepost.channels.base import BaseChannel, Value
+from milepost.channels.base import BaseChannel, Value, ValueChannel
 from milepost.errors import InvalidUpdateError
 from milepost.types import MISSING
 
@@ -23,45 +23,20 @@ def one_write(key: str, values: Sequence[Any]) -> Any:
     return values[0]
 
 
-class LastValue(BaseChannel[Value, Value, Value], Generic[Value]):
+class LastValue(ValueChannel[Value, Value, Value], Generic[Value]):
     """Keeps the last value written. Two writes in one step are an error."""
 
-    __slots__ = ("value",)
-    volatile: ClassVar[bool] = False
-
-    def __init__(self, typ: Any, key: str = "") -> None:
-        super().__init__(typ, key)
-        self.value: Any = MISSING
+    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LastValue)
 
-    __hash__ = BaseChannel.__hash__
-
-    @property
-    def ValueType(self) -> Any:  # noqa: N802
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:  # noqa: N802
-        return self.typ
+    __hash__ = ValueChannel.__hash__
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         new = self.__class__(self.typ, self.key)
         new.value = checkpoint
         return new
-
-    def checkpoint(self) -> Any:
-        return self.value
-
-    def get(self) -> Value:
-        if self.value is MISSING:
-            raise self.empty()
-        value: Value = self.value
-        return value
-
-    def is_available(self) -> bool:
-        return self.value is not MISSING
 
     def update(self, values: Sequence[Value]) -> bool:
         if not values:
@@ -90,14 +65,6 @@ class LastValueAfterFinish(BaseChannel[Value, Value, tuple[Value, bool]], Generi
         return isinstance(other, LastValueAfterFinish)
 
     __hash__ = BaseChannel.__hash__
-
-    @property
-    def ValueType(self) -> Any:  # noqa: N802
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:  # noqa: N802
-        return self.typ
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
         new = self.__class__(self.typ, self.key)

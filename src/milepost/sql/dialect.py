@@ -25,6 +25,10 @@ class Dialect:
     """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
     items: str
     """A relation (a) made from a JSON array of text, passed as one parameter."""
+    int: str
+    """The type of a column of 64-bit integers."""
+    lock: str
+    """Ends a SELECT that keeps others from changing the row; SQLite's writers are alone anyway."""
 
     def sql(self, query: str) -> str:
         """`query` in this dialect."""
@@ -36,6 +40,8 @@ class Dialect:
             compact=self.compact,
             pairs=self.pairs,
             items=self.items,
+            int=self.int,
+            lock=self.lock,
         )
         return text if self.name == "sqlite" else text.replace("?", "%s")
 
@@ -50,6 +56,8 @@ SQLITE = Dialect(
     pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
     " FROM json_each(?))",
     items="(SELECT value AS a FROM json_each(?))",
+    int="INTEGER",
+    lock="",
 )
 
 POSTGRES = Dialect(
@@ -59,6 +67,9 @@ POSTGRES = Dialect(
     text='TEXT COLLATE "C"',
     json="JSONB",
     compact="",
-    pairs="(SELECT value->>0 AS a, value->>1 AS b FROM json_array_elements(?::json))",
-    items="(SELECT value AS a FROM json_array_elements_text(?::json))",
+    pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
+    " FROM json_array_elements(?::json))",
+    items='(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json))',
+    int="BIGINT",
+    lock=" FOR UPDATE",
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
-from milepost.sql.operations import Many, Operation, Query, Work
+from milepost.sql.operations import Batch, Many, Operation, Query, Run, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,14 +156,18 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R]) -> R:
         while True:
             kind = type(statement)
             if kind is Query:
-                answer: Any = execute(statement[0], statement[1]).fetchall()
-            elif kind is Many:
-                answer = None
-                sql = statement[0]
-                for row in statement[1]:
-                    execute(sql, row)
+                answer: Any = execute(statement[0], statement[1]).fetchall()  # type: ignore[misc]
+            elif kind is Run:
+                answer = execute(statement[0], statement[1]).rowcount  # type: ignore[misc]
             else:
-                answer = execute(statement[0], statement[1]).rowcount
+                answer = None
+                for one in statement[0] if kind is Batch else (statement,):
+                    if type(one) is Many:
+                        sql = one.sql
+                        for row in one.rows:
+                            execute(sql, row)
+                    else:
+                        execute(one[0], one[1])  # type: ignore[index]
             statement = operation.send(answer)
     except StopIteration as done:
         result: R = done.value

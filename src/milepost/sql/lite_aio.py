@@ -45,7 +45,8 @@ class AiosqliteEngine:
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
-        return self._from_outside(lambda: self.arun(work, write=write))
+        result: R = self._from_outside(lambda: self.arun(work, write=write))
+        return result
 
     async def acommit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""

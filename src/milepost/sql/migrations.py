@@ -23,10 +23,6 @@ _COLUMNS = {
     "postgres": "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
     " AND attnum > 0 AND NOT attisdropped",
 }
-_LOCK = {
-    # SQLite's write transactions exclude each other already.
-    "postgres": "SELECT pg_advisory_xact_lock(hashtext(current_schema() || ?))",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +40,10 @@ class Schema:
 
 
 def migrate(dialect: Dialect, schema: Schema) -> Operation[None]:
-    """Bring the tables up to date. A foreign database is refused before anything changes."""
-    if (lock := _LOCK.get(dialect.name)) is not None:
-        yield Query(dialect.sql(lock), (schema.table,))
+    """Bring the tables up to date. A foreign database is refused before anything changes.
+
+    Whoever runs this sees to it that nobody else does at the same time.
+    """
     table, column = schema.landmark
     rows = yield Query(dialect.sql(_COLUMNS[dialect.name]), (table,))
     columns = {row[0] for row in rows}

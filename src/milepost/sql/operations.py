@@ -7,6 +7,7 @@ their results. A driver runs a whole operation in one transaction, in its own co
     Query     the rows, as a list of tuples
     Run       the number of rows that were changed
     Many      None; the statement has run once for each set of parameters
+    Batch     None; all its statements have run
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ class Many(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-Statement: TypeAlias = Query | Run | Many
+class Batch(NamedTuple):
+    """Statements whose results nobody needs: a driver may send them all at once."""
+
+    statements: Sequence[Run | Many]
+
+
+Statement: TypeAlias = Query | Run | Many | Batch
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""

@@ -42,7 +42,7 @@ def history(
         id = id or (rows[0][0] if rows else None)
     if id is None:
         return found
-    rows = yield Query(reader.q.lineage, (id, thread_id, ns, _FAR, thread_id, ns))
+    rows = yield Query(reader.q.lineage, (json.dumps([id]), thread_id, ns, _FAR, thread_id, ns))
     line = [CheckpointRecord(*row) for row in rows]
     if not line:
         return found

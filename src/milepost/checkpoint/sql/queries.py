@@ -20,6 +20,7 @@ class Queries:
     # -- the registry
 
     thread: str = "SELECT head, token, epoch FROM threads WHERE thread_id = ?"
+    lock_thread: str = "SELECT head, token, epoch FROM threads WHERE thread_id = ?{lock}"
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
         VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -124,7 +125,7 @@ class Queries:
 
     lineage: str = f"""
         WITH RECURSIVE line (id, depth) AS (
-            SELECT ?, 0
+            SELECT a, 0 FROM {{items}} AS wanted
             UNION ALL
             SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
             JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id

@@ -56,10 +56,11 @@ class Remover:
 
     def thread(self, thread_id: str) -> Operation[Removed]:
         """All of a thread."""
+        # The registry's row first: a run that is committing holds it, and is waited for.
+        found = yield Run(self._q.delete_thread, (thread_id,))
         writes = yield Run(self._q.delete_writes, (thread_id,))
         values = yield Run(self._q.delete_blobs, (thread_id,))
         checkpoints = yield Run(self._q.delete_checkpoints, (thread_id,))
-        found = yield Run(self._q.delete_thread, (thread_id,))
         return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
 
     def threads_of_runs(self, run_ids: Sequence[str]) -> Operation[list[str]]:
@@ -72,6 +73,8 @@ class Remover:
 
     def keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
         """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+        if not dry_run:
+            yield Query(self._q.lock_thread, (thread_id,))
         thread = yield from self._load(thread_id)
         if not thread.rows:
             return Removed()

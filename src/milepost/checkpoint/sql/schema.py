@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS threads (
     thread_id {text} PRIMARY KEY,
     head {text},
     token {text},
-    epoch INTEGER NOT NULL DEFAULT 0,
+    epoch {int} NOT NULL DEFAULT 0,
     status TEXT NOT NULL DEFAULT 'idle',
     created_at {real} NOT NULL,
     updated_at {real} NOT NULL,

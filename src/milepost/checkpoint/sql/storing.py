@@ -12,7 +12,7 @@ from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
 from milepost.sql import splice
-from milepost.sql.operations import Many, Operation, Query, Run
+from milepost.sql.operations import Batch, Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,7 @@ class Storer:
         threads: dict[str, _Row] = {}
         lost: dict[str, ThreadConflict] = {}
         outcome: list[Exception | None] = []
+        batch: list[Run | Many] = []
         for step in steps:
             token = step.token
             if token is not None and token in lost:
@@ -62,8 +63,10 @@ class Storer:
                 lost[token] = conflict
                 outcome.append(conflict)
                 continue
-            yield from self._step(step, row)
+            yield from self._step(step, row, batch)
             outcome.append(None)
+        if batch:
+            yield Batch(batch)
         return outcome
 
     def settle(self, steps: Sequence[Prepared], outcome: Sequence[Exception | None]) -> None:
@@ -91,19 +94,19 @@ class Storer:
     # -- one step
 
     def _thread(self, thread_id: str) -> Operation[_Row]:
-        rows = yield Query(self._q.thread, (thread_id,))
+        rows = yield Query(self._q.lock_thread, (thread_id,))
         if not rows:
             # At random, so that nobody mistakes a thread for an earlier one of the same name.
             return _Row(None, None, getrandbits(53), True)
         head, token, epoch = rows[0]
         return _Row(head, token, epoch, False)
 
-    def _step(self, step: Prepared, row: _Row) -> Operation[None]:
+    def _step(self, step: Prepared, row: _Row, batch: list[Run | Many]) -> Operation[None]:
         thread_id, ns, parent_id = step.place
         token = step.token
         checkpoint = step.checkpoint
         if step.blobs:
-            yield from self._blobs(step, row.epoch)
+            self._blobs(step, row.epoch, batch)
         if step.writes:
             ordinary: list[tuple[Any, ...]] = []
             special: list[tuple[Any, ...]] = []
@@ -123,11 +126,11 @@ class Storer:
                     )
                 )
             if ordinary:
-                yield Many(self._q.add_write, ordinary)
+                batch.append(Many(self._q.add_write, ordinary))
             if special:
-                yield Many(self._q.replace_write, special)
+                batch.append(Many(self._q.replace_write, special))
         if checkpoint is not None:
-            yield from self._checkpoint(step, checkpoint, row.epoch)
+            yield from self._checkpoint(step, checkpoint, row.epoch, batch)
             if ns == "" and (
                 token is not None or row.head is None or checkpoint.checkpoint_id > row.head
             ):
@@ -137,14 +140,13 @@ class Storer:
         status = step.status or "running"
         if row.new:
             row.new = False
-            yield Run(
-                self._q.add_thread,
-                (thread_id, row.head, row.token, row.epoch, status, now, now),
-            )
+            values = (thread_id, row.head, row.token, row.epoch, status, now, now)
+            batch.append(Run(self._q.add_thread, values))
         else:
-            yield Run(self._q.touch_thread, (row.head, row.token, status, now, thread_id))
+            values_now = (row.head, row.token, status, now, thread_id)
+            batch.append(Run(self._q.touch_thread, values_now))
 
-    def _blobs(self, step: Prepared, epoch: int) -> Operation[None]:
+    def _blobs(self, step: Prepared, epoch: int, batch: list[Run | Many]) -> None:
         thread_id, ns, _ = step.place
         rows, folded = [], []
         for blob in step.blobs:
@@ -170,11 +172,13 @@ class Storer:
                 place = (thread_id, ns, fold.channel or blob.channel, fold.version)
                 data = self._codec.seal(splice.pack(fold.program), "blob", *place)
                 folded.append((fold.channel and blob.channel, blob.version, data, *place))
-        yield Many(self._q.add_blob, rows)
+        batch.append(Many(self._q.add_blob, rows))
         if folded:
-            yield Many(self._q.fold_blob, folded)
+            batch.append(Many(self._q.fold_blob, folded))
 
-    def _checkpoint(self, step: Prepared, row: CheckpointRow, epoch: int) -> Operation[None]:
+    def _checkpoint(
+        self, step: Prepared, row: CheckpointRow, epoch: int, batch: list[Run | Many]
+    ) -> Operation[None]:
         thread_id, ns, parent_id = step.place
         known, base, changes = row.known, row.base, row.changes
         supported = base is not None and base.supports(step.token, epoch)
@@ -190,20 +194,18 @@ class Storer:
             data = frames.pack(row.stamp, known.frame)
             known.rows, known.spent, known.size = 1, 0, len(data)
         known.epoch = epoch
-        yield Run(
-            self._q.add_checkpoint,
-            (
-                thread_id,
-                ns,
-                row.checkpoint_id,
-                parent_id,
-                1 if changes is None else 0,
-                row.run_id,
-                self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
-                short_kind(row.metadata_kind),
-                row.metadata,
-            ),
+        values = (
+            thread_id,
+            ns,
+            row.checkpoint_id,
+            parent_id,
+            1 if changes is None else 0,
+            row.run_id,
+            self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
+            short_kind(row.metadata_kind),
+            row.metadata,
         )
+        batch.append(Run(self._q.add_checkpoint, values))
 
     def _complete(
         self, step: Prepared, known: KnownFrame, base: KnownFrame | None

@@ -14,7 +14,7 @@ __all__ = ["AsyncPostgresStore"]
 
 
 class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
-    """`PostgresStore` on an async connection or pool; `setup`, the sweeper, `reindex` are awaited."""
+    """`PostgresStore` on an async connection or pool, whose upkeep is awaited."""
 
     def _engine_for(self, conn: Any) -> Any:
         return AsyncPgEngine(conn)

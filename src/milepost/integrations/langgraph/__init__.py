@@ -1,0 +1,31 @@
+"""LangGraph's programs, savers and stores together with milepost's.
+
+- `as_langgraph`, `as_langgraph_store`: milepost's storage for LangGraph's graphs.
+- `from_langgraph`, `from_langgraph_store`: LangGraph's storage for milepost's graphs.
+- `python -m milepost.integrations.langgraph program.py`: a LangGraph program, run by milepost.
+
+The adapters need LangGraph (`pip install 'milepost[langgraph]'`); running its programs does not,
+so nothing of it is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from milepost.integrations.langgraph.as_saver import as_langgraph
+    from milepost.integrations.langgraph.from_saver import from_langgraph
+
+__all__ = ["as_langgraph", "from_langgraph"]
+
+_HOMES: Final = {"as_langgraph": "as_saver", "from_langgraph": "from_saver"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from milepost.integrations.langgraph.requirement import needed
+
+    needed("langgraph.types")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
