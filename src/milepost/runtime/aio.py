@@ -33,6 +33,7 @@ from milepost.runtime.effects import (
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
+from milepost.runtime.stepper import Stepper
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.timeouts import within
 
@@ -71,28 +72,15 @@ class AsyncDriver:
     async def stream(self, program: RunProgram[Any]) -> AsyncGenerator[Part, None]:
         """Run a program to its end, and yield its events as they come; see `result`."""
         pending = self.feed.parts
-        answer: Any = None
-        error: BaseException | None = None
+        steps: Stepper[Effect, Any] = Stepper(program)
         try:
-            while True:
-                try:
-                    if error is None:
-                        effect = program.send(answer)
-                    else:
-                        raised, error = error, None
-                        effect = program.throw(raised)
-                except StopIteration as done:
-                    self.result = done.value
-                    while pending:
-                        yield pending.popleft()
-                    return
-                answer = None
+            for effect in steps:
                 try:
                     if type(effect) is Await:
                         while pending:
                             yield pending.popleft()
                         if self._inline is not None:
-                            answer = await self._run_inline()
+                            steps.answer = await self._run_inline()
                         else:
                             while not self._ended:
                                 self._news.clear()
@@ -100,18 +88,18 @@ class AsyncDriver:
                                     yield pending.popleft()
                                 if not self._ended:
                                     await self._news.wait()
-                            answer = self._collect()
+                            steps.answer = self._collect()
                     else:
-                        answer = await self._carry_out(effect)
+                        steps.answer = await self._carry_out(effect)
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    await self._wind_up(program, closed)
+                    await self._wind_up(steps, closed)
                     raise
                 except BaseException as failure:
                     if isinstance(failure, asyncio.CancelledError):
                         await self._stop_tasks()
-                    error = failure
+                    steps.error = failure
         except Exception:
             # What was said before the failure still counts.
             while pending:
@@ -120,16 +108,17 @@ class AsyncDriver:
         finally:
             if self._running:
                 await self._stop_tasks()
+        self.result = steps.result
+        while pending:
+            yield pending.popleft()
 
-    async def _wind_up(self, program: RunProgram[Any], reason: BaseException) -> None:
+    async def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
         await self._stop_tasks()
-        try:
-            effect = program.throw(reason)
-            while True:
-                effect = program.send(await self._carry_out(effect))
-        except (StopIteration, type(reason)):
-            pass
+        steps.error = reason
+        with suppress(type(reason)):
+            for effect in steps:
+                steps.answer = await self._carry_out(effect)
 
     async def _stop_tasks(self) -> None:
         self._queue.clear()
@@ -178,17 +167,12 @@ class AsyncDriver:
         return listed()
 
     async def _ask_all(self, program: Generator[Ask, Any, None]) -> None:
-        try:
-            effect = next(program)
-            while True:
-                try:
-                    answer = await self.ask(effect)
-                except Exception as error:
-                    effect = program.throw(error)
-                else:
-                    effect = program.send(answer)
-        except StopIteration:
-            return
+        steps = Stepper(program)
+        for effect in steps:
+            try:
+                steps.answer = await self.ask(effect)
+            except Exception as error:
+                steps.error = error
 
     # -- saving
 
@@ -315,23 +299,17 @@ class AsyncDriver:
 
     async def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""
-        answer: Any = None
-        error: Exception | None = None
-        while True:
-            try:
-                effect = program.send(answer) if error is None else program.throw(error)
-            except StopIteration:
-                return
-            answer = error = None
+        steps = Stepper(program)
+        for effect in steps:
             try:
                 if type(effect) is Call:
-                    answer = await self._call(effect)
+                    steps.answer = await self._call(effect)
                 elif type(effect) is Pause:
                     await asyncio.sleep(effect.seconds)
                 else:
-                    answer = await self.ask(effect)  # type: ignore[arg-type]
+                    steps.answer = await self.ask(effect)  # type: ignore[arg-type]
             except Exception as failure:
-                error = failure
+                steps.error = failure
 
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,6 +36,7 @@ from milepost.runtime.effects import (
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
+from milepost.runtime.stepper import Stepper
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.timeouts import within
 
@@ -78,42 +80,29 @@ class SyncDriver:
     def stream(self, program: RunProgram[R]) -> Generator[Part, None, R]:
         """Run a program to its end, and yield its events as they come."""
         pending = self.feed.parts
-        answer: Any = None
-        error: BaseException | None = None
+        steps: Stepper[Effect, R] = Stepper(program)
         try:
-            while True:
-                try:
-                    if error is None:
-                        effect = program.send(answer)
-                    else:
-                        raised, error = error, None
-                        effect = program.throw(raised)
-                except StopIteration as done:
-                    while pending:
-                        yield pending.popleft()
-                    result: R = done.value
-                    return result
-                answer = None
+            for effect in steps:
                 try:
                     if type(effect) is Await:
                         while pending:
                             yield pending.popleft()
                         if self._inline is not None:
-                            answer = self._run_inline()
+                            steps.answer = self._run_inline()
                         else:
                             while (item := self._mailbox.get()) is _WAKE:
                                 while pending:
                                     yield pending.popleft()
-                            answer = self._collect(item)
+                            steps.answer = self._collect(item)
                     else:
-                        answer = self._carry_out(effect)
+                        steps.answer = self._carry_out(effect)
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    self._wind_up(program, closed)
+                    self._wind_up(steps, closed)
                     raise
                 except BaseException as failure:
-                    error = failure
+                    steps.error = failure
         except Exception:
             # What was said before the failure still counts.
             while pending:
@@ -123,15 +112,16 @@ class SyncDriver:
             if self._loop is not None:
                 self._loop.close()
                 self._loop = None
+        while pending:
+            yield pending.popleft()
+        return steps.result
 
-    def _wind_up(self, program: RunProgram[Any], reason: BaseException) -> None:
+    def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
-        try:
-            effect = program.throw(reason)
-            while True:
-                effect = program.send(self._carry_out(effect))
-        except (StopIteration, type(reason)):
-            pass
+        steps.error = reason
+        with suppress(type(reason)):
+            for effect in steps:
+                steps.answer = self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> Any:
         kind = type(effect)
@@ -173,17 +163,12 @@ class SyncDriver:
         return iter(self._await(collect(), f"{type(target).__name__} is async only"))
 
     def _ask_all(self, program: Generator[Ask, Any, None]) -> None:
-        try:
-            effect = next(program)
-            while True:
-                try:
-                    answer = self.ask(effect)
-                except Exception as error:
-                    effect = program.throw(error)
-                else:
-                    effect = program.send(answer)
-        except StopIteration:
-            return
+        steps = Stepper(program)
+        for effect in steps:
+            try:
+                steps.answer = self.ask(effect)
+            except Exception as error:
+                steps.error = error
 
     # -- saving
 
@@ -311,23 +296,17 @@ class SyncDriver:
 
     def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""
-        answer: Any = None
-        error: Exception | None = None
-        while True:
-            try:
-                effect = program.send(answer) if error is None else program.throw(error)
-            except StopIteration:
-                return
-            answer = error = None
+        steps = Stepper(program)
+        for effect in steps:
             try:
                 if type(effect) is Call:
-                    answer = self._call(effect)
+                    steps.answer = self._call(effect)
                 elif type(effect) is Pause:
                     time.sleep(effect.seconds)
                 else:
-                    answer = self.ask(effect)  # type: ignore[arg-type]
+                    steps.answer = self.ask(effect)  # type: ignore[arg-type]
             except Exception as failure:
-                error = failure
+                steps.error = failure
 
     def _call(self, effect: Call) -> Any:
         callee = effect.callee

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 
-def as_langgraph(
-    saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()
-) -> TheirSaver[Any]:
+def as_langgraph(saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()) -> TheirSaver[Any]:
     """A LangGraph saver that keeps its threads in `saver`.
 
     `types` says what may be stored and read back besides what milepost knows by itself: classes,

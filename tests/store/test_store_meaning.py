@@ -1,0 +1,414 @@
+"""Search by meaning."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import sys
+
+import pytest
+from embedders import AsyncModel, AsyncObjectModel, Model, ObjectModel
+
+from milepost.errors import (
+    ColourError,
+    EmbeddingError,
+    IndexMismatchError,
+    MissingDependencyError,
+)
+from milepost.store.base import PutOp, get_text_at_path, tokenize_path
+from milepost.store.embeddings import ensure_embeddings
+from milepost.store.memory import InMemoryStore
+
+NS = ("1", "memories")
+
+
+def keys(items):
+    return [item.key for item in items]
+
+
+def index(embed=None, dims=3, **more):
+    return {"embed": embed or Model(dims), "dims": dims, **more}
+
+
+class TestRanking:
+    def test_the_nearest_comes_first_with_a_score(self, stores):
+        store = stores.open(index=index())
+        store.put(NS, "a", {"text": "aaa"})
+        store.put(NS, "b", {"text": "bb"})
+        store.put(NS, "ab", {"text": "ab"})
+        found = store.search(NS, query="aaaa")
+        assert keys(found) == ["a", "ab", "b"]
+        scores = [item.score for item in found]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] == pytest.approx(1, abs=1e-4)
+        assert scores[1] == pytest.approx(math.sqrt(0.5), abs=1e-2)
+        assert found[0].dict()["score"] == scores[0]
+
+    def test_without_a_query_there_is_no_score(self, stores):
+        store = stores.open(index=index())
+        store.put(NS, "a", {"text": "aaa"})
+        assert [item.score for item in store.search(NS)] == [None]
+        assert [item.score for item in store.search(NS, query="")] == [None]
+
+    def test_without_an_index_the_query_is_ignored(self, store):
+        store.put(NS, "a", {"text": "aaa"})
+        assert [(item.key, item.score) for item in store.search(NS, query="x")] == [("a", None)]
+
+    def test_keeps_to_the_prefix(self, stores):
+        store = stores.open(index=index())
+        store.put(("acme",), "in", {"text": "b"})
+        store.put(("acme-corp",), "out", {"text": "a"})
+        assert keys(store.search(("acme",), query="a")) == ["in"]
+
+    def test_filter_and_query_give_as_many_as_there_are(self, stores):
+        store = stores.open(index=index(fields=["text"]))
+        for number in range(60):
+            kind = "rare" if number % 10 == 0 else "common"
+            store.put(NS, f"{number:02}", {"text": "a" * 60 + "b" * number, "kind": kind})
+        rare = store.search(NS, query="a", filter={"kind": "rare"}, limit=4)
+        assert keys(rare) == ["00", "10", "20", "30"]
+        assert len(store.search(NS, query="b", filter={"kind": "rare"}, limit=50)) == 6
+        assert len(store.search((), query="b", limit=50)) == 50
+
+    def test_pages_are_stable_and_complete(self, stores):
+        store = stores.open(index=index())
+        for number in range(12):
+            store.put(NS, f"{number:02}", {"text": "a" * (number % 4)})
+        pages = [keys(store.search((), query="a", limit=5, offset=at)) for at in (0, 5, 10)]
+        assert [len(page) for page in pages] == [5, 5, 2]
+        assert len({key for page in pages for key in page}) == 12
+
+    def test_an_update_and_a_delete_are_seen_at_once(self, stores):
+        store = stores.open(index=index())
+        store.put(NS, "x", {"text": "aaa"})
+        store.put(NS, "y", {"text": "bbb"})
+        assert keys(store.search(NS, query="a", limit=1)) == ["x"]
+        store.put(NS, "x", {"text": "ccc"})
+        store.put(NS, "y", {"text": "aab"})
+        assert keys(store.search(NS, query="a", limit=1)) == ["y"]
+        assert len(store.search((), query="a")) == 2
+        store.delete(NS, "y")
+        assert keys(store.search((), query="a")) == ["x"]
+
+    def test_an_expired_item_is_not_found(self, stores, clock):
+        store = stores.open(index=index(), clock=clock)
+        store.put(NS, "x", {"text": "aaa"}, ttl=1)
+        store.put(NS, "y", {"text": "b"})
+        clock.pass_minutes(2)
+        assert keys(store.search((), query="a", limit=1)) == ["y"]
+        store.sweep_ttl()
+        assert keys(store.search((), query="a", limit=1)) == ["y"]
+
+    def test_another_process_sees_what_this_one_puts(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory is one process's")
+        mine, yours = stores.open(index=index()), stores.open(index=index())
+        mine.put(NS, "x", {"text": "ab"})
+        assert keys(yours.search((), query="a")) == ["x"]
+        yours.put(NS, "y", {"text": "a"})
+        mine.delete(NS, "x")
+        assert keys(yours.search((), query="a")) == ["y"]
+        assert keys(mine.search((), query="a")) == ["y"]
+
+    def test_many_updates_do_not_confuse_it(self, stores):
+        store = stores.open(index=index())
+        store.put(NS, "still", {"text": "ab"})
+        for start in range(0, 3000, 500):
+            store.batch(
+                [PutOp(NS, str(n % 50), {"text": "a" * n}) for n in range(start, start + 50)]
+            )
+            found = store.search((), query="a", limit=100)
+            assert len(found) == 51
+            assert found[-1].key == "still" or start == 0
+
+
+class TestFields:
+    def test_what_is_embedded_is_the_whole_value_unless_fields_say_otherwise(self, stores):
+        model = Model()
+        stores.open(index=index(model)).put(NS, "k", {"z": 1, "a": "x"})
+        assert model.calls == [['{"a": "x", "z": 1}']]
+
+    def test_fields_are_paths(self, stores):
+        model = Model()
+        store = stores.open(index=index(model, fields=["title", "parts[*].text"]))
+        store.put(NS, "k", {"title": "t", "parts": [{"text": "p"}, {"text": "q"}], "other": "o"})
+        assert model.calls == [["t", "p", "q"]]
+
+    def test_a_put_can_name_its_own(self, stores):
+        model = Model()
+        store = stores.open(index=index(model, fields=["memory"]))
+        store.put(NS, "k", {"memory": "m", "context": "c"}, index=["context"])
+        assert model.calls == [["c"]]
+
+    def test_with_false_it_can_be_retrieved_but_is_never_ranked(self, stores):
+        model = Model()
+        store = stores.open(index=index(model))
+        store.put(NS, "silent", {"text": "aaa"}, index=False)
+        store.put(NS, "loud", {"text": "bbb"})
+        assert len(model.calls) == 1
+        assert keys(store.search(NS, query="a")) == ["loud"]
+        assert sorted(keys(store.search(NS))) == ["loud", "silent"]
+        assert keys(store.search(NS, filter={"text": "aaa"})) == ["silent"]
+        store.put(NS, "loud", {"text": "bbb"}, index=False)
+        assert store.search(NS, query="a") == []
+
+    def test_the_best_of_several_texts_counts_and_the_item_comes_once(self, stores):
+        store = stores.open(index=index(fields=["parts[*]"]))
+        store.put(NS, "many", {"parts": ["a", "b", "c", "aab", "abb", "bc"]})
+        store.put(NS, "one", {"parts": ["ab"]})
+        store.put(NS, "two", {"parts": ["c", "bbbc"]})
+        assert keys(store.search((), query="a", limit=3)) == ["many", "one", "two"]
+        assert keys(store.search((), query="a", limit=1, offset=1)) == ["one"]
+        assert keys(store.search(NS, query="b", limit=1)) == ["many"]
+
+    def test_a_path_that_leads_nowhere_embeds_nothing(self, stores):
+        model = Model()
+        store = stores.open(index=index(model, fields=["nowhere"]))
+        store.put(NS, "k", {"text": "a"})
+        assert model.calls == []
+        assert store.search(NS, query="a") == []
+
+    def test_an_index_that_is_not_a_list_is_refused(self, stores):
+        store = stores.open(index=index())
+        with pytest.raises(TypeError, match="list of paths"):
+            store.put(NS, "k", {}, index="text")
+
+
+class TestPaths:
+    VALUE = {"a": {"b": [{"c": "x"}, {"c": "y"}]}, "s": "str", "n": 3, "l": ["p", "q"], "e": None}
+
+    @pytest.mark.parametrize(
+        ("path", "texts"),
+        [
+            ("a.b[*].c", ["x", "y"]),
+            ("a.b[0].c", ["x"]),
+            ("a.b[-1].c", ["y"]),
+            ("l[*]", ["p", "q"]),
+            ("l", ['["p", "q"]']),
+            ("l[9]", []),
+            ("n", ["3"]),
+            ("e", []),
+            ("s.x", []),
+            ("zz", []),
+            ("{s,n}", ["str", "3"]),
+            ("a.*", ['[{"c": "x"}, {"c": "y"}]']),
+        ],
+    )
+    def test_lead_to_texts(self, path, texts):
+        assert get_text_at_path(self.VALUE, path) == texts
+
+    def test_dollar_is_the_whole(self):
+        assert get_text_at_path({"b": 1, "a": "x"}, "$") == ['{"a": "x", "b": 1}']
+
+    def test_are_made_of_steps(self):
+        assert tokenize_path("a.b[*].c") == ["a", "b", "[*]", "c"]
+
+
+class TestEmbed:
+    @pytest.mark.parametrize("model", [Model, ObjectModel, AsyncModel, AsyncObjectModel])
+    def test_may_be_a_function_or_an_object_of_either_colour(self, stores, model):
+        store = stores.open(index=index(model()))
+        store.put(NS, "a", {"text": "a"})
+        store.put(NS, "b", {"text": "b"})
+        assert keys(store.search(NS, query="b")) == ["b", "a"]
+
+    def test_an_async_one_cannot_be_waited_for_in_sync_code_on_a_loop(self):
+        import asyncio
+
+        store = InMemoryStore(index=index(AsyncModel()))
+
+        async def play():
+            with pytest.raises(ColourError, match="aput"):
+                store.put(NS, "a", {"text": "a"})
+
+        asyncio.run(play())
+
+    def test_by_name_needs_langchain(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "langchain", None)
+        monkeypatch.setitem(sys.modules, "langchain.embeddings", None)
+        with pytest.raises(MissingDependencyError, match="pip install langchain"):
+            InMemoryStore(index={"embed": "openai:text-embedding-3-small", "dims": 3})
+
+    def test_by_name_asks_langchain(self, monkeypatch):
+        import types
+
+        asked = []
+        module = types.ModuleType("langchain.embeddings")
+        module.init_embeddings = lambda name: asked.append(name) or ObjectModel()
+        monkeypatch.setitem(sys.modules, "langchain", types.ModuleType("langchain"))
+        monkeypatch.setitem(sys.modules, "langchain.embeddings", module)
+        store = InMemoryStore(index={"embed": "openai:small", "dims": 3})
+        store.put(NS, "a", {"text": "a"})
+        assert asked == ["openai:small"]
+        assert keys(store.search(NS, query="a")) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("answer", "hint"),
+        [
+            ([[1.0, 2.0]], "dims"),
+            ([], "one for each"),
+            ([[1.0, float("nan"), 2.0]], "NaN"),
+        ],
+    )
+    def test_a_wrong_answer_is_refused_and_nothing_is_stored(self, stores, answer, hint):
+        store = stores.open(index={"embed": lambda texts: answer, "dims": 3, "model": "m"})
+        with pytest.raises(EmbeddingError, match=hint):
+            store.put(NS, "a", {"text": "a"})
+        assert store.get(NS, "a") is None
+
+    @pytest.mark.parametrize(
+        "wrong", [{"dims": 3}, {"embed": Model()}, {**index(), "filds": []}, index(dims=0)]
+    )
+    def test_an_index_must_be_complete(self, stores, wrong):
+        with pytest.raises(ValueError, match=r"index|dims"):
+            stores.open(index=wrong)
+
+    def test_a_function_can_have_the_face_of_an_object(self):
+        assert ensure_embeddings(Model()).embed_query("a") == [1.0, 0.0, 0.01]
+
+    def test_a_vector_of_zeros_is_far_from_everything(self, stores):
+        store = stores.open(
+            index={"embed": lambda texts: [[0.0, 0.0] for _ in texts], "dims": 2, "model": "zero"}
+        )
+        store.put(NS, "a", {"text": "a"})
+        assert [(item.key, item.score) for item in store.search(NS, query="x")] == [("a", 0.0)]
+
+
+class TestMissingParts:
+    def without(self, monkeypatch, *names):
+        real = builtins.__import__
+
+        def guarded(name, *args, **kwargs):
+            if name.partition(".")[0] in names:
+                raise ImportError(name)
+            return real(name, *args, **kwargs)
+
+        monkeypatch.setattr(builtins, "__import__", guarded)
+
+    def test_numpy(self, monkeypatch):
+        self.without(monkeypatch, "numpy")
+        with pytest.raises(MissingDependencyError, match="pip install numpy"):
+            InMemoryStore(index=index())
+        InMemoryStore()
+
+    def test_numpy_and_sqlite_vec(self, monkeypatch):
+        from milepost.store.sqlite import SqliteStore
+
+        self.without(monkeypatch, "numpy", "sqlite_vec")
+        with (
+            pytest.raises(MissingDependencyError, match="pip install numpy sqlite-vec"),
+            SqliteStore.from_conn_string(":memory:", index=index()),
+        ):
+            pass
+        with SqliteStore.from_conn_string(":memory:") as store:
+            store.put(NS, "k", {})
+
+    def test_psycopg(self, monkeypatch):
+        from milepost.store.postgres import PostgresStore
+
+        self.without(monkeypatch, "psycopg")
+        with (
+            pytest.raises(MissingDependencyError, match="pip install"),
+            PostgresStore.from_conn_string("postgresql://"),
+        ):
+            pass
+
+
+class TestReindex:
+    def fill(self, stores):
+        store = stores.open(index=index(fields=["text"]))
+        for number in range(25):
+            store.put(NS, f"{number:02}", {"text": "a" * number + "b"})
+        store.put(NS, "own", {"text": "a", "title": "bbbb"}, index=["title"])
+        store.put(NS, "silent", {"text": "bbbb"}, index=False)
+        return store
+
+    def test_makes_all_vectors_anew_with_progress(self, stores):
+        store = self.fill(stores)
+        seen = []
+        done = store.reindex(progress=lambda done, total: seen.append((done, total)), batch_size=10)
+        assert done == 27
+        assert seen == [(10, 27), (20, 27), (27, 27)]
+        found = keys(store.search(NS, query="b", limit=50))
+        assert len(found) == 26
+        assert set(found[:2]) == {"00", "own"}
+        assert "silent" not in found
+
+    def test_a_change_of_the_model_or_its_dims_is_noticed(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        self.fill(stores)
+        for other in (index(dims=4, fields=["text"]), index(ObjectModel(), fields=["text"])):
+            store = stores.open(index=other)
+            with pytest.raises(IndexMismatchError, match="reindex"):
+                store.search(NS, query="b")
+            with pytest.raises(IndexMismatchError, match="reindex"):
+                store.put(NS, "new", {"text": "b"})
+            assert store.get(NS, "new") is None
+            assert store.get(NS, "00").value == {"text": "b"}
+            store.put(NS, "plain", {"text": "b"}, index=False)
+
+    def test_after_it_the_new_model_is_the_stores_own(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        old = self.fill(stores)
+        assert len(old.search(NS, query="b", limit=50)) == 26
+        new = stores.open(index=index(dims=5, fields=["text"]))
+        assert new.reindex(batch_size=10) == 27
+        assert len(new.search(NS, query="b", limit=50)) == 26
+        new.put(NS, "new", {"text": "bbbb"})
+        assert "new" in keys(new.search(NS, query="b", limit=3))
+        with pytest.raises(IndexMismatchError):
+            old.search(NS, query="b")
+        with pytest.raises(IndexMismatchError):
+            old.put(NS, "x", {"text": "b"})
+        tables = {
+            "sqlite": "SELECT name FROM sqlite_master WHERE name LIKE 'milepost_vectors__'",
+            "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace ="
+            " current_schema()::regnamespace AND relname LIKE 'milepost_vectors%'",
+        }
+        assert stores.rows(tables[stores.backend]) == [("milepost_vectors_2",)]
+
+    def test_goes_on_where_it_was_broken_off_and_picks_up_what_was_put_since(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        old = self.fill(stores)
+        model = Model(4)
+        new = stores.open(index=index(model, dims=4, fields=["text"]))
+
+        def break_off(done, total):
+            raise KeyError("out of credit")
+
+        with pytest.raises(KeyError):
+            new.reindex(progress=break_off, batch_size=10)
+        assert len(old.search(NS, query="b", limit=50)) == 26
+        old.put(NS, "00", {"text": "bbbbb"})
+        new.put(NS, "01", {"text": "bbbbbb"})
+        model.calls.clear()
+        assert new.reindex(batch_size=100) == 18
+        assert sum(map(len, model.calls)) == 17
+        assert len(new.search(NS, query="b", limit=50)) == 26
+
+    def test_items_from_before_the_index_are_found_after_it(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        stores.open().put(NS, "early", {"text": "a"})
+        store = stores.open(index=index())
+        assert store.search(NS, query="a") == []
+        store.reindex()
+        assert keys(store.search(NS, query="a")) == ["early"]
+
+    def test_a_store_without_the_index_spoils_nothing(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        store, plain = stores.open(index=index()), stores.open()
+        store.put(NS, "x", {"text": "a"})
+        plain.put(NS, "x", {"text": "b"})
+        assert store.search(NS, query="a") == []
+        plain.delete(NS, "x")
+        plain.put(NS, "y", {"text": "c"})
+        assert store.search((), query="a") == []
+
+    def test_needs_an_index(self, store):
+        with pytest.raises(ValueError, match="index="):
+            store.reindex()
