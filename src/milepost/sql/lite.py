@@ -154,20 +154,18 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R]) -> R:
     try:
         statement = next(operation)
         while True:
-            kind = type(statement)
-            if kind is Query:
-                answer: Any = execute(statement[0], statement[1]).fetchall()  # type: ignore[misc]
-            elif kind is Run:
-                answer = execute(statement[0], statement[1]).rowcount  # type: ignore[misc]
+            answer: Any = None
+            if isinstance(statement, Query):
+                answer = execute(statement.sql, statement.parameters).fetchall()
+            elif isinstance(statement, Run):
+                answer = execute(statement.sql, statement.parameters).rowcount
             else:
-                answer = None
-                for one in statement[0] if kind is Batch else (statement,):
-                    if type(one) is Many:
-                        sql = one.sql
+                for one in statement.statements if isinstance(statement, Batch) else (statement,):
+                    if isinstance(one, Many):
                         for row in one.rows:
-                            execute(sql, row)
+                            execute(one.sql, row)
                     else:
-                        execute(one[0], one[1])  # type: ignore[index]
+                        execute(one.sql, one.parameters)
             statement = operation.send(answer)
     except StopIteration as done:
         result: R = done.value

@@ -75,6 +75,8 @@ CREATE TABLE IF NOT EXISTS threads (
 ) {compact}
 """
 
+TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads")
+
 SCHEMA: Final = Schema(
     table="checkpoint_migrations",
     migrations=(

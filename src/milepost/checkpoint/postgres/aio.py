@@ -1,0 +1,84 @@
+"""The PostgreSQL saver for programs that run on an event loop."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.postgres import check_source, create_tables
+from milepost.checkpoint.sql.maintenance import MaintainedSaver
+from milepost.checkpoint.sql.schema import TABLES
+from milepost.sql.dialect import POSTGRES
+from milepost.sql.pg import Settings, driver
+from milepost.sql.pg_aio import AsyncPostgresEngine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Self
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+
+__all__ = ["AsyncPostgresSaver"]
+
+
+class AsyncPostgresSaver(MaintainedSaver):
+    """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
+
+    Give it an async psycopg connection or a pool, which may still be closed, or let
+    `from_conn_string` open and close a connection. See `PostgresSaver` for the options.
+    The sync methods work from threads other than the loop's, while it runs.
+    """
+
+    dialect = POSTGRES
+    engine: AsyncPostgresEngine
+
+    def __init__(
+        self,
+        conn: Any,
+        pipe: Any = None,
+        serde: SerializerProtocol | None = None,
+        *,
+        schema: str | None = None,
+        pooler_safe: bool = False,
+    ) -> None:
+        super().__init__(serde=serde)
+        check_source(
+            type(self).__name__, conn, pipe, driver.AsyncConnection, "psycopg.AsyncConnection"
+        )
+        self.conn = conn
+        self.pipe = pipe
+        self.engine = AsyncPostgresEngine(conn, Settings(schema, pooler_safe, TABLES))
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(
+        cls,
+        conn_string: str,
+        *,
+        pipeline: bool = False,  # noqa: ARG003
+        serde: SerializerProtocol | None = None,
+        schema: str | None = None,
+        pooler_safe: bool = False,
+    ) -> AsyncIterator[Self]:
+        """A saver on a connection of its own; use it with `async with`.
+
+        Statements that belong together are always sent together, with or without `pipeline`.
+        """
+
+        async def connect() -> driver.AsyncConnection[Any]:
+            return await driver.AsyncConnection.connect(
+                conn_string, autocommit=True, prepare_threshold=0
+            )
+
+        saver = cls(await connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
+        saver.engine = AsyncPostgresEngine(
+            saver.conn, Settings(schema, pooler_safe, TABLES), reconnect=connect
+        )
+        try:
+            yield saver
+        finally:
+            await saver.engine.close()
+
+    async def setup(self) -> None:
+        """Make the tables, or bring them up to date. Several processes may do so at once."""
+        await self.engine.aset_up(create_tables)

@@ -1,0 +1,128 @@
+"""Runs operations on PostgreSQL: what both colours have in common.
+
+A transaction holds a connection no longer than it lasts. A connection that turns out to be dead is
+replaced and the transaction repeated, which is safe: every operation of ours may run twice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.errors import MissingDependencyError, SaverError
+from milepost.sql.failures import (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    NotSetUpError,
+    StorageFullError,
+)
+from milepost.sql.operations import Query, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.sql.operations import Operation
+
+try:
+    import psycopg
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
+except ImportError as error:
+    raise MissingDependencyError(
+        "The Postgres savers need psycopg: pip install 'milepost[postgres]'."
+    ) from error
+
+driver = psycopg
+"""The package itself: only here is it said how to install it."""
+
+ATTEMPTS: Final = 4
+"""How often a transaction is tried if connections die or others stand in the way."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
+_REPEATABLE = (
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UniqueViolation,  # two runs began the same thread: the second will see the first
+)
+
+
+class Settings:
+    """How transactions begin, and what their failures mean."""
+
+    def __init__(self, schema: str | None, pooler_safe: bool, tables: Sequence[str] = ()) -> None:
+        if schema is not None and not _NAME.fullmatch(schema):
+            raise ValueError(
+                f"The schema name {schema!r} is not a plain identifier: use letters, digits and "
+                "underscores, at most 63."
+            )
+        self.schema = schema
+        # For one transaction only, so that a pooler may hand the connection to others afterwards.
+        path = f'; SET LOCAL search_path TO "{schema}"' if schema else ""
+        self.begin_write = f"BEGIN{path}"
+        self.begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{path}"
+        self.prepare: bool | None = False if pooler_safe else None
+        prefix = f'"{schema}".' if schema else ""
+        self.vacuums = [f"VACUUM FULL {prefix}{table}" for table in tables]
+
+    def begin(self, write: bool) -> str:
+        """The statement that starts a transaction."""
+        return self.begin_write if write else self.begin_read
+
+    def first(self, operation: Operation[None]) -> Operation[None]:
+        """Before tables are made: only one at a time, and the schema must exist."""
+        key = f"milepost {self.schema or ''}"
+        yield Query("SELECT pg_advisory_xact_lock(hashtext(%s))", (key,))
+        if self.schema:
+            yield Run(f'CREATE SCHEMA IF NOT EXISTS "{self.schema}"')
+            yield Run(f'SET LOCAL search_path TO "{self.schema}"')
+        yield from operation
+
+
+def check_idle(connection: Any) -> None:
+    """Refuse a connection that is in the middle of something of the user's."""
+    status = connection.info.transaction_status
+    if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        raise ConnectionUnusableError(
+            "The psycopg connection has an open transaction that is not the saver's. Commit it or "
+            "roll it back first, or open the connection with autocommit=True and leave it to the "
+            "saver."
+        )
+
+
+def may_retry(error: Exception, connection: Any) -> bool:
+    """Whether a transaction that failed like this may succeed when it is repeated."""
+    if isinstance(error, _REPEATABLE):
+        return True
+    lost = connection is None or connection.closed or connection.broken
+    return lost and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+
+
+def explain(error: psycopg.Error, schema: str | None) -> SaverError:
+    """The typed error for what psycopg raised."""
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
+        where = f" in schema '{schema}'" if schema else ""
+        return NotSetUpError(
+            f"The tables of the saver do not exist{where}. Call `saver.setup()` once, for example "
+            f"when you deploy. (PostgreSQL: {text})"
+        )
+    if isinstance(error, (psycopg.errors.DiskFull, psycopg.errors.ProgramLimitExceeded)):
+        return StorageFullError(
+            f"PostgreSQL could not write ({text}). Nothing of this step was stored; make room, "
+            "then resume the thread."
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")
+    if isinstance(error, _REPEATABLE):
+        return DatabaseBusyError(f"PostgreSQL: {text}. Others stood in the way several times.")
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return ConnectionUnusableError(
+            f"The connection to PostgreSQL was lost or refused: {text}. Use a pool or "
+            "from_conn_string, which replace connections that die, and see that the server runs."
+        )
+    return SaverError(f"PostgreSQL: {text}.")
+
+
+def cursor_of(connection: Any) -> Any:
+    """A cursor that returns tuples, whatever row factory the connection has."""
+    return connection.cursor(row_factory=tuple_row)
