@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from milepost.errors import OutsideRunError
 from milepost.runtime.scope import current_scope
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def get_store() -> BaseStore:
     """The store that the graph was compiled with."""
     store = current_scope("get_store").session.store
     if store is None:
-        raise RuntimeError(
+        raise OutsideRunError(
             "The graph has no store. Compile it with one: `builder.compile(store=InMemoryStore())`."
         )
     return store

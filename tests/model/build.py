@@ -164,7 +164,6 @@ def _schema(spec: Graph) -> Any:
         f"log{level}": Annotated[list[Any], tail] for level in range(spec.level, 3)
     }
     keys["count"] = Annotated[int, total]
-    keys["arg"] = int
     for node in spec.nodes:
         keys[f"by_{node.name}"] = list[int]
     return TypedDict(f"State{spec.level}", keys, total=False)  # type: ignore[operator]

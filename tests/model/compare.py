@@ -8,6 +8,7 @@ an observation that such a difference touches is reduced to the part that must a
 from __future__ import annotations
 
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 from build import Boom, Built, bare
@@ -69,7 +70,8 @@ class Run:
         except Exception as error:
             seen["raised"] = _refusal(error)
         seen["trace"] = _by_step(self.built.trace)
-        seen["order"] = _order(self.built.trace)
+        if self.case.graph.serial():
+            seen["order"] = [ns for ns, _, phase in self.built.trace if phase == "start"]
         seen["state"] = self._snapshot(self.state(), nested=True)
         return seen
 
@@ -218,13 +220,6 @@ def _by_step(trace: list[tuple[str, int, str]]) -> dict[Any, int]:
     return dict(Counter(trace))
 
 
-def _order(trace: list[tuple[str, int, str]]) -> list[str] | None:
-    """The nodes in the order in which they started; None if some ran side by side."""
-    starts = [(ns, step) for ns, step, phase in trace if phase == "start"]
-    beside = Counter((ns.rpartition("|")[0], step) for ns, step in starts)
-    return [ns for ns, _ in starts] if all(count == 1 for count in beside.values()) else None
-
-
 def _segments(events: list[Any]) -> list[Any]:
     """What was streamed: for each (nested) graph, the updates of each step and the values after it.
 
@@ -302,9 +297,25 @@ def _abandoned_memory(run: Run, op: Op) -> bool:
     if op.kind not in ("input", "update"):
         return False
     return any(
-        task.name in run.remembering and task.result is None and (task.interrupts or task.error)
+        task.name in run.remembering and (task.interrupts or task.error or task.result)
         for task in run.state().tasks
     )
+
+
+def _replayed_memory(run: Run, op: Op) -> bool:
+    """A replay gives a `checkpointer=True` subgraph the memory of that moment; LangGraph finds it
+    by comparing ids, which fails where a run has saved only its end."""
+    return op.kind == "replay" and bool(run.remembering) and run.durability == "exit"
+
+
+def _kept_siblings(run: Run, op: Op) -> bool:
+    """An update in place of a task that waits keeps what the tasks beside it have written;
+    LangGraph drops it."""
+    if op.kind != "update" or op.at is not None or op.as_node is None:
+        return False
+    tasks = run.state().tasks
+    waiting = {task.name for task in tasks if task.result is None}
+    return run.name(op.as_node) in waiting and len(waiting) < len(tasks)
 
 
 def _stale_answer(run: Run, op: Op) -> bool:
@@ -314,7 +325,16 @@ def _stale_answer(run: Run, op: Op) -> bool:
     return op.kind == "go_on" and bool(_open(head)) and str(head.config) in run.resumed
 
 
-NOT_COMPARED = [_abandoned_memory, _stale_answer, _update_for_a_waiting_node, _unstarted_memory, _inferred_after_update, _replay_of_a_begun_fork]
+NOT_COMPARED = [
+    _abandoned_memory,
+    _inferred_after_update,
+    _kept_siblings,
+    _replay_of_a_begun_fork,
+    _replayed_memory,
+    _stale_answer,
+    _unstarted_memory,
+    _update_for_a_waiting_node,
+]
 
 # -- differences on purpose: what is not compared of an outcome
 
@@ -322,9 +342,10 @@ NOT_COMPARED = [_abandoned_memory, _stale_answer, _update_for_a_waiting_node, _u
 def differs(case: Case, peer: list[Any], ours: list[Any]) -> str | None:
     """The first observation in which the two runs differ, or None."""
     for number, (theirs, mine) in enumerate(zip(peer, ours, strict=True)):
-        theirs, mine = dict(theirs), dict(mine)
-        for difference in DIFFERENCES:
-            difference(theirs, mine)
+        theirs, mine = deepcopy(theirs), deepcopy(mine)
+        if "state" in theirs and "state" in mine:
+            for difference in DIFFERENCES:
+                difference(theirs, mine)
         if theirs != mine:
             what = [
                 f"  {key}:\n    langgraph {theirs.get(key)!r}\n    milepost  {mine.get(key)!r}"
@@ -340,7 +361,7 @@ def only_what_was_answered_runs_again(theirs: dict[str, Any], mine: dict[str, An
     if theirs.get("partly"):
         for seen in (theirs, mine):
             seen["trace"] = {key: n for key, n in seen["trace"].items() if key[2] == "end"}
-            seen["order"] = None
+            seen.pop("order", None)
             if "events" in seen:
                 seen["events"] = [(ns, run) for ns, run in seen["events"] if not ns or _told(run)]
 
@@ -352,15 +373,34 @@ def _told(run: list[Any]) -> bool:
 def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """`tasks[i].state` is None until the subgraph has saved something; LangGraph: an empty one."""
 
-    def strip(snapshot: Any) -> Any:
-        if snapshot is None or snapshot["step"] is None:
-            return None
-        tasks = [{**task, "state": strip(task["state"])} for task in snapshot["tasks"]]
-        return {**snapshot, "tasks": tasks}
+    def strip(snapshot: dict[str, Any]) -> None:
+        for task in snapshot["tasks"]:
+            if task["state"] is not None:
+                if task["state"]["step"] is None:
+                    task["state"] = None
+                else:
+                    strip(task["state"])
 
-    for seen in (theirs, mine):
-        if "state" in seen:
-            seen["state"] = strip(seen["state"])
+    strip(theirs["state"])
+    strip(mine["state"])
+
+
+def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    """What waits inside a subgraph shows outside although a sibling in there failed; in LangGraph
+    only the failure does."""
+
+    def gather(snapshot: dict[str, Any]) -> set[str]:
+        asked = set(snapshot["interrupts"])
+        for task in snapshot["tasks"]:
+            if task["state"] is not None:
+                asked |= gather(task["state"])
+                if task["failed"]:
+                    task["asks"] = len(task["state"]["interrupts"])
+        snapshot["interrupts"] = sorted(asked)
+        return asked
+
+    gather(theirs["state"])
+    gather(mine["state"])
 
 
 def an_update_is_streamed_once(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
@@ -398,8 +438,9 @@ def _together(run: list[Any]) -> list[Any]:
 
 
 DIFFERENCES = [
+    an_update_is_streamed_once,
     interrupts_of_a_step_are_streamed_together,
     only_what_was_answered_runs_again,
     a_child_that_never_ran_has_no_state,
-    an_update_is_streamed_once,
+    a_failed_subgraph_shows_its_questions,
 ]

@@ -60,6 +60,23 @@ class Graph:
             if node.child is not None:
                 yield from node.child.everywhere()
 
+    def serial(self) -> bool:
+        """Whether no two nodes can ever run side by side."""
+
+        def single(edges: tuple[str, ...], *routes: Route) -> bool:
+            widest = sum(max(map(len, route), default=0) for route in routes)
+            return len(edges) + widest <= 1
+
+        return (
+            not self.joins
+            and single(self.entry, self.entry_route)
+            and all(
+                single(node.edges, node.route, node.goto)
+                and (node.child is None or node.child.serial())
+                for node in self.nodes
+            )
+        )
+
 
 @dataclass(frozen=True)
 class Op:

@@ -166,7 +166,8 @@ def cases(draw: Any) -> Case:
     if any(node.child is not None for node in graph.nodes):
         ops = tuple(replace(op, limit=None) for op in ops)
     if any(node.memory for node in graph.everywhere()):
-        ops = tuple(op for at, op in enumerate(ops) if op.at is None or at == len(ops) - 1)
+        ops = tuple(op for op in ops[:-1] if op.at is None) + ops[-1:]
+        ops = tuple(op for op in ops if op.kind != "fork")
     if graph.joins:
         ops = tuple(op if op.as_node is not None else replace(op, as_node=-1) for op in ops)
     return Case(graph, ops)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -323,7 +322,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.validate()
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)
-        label = name or "LangGraph"
+        label = name or "graph"
         return CompiledStateGraph(
             program=compile_program(self, label),
             builder=self,
@@ -347,4 +346,4 @@ def _policies(
     return tuple(policy)
 
 
-__all__ = ["CompiledStateGraph", "StateGraph", "inspect"]
+__all__ = ["CompiledStateGraph", "StateGraph"]

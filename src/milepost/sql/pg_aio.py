@@ -162,13 +162,13 @@ class AsyncPostgresEngine:
         check_idle(connection)
         async with _autocommit(connection), cursor_of(connection) as cursor:
             try:
-                await cursor.execute(begin)
+                await cursor.execute(begin, prepare=False)
                 result = await self._drive(connection, cursor, work())
-                await cursor.execute("COMMIT")
+                await cursor.execute("COMMIT", prepare=False)
                 return result
             except BaseException:
                 if not connection.closed and not connection.broken:
-                    await cursor.execute("ROLLBACK")
+                    await cursor.execute("ROLLBACK", prepare=False)
                 raise
 
     async def _drive(self, connection: Any, cursor: Any, operation: Operation[R]) -> R:

@@ -107,13 +107,13 @@ class PostgresEngine:
         check_idle(connection)
         with _autocommit(connection), cursor_of(connection) as cursor:
             try:
-                cursor.execute(begin)
+                cursor.execute(begin, prepare=False)
                 result = self._drive(connection, cursor, work())
-                cursor.execute("COMMIT")
+                cursor.execute("COMMIT", prepare=False)
                 return result
             except BaseException:
                 if not connection.closed and not connection.broken:
-                    cursor.execute("ROLLBACK")
+                    cursor.execute("ROLLBACK", prepare=False)
                 raise
 
     def _drive(self, connection: Any, cursor: Any, operation: Operation[R]) -> R:

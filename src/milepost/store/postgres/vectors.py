@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.sql.operations import Operation, Query
 from milepost.store.embeddings import Vector
-from milepost.store.sql.statements import PG
+from milepost.store.sql.statements import INDEXED, PG
 from milepost.store.sql.vectors import Near, VectorIndex
 from milepost.store.tasks import Search
 
@@ -62,10 +62,10 @@ class PgVectors(VectorIndex):
         query = Query(
             PG.dress(
                 f"SELECT 1 - (v.vector <=> ?::vector), v.item FROM {generation.table} v"
-                f" JOIN milepost_items i ON i.id = v.item WHERE i.indexed = ? AND {clause}"
-                " ORDER BY v.vector <=> ?::vector LIMIT ?"
+                f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
+                " ORDER BY v.vector <=> ?::vector, v.item LIMIT ?"
             ),
-            (packed, generation.number, *parameters, packed, count),
+            (packed, *generation.twice, *parameters, packed, count),
         )
         yield Query(PG.dress(_GO_ON), (str(min(max(count, 40), 1000)),))
         rows: list[Any] = yield query

@@ -264,7 +264,7 @@ class SqlCore(StoreCore):
             stamp,
             write.ttl,
             None if write.ttl is None else now + write.ttl,
-            self.generations.mark,
+            *self.generations.marks,
             now,
         )
 

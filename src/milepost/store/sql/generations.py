@@ -32,6 +32,11 @@ class Generation:
         """Where they are."""
         return f"milepost_vectors_{int(self.number)}"
 
+    @property
+    def twice(self) -> tuple[int, int]:
+        """The parameters of the clause that says whether an item's vectors are up to date."""
+        return self.number, self.number
+
     def fits(self, embedder: Embedder) -> bool:
         """Whether this embedder makes such vectors."""
         return self.dims == embedder.dims and self.model == embedder.model
@@ -67,12 +72,13 @@ class Generations:
         raise self._mismatch()
 
     @property
-    def mark(self) -> int:
-        """What an item is marked with whose vectors are in place; 0 if they are not."""
+    def marks(self) -> tuple[int, int]:
+        """What an item is marked with that is put now: `indexed` and `reindexed`."""
         try:
-            return self.target.number
+            target = self.target
         except IndexMismatchError:
-            return 0
+            return 0, 0
+        return (target.number, 0) if target is self.current else (0, target.number)
 
     def check_writable(self) -> None:
         """Refuse vectors of a model that the store does not know."""

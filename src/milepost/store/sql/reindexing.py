@@ -94,7 +94,9 @@ def _store(core: SqlCore, found: list[Any], vectors: dict[str, Any]) -> Operatio
             for text in texts
         ],
     )
-    yield Many(dress(sql.SET_INDEXED), [(coming.number, *place) for place in places])
+    current = core.generations.current
+    now = 0 if current is None else current.number
+    yield Many(dress(sql.SET_REINDEXED), [(coming.number, now, *place) for place in places])
 
 
 def _finish(core: SqlCore) -> Operation[bool]:

@@ -5,7 +5,9 @@
 `milepost_vectors_N`   the vectors of generation N; a reindex builds the next one beside it
 
 The names are our own, so that the tables can live beside a saver's, and beside LangGraph's.
-Small columns come first: a filter on a row's age need not read past its value.
+Small columns come first: a filter on a row's age need not read past its value. `indexed` and
+`reindexed` are the generations in which an item's vectors are up to date, at most two during a
+reindex.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ CREATE TABLE IF NOT EXISTS milepost_items (
     ttl BIGINT,
     expires BIGINT,
     indexed INTEGER NOT NULL,
+    reindexed INTEGER NOT NULL,
     idx TEXT,
     kind TEXT NOT NULL,
     data {bytes} NOT NULL,

@@ -31,6 +31,7 @@ VERSIONS: Final = (
 _CHANGED: Final = (
     "kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
     " ttl = excluded.ttl, expires = excluded.expires, indexed = excluded.indexed,"
+    " reindexed = excluded.reindexed,"
     # What has expired is gone, and its successor is a new item.
     " created = CASE WHEN milepost_items.expires <= ? THEN excluded.created"
     " ELSE milepost_items.created END,"
@@ -40,8 +41,8 @@ _CHANGED: Final = (
 )
 _INSERT: Final = (
     "INSERT INTO milepost_items"
-    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed)"
-    " VALUES (?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?) ON CONFLICT (ns, key) DO UPDATE SET "
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed)"
+    " VALUES (?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (ns, key) DO UPDATE SET "
 )
 PUT: Final = _INSERT + _CHANGED
 PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
@@ -70,14 +71,18 @@ ADD_VECTOR: Final = (
 )
 ADD_VECTOR_IF: Final = ADD_VECTOR + " AND updated = ?"
 
-COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE indexed <> ?"
+COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
 STALE: Final = (
     "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx FROM milepost_items i"
-    " WHERE i.indexed <> ? ORDER BY i.id LIMIT ?"
+    " WHERE i.reindexed <> ? ORDER BY i.id LIMIT ?"
 )
-SET_INDEXED: Final = (
-    "UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND updated = ?"
+SET_REINDEXED: Final = (
+    "UPDATE milepost_items SET reindexed = ?,"
+    " indexed = CASE WHEN reindexed = ? THEN reindexed ELSE indexed END"
+    " WHERE ns = ? AND key = ? AND updated = ?"
 )
+INDEXED: Final = "(i.indexed = ? OR i.reindexed = ?)"
+"""Whether the vectors of this generation are those of the item as it is."""
 
 ORDER: Final = {
     None: "i.updated DESC, i.ns, i.key",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.errors import MissingDependencyError
 from milepost.sql.operations import Operation, Query
 from milepost.store.embeddings import Vector
-from milepost.store.sql.statements import ALIVE, LITE
+from milepost.store.sql.statements import ALIVE, INDEXED, LITE
 from milepost.store.sql.vectors import Near, VectorIndex
 from milepost.store.tasks import Search
 
@@ -78,9 +78,9 @@ class LiteVectors(VectorIndex):
         clause, parameters = LITE.where(search.prefix, search.conditions, now)
         rows = yield Query(
             f"SELECT vec_distance_l2(v.vector, ?) AS distance, v.item FROM {generation.table} v"
-            f" JOIN milepost_items i ON i.id = v.item WHERE i.indexed = ? AND {clause}"
+            f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
             " ORDER BY distance, v.item LIMIT ?",
-            (self.pack(search.vector), generation.number, *parameters, count),
+            (self.pack(search.vector), *generation.twice, *parameters, count),
         )
         # Of vectors of length 1, the distance tells the angle.
         return [(1 - row[0] ** 2 / 2, row[1]) for row in rows], len(rows) < count
@@ -98,8 +98,8 @@ class LiteVectors(VectorIndex):
         if search.prefix or search.conditions:
             clause, parameters = LITE.where(search.prefix, search.conditions, now)
             allowed = yield Query(
-                f"SELECT i.id FROM milepost_items i WHERE i.indexed = ? AND {clause}",
-                (generation.number, *parameters),
+                f"SELECT i.id FROM milepost_items i WHERE {INDEXED} AND {clause}",
+                (*generation.twice, *parameters),
             )
         assert search.vector is not None
         scores, places = copy.scores(self.pack(search.vector), allowed)
@@ -118,8 +118,8 @@ class LiteVectors(VectorIndex):
         ids = [copy.ids[at] for _, at in best]
         rows = yield Query(
             f"SELECT v.id, i.id FROM json_each(?) p JOIN {generation.table} v ON v.id = p.value"
-            f" LEFT JOIN milepost_items i ON i.id = v.item AND i.indexed = ? AND {ALIVE}",
-            (json.dumps(ids), generation.number, now),
+            f" LEFT JOIN milepost_items i ON i.id = v.item AND {INDEXED} AND {ALIVE}",
+            (json.dumps(ids), *generation.twice, now),
         )
         items = dict(rows)
         return [

@@ -1,0 +1,52 @@
+"""Ten thousand threads in one file: the page of those that belong to one user."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from collections.abc import Iterator
+from typing import Any
+
+from bench.context import Case, Context
+from bench.graphs import loop, on_thread
+from bench.measure import Watch, alternate
+from bench.records import OURS, Record, Target, timed
+
+OWNERS = 50
+PAGE = 20
+
+
+@contextmanager
+def many_threads(context: Context, count: int) -> Iterator[Any]:
+    """A saver on a file with so many threads, each with an owner."""
+    from milepost.checkpoint.sqlite import SqliteSaver
+
+    path = context.file()
+    # Making them is not what is measured, so here commits need not wait for the disk.
+    with SqliteSaver.from_conn_string(str(path), synchronous="NORMAL") as saver:
+        graph = loop(context.ours, saver)
+        for number in range(count):
+            thread = f"{number:06}"
+            graph.invoke({"n": 0, "last": 1}, on_thread(thread), durability="exit")
+            saver.set_thread_metadata(thread, {"owner": f"user {number % OWNERS}"})
+    with context.ours.sqlite(path) as saver:
+        yield saver
+
+
+def _page(context: Context) -> list[Record]:
+    count = context.plan.threads
+    with many_threads(context, count) as saver:
+
+        def contend(watch: Watch) -> None:
+            with watch.over(20):
+                for number in range(20):
+                    owner = {"owner": f"user {number % OWNERS}"}
+                    page = saver.list_threads(metadata=owner, limit=PAGE)
+            assert 0 < len(page) <= PAGE
+
+        taken = alternate({OURS: contend}, context.plan.rounds)
+    title = f"{count:,} threads: a page of {PAGE} for one user"
+    target = Target("ms", 5, at_least=False)
+    return [timed("threads.page", title, "ms", 1e3, taken, target)]
+
+
+CASES = (Case("threads.page", "many threads: one page for one user", _page),)

