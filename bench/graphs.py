@@ -28,20 +28,28 @@ class Chat(TypedDict):
     messages: Annotated[list[dict[str, str]], operator.add]
 
 
-def loop(library: Library, saver: Any = None, *, colour: str = "sync") -> Any:
-    """One node that runs until `n` has reached `last`."""
-    builder = library.StateGraph(Count)
-    if colour == "sync":
-        builder.add_node("count", _count)
-    else:
-        builder.add_node("count", _acount)
+def loop(
+    library: Library,
+    saver: Any = None,
+    *,
+    colour: str = "sync",
+    schema: Any = Count,
+    idle: int = 0,
+) -> Any:
+    """One node that runs until `n` has reached `last`, and others that could run but do not."""
+    builder = library.StateGraph(schema)
+    builder.add_node("count", _count if colour == "sync" else _acount)
     builder.add_edge(library.START, "count")
     end = library.END
+    others = [f"idle{number}" for number in range(idle)]
+    for name in others:
+        builder.add_node(name, _count)
+        builder.add_edge(name, end)
 
     def more(state: Count) -> str:
         return "count" if state["n"] < state["last"] else end
 
-    builder.add_conditional_edges("count", more)
+    builder.add_conditional_edges("count", more, ["count", end, *others])
     return builder.compile(checkpointer=saver)
 
 

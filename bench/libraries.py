@@ -84,7 +84,8 @@ class Library:
 def _check(connection: sqlite3.Connection) -> None:
     """Both sides must keep the same promise to be compared."""
     found = [
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous")
     ]
     if found != [_WAL, _FULL]:
         raise RuntimeError(f"journal_mode and synchronous are {found}, not WAL and FULL")

@@ -18,7 +18,9 @@ _PROGRAM = (
 
 def _import(root: str) -> Reading:
     program = _PROGRAM.format(root=root)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     wall, cpu = done.stdout.split()
     return Reading(float(wall), float(cpu))
 

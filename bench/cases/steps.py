@@ -19,9 +19,7 @@ Opener = Callable[[Context, Library], AbstractContextManager[Any]]
 MICRO = 1e6
 
 
-def _run(
-    context: Context, library: Library, opener: Opener, durability: str | None
-) -> Contender:
+def _run(context: Context, library: Library, opener: Opener, durability: str | None) -> Contender:
     """Steps of the loop in sync code; each repeat is a thread of its own."""
     steps, repeats = context.plan.steps, context.repeats(library)
 
@@ -68,9 +66,7 @@ def _postgres(context: Context, library: Library) -> AbstractContextManager[Any]
     return library.postgres(context.schema())
 
 
-def _case(
-    name: str, title: str, opener: Opener, durability: str | None, *targets: Target
-) -> Case:
+def _case(name: str, title: str, opener: Opener, durability: str | None, *targets: Target) -> Case:
     def run(context: Context) -> list[Record]:
         contenders = {
             library.name: _run(context, library, opener, durability)

@@ -58,6 +58,9 @@ class Opener:
             return self.run._runner.run(self._async.enter_async_context(manager))
         return self._sync.enter_context(manager)
 
+    def later(self, call: Any) -> None:
+        self._sync.callback(call)
+
     def wait(self, awaitable: Any) -> Any:
         return self.run._runner.run(awaitable)
 

@@ -14,7 +14,7 @@ from stories import STORIES, line, says, thread
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
-from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite import SqliteSaver, open_sqlite
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import SerializationError, UnregisteredTypeError
 from milepost.integrations.langgraph import as_langgraph
@@ -43,9 +43,9 @@ def saver(request: Any, opener: Any, tmp_path: Any) -> Any:
         case "sqlite":
             return opener.enter(SqliteSaver.from_conn_string(file))
         case _:
-            if opener.run.colour == "sync":
-                pytest.skip("a saver for event loops")
-            return opener.enter(AsyncSqliteSaver.from_conn_string(file))
+            saver = AsyncSqliteSaver(open_sqlite(file))
+            opener.later(saver.engine.close)
+            return saver
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

@@ -339,7 +339,7 @@ NOT_COMPARED = [
 # -- differences on purpose: what is not compared of an outcome
 
 
-def differs(case: Case, peer: list[Any], ours: list[Any]) -> str | None:
+def differs(peer: list[Any], ours: list[Any]) -> str | None:
     """The first observation in which the two runs differ, or None."""
     for number, (theirs, mine) in enumerate(zip(peer, ours, strict=True)):
         theirs, mine = deepcopy(theirs), deepcopy(mine)

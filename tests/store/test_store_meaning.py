@@ -287,7 +287,7 @@ class TestMissingParts:
 
     def test_numpy(self, monkeypatch):
         self.without(monkeypatch, "numpy")
-        with pytest.raises(MissingDependencyError, match="pip install numpy"):
+        with pytest.raises(MissingDependencyError, match="pip install 'milepost"):
             InMemoryStore(index=index())
         InMemoryStore()
 
@@ -296,7 +296,7 @@ class TestMissingParts:
 
         self.without(monkeypatch, "numpy", "sqlite_vec")
         with (
-            pytest.raises(MissingDependencyError, match="pip install numpy sqlite-vec"),
+            pytest.raises(MissingDependencyError, match="pip install 'milepost"),
             SqliteStore.from_conn_string(":memory:", index=index()),
         ):
             pass
@@ -304,14 +304,20 @@ class TestMissingParts:
             store.put(NS, "k", {})
 
     def test_psycopg(self, monkeypatch):
-        from milepost.store.postgres import PostgresStore
-
         self.without(monkeypatch, "psycopg")
-        with (
-            pytest.raises(MissingDependencyError, match="pip install"),
-            PostgresStore.from_conn_string("postgresql://"),
-        ):
+        for name in [name for name in sys.modules if name.startswith("milepost.s")]:
+            if "postgres" in name or ".pg" in name:
+                monkeypatch.delitem(sys.modules, name)
+        with pytest.raises(MissingDependencyError, match="pip install"):
             pass
+
+    def test_pgvector(self):
+        from milepost.errors import SaverError
+        from milepost.store.postgres.vectors import PgVectors
+
+        error = SaverError('PostgreSQL: extension "vector" is not available.')
+        assert isinstance(PgVectors().explain(error), MissingDependencyError)
+        assert "CREATE EXTENSION vector" in str(PgVectors().explain(error))
 
 
 class TestReindex:

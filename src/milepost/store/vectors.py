@@ -28,7 +28,7 @@ def load_numpy() -> Any:
         import numpy
     except ImportError as error:
         raise MissingDependencyError(
-            "Search by meaning in memory needs numpy: pip install numpy"
+            "Search by meaning in memory needs numpy: pip install 'milepost[search]'"
         ) from error
     return numpy
 

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store.postgres.engine import PgEngine, load_psycopg
+from milepost.sql.pg import Settings, driver
+from milepost.sql.pg_aio import AsyncPostgresEngine
+from milepost.sql.pg_sync import PostgresEngine
+from milepost.store.postgres.engine import PgEngine
 from milepost.store.postgres.vectors import PgVectors
 from milepost.store.records import IndexConfig, TTLConfig
 from milepost.store.sql.core import SqlCore
@@ -17,13 +20,16 @@ from milepost.store.ttl import Clock
 
 __all__ = ["PostgresStore"]
 
+CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
+
 
 class PostgresStore(SqlStore):
     """Keeps items in PostgreSQL. The tables are made on first use.
 
-    Give it a psycopg connection or a pool, which may be a saver's as well, or let
-    `from_conn_string` open and close one. Best with `autocommit=True`: then a get is one round
-    trip.
+    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. A pool
+    can be a saver's as well. To use one connection for both, give the store the saver's engine:
+    `PostgresStore(saver.engine)`; the two then take turns. `schema` says where the tables are.
+    With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
     """
 
     def __init__(
@@ -35,8 +41,9 @@ class PostgresStore(SqlStore):
         serde: SerializerProtocol | None = None,
         clear_fields: Sequence[str] | None = None,
         clock: Clock | None = None,
+        schema: str | None = None,
+        pooler_safe: bool = False,
     ) -> None:
-        self.conn = conn
         core = SqlCore(
             PG,
             None if index is None else PgVectors(),
@@ -46,41 +53,75 @@ class PostgresStore(SqlStore):
             clear_fields=clear_fields,
             clock=clock,
         )
-        super().__init__(self._engine_for(conn), core)
+        if isinstance(conn, (PostgresEngine, AsyncPostgresEngine)):
+            self.engine: Any = conn
+        else:
+            self.engine = self._engine_for(conn, Settings(schema, pooler_safe), None)
+        self.conn = conn
+        super().__init__(self.engine, core)
 
-    def _engine_for(self, conn: Any) -> Any:
-        return PgEngine(conn)
+    def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
+        check_source(type(self).__name__, conn, driver.Connection, is_async=False)
+        return PgEngine(conn, settings, reconnect)
 
     @classmethod
     @contextmanager
     def from_conn_string(
-        cls, conn_string: str, *, pool_config: Mapping[str, Any] | None = None, **settings: Any
+        cls,
+        conn_string: str,
+        *,
+        pipeline: bool = False,  # noqa: ARG003
+        pool_config: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> Iterator[Self]:
-        """A store on a server; use it with `with`. `pool_config` (`min_size`, `max_size`, …) makes
-        a pool of connections instead of one."""
-        if pool_config is None:
-            with load_psycopg().Connection.connect(conn_string, **_CONNECTION) as conn:
-                store = cls(conn, **settings)
+        """A store on a server; use it with `with`. Takes the same settings as the class.
+
+        `pool_config` (`min_size`, `max_size`, …) makes a pool of connections instead of one.
+        Statements that belong together are always sent together, with or without `pipeline`.
+        """
+        if pool_config is not None:
+            from psycopg_pool import ConnectionPool
+
+            with ConnectionPool(conn_string, open=True, **pool_settings(pool_config)) as pool:
+                store = cls(pool, **settings)
                 try:
                     yield store
                 finally:
                     store.stop_ttl_sweeper()
             return
-        from psycopg_pool import ConnectionPool
 
-        with ConnectionPool(conn_string, **pool_settings(pool_config)) as pool:
-            store = cls(pool, **settings)
-            try:
-                yield store
-            finally:
-                store.stop_ttl_sweeper()
+        def connect() -> Any:
+            return driver.Connection.connect(conn_string, **CONNECTION)
 
+        store = cls(connect(), **settings)
+        store.reconnect_with(connect)
+        try:
+            yield store
+        finally:
+            store.stop_ttl_sweeper()
+            store.engine.close()
 
-_CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
+    def reconnect_with(self, connect: Any) -> None:
+        """Replace the connection with what `connect` makes, should it die."""
+        self.engine = self._engine_for(self.conn, self.engine.settings, connect)
+        self.use(self.engine)
 
 
 def pool_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """What a pool is opened with."""
     settings = dict(config)
-    settings["kwargs"] = {**_CONNECTION, **settings.get("kwargs", {})}
+    settings["kwargs"] = {**CONNECTION, **settings.get("kwargs", {})}
     return settings
+
+
+def check_source(store: str, conn: Any, wanted: type, *, is_async: bool) -> None:
+    """Refuse what cannot work, with the reason."""
+    if isinstance(conn, wanted):
+        return
+    is_pool = callable(getattr(conn, "connection", None))
+    if not is_pool or ("Async" in type(conn).__name__) != is_async:
+        kind = "an async" if is_async else "a"
+        raise TypeError(
+            f"{store} needs {kind} psycopg connection, a pool of them, or a saver's engine, not "
+            f"{type(conn).__name__}. For an address use {store}.from_conn_string(...)."
+        )

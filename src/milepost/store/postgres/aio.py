@@ -6,34 +6,54 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from milepost.store.postgres import _CONNECTION, PostgresStore, pool_settings
-from milepost.store.postgres.engine import AsyncPgEngine, load_psycopg
+from milepost.sql.pg import Settings, driver
+from milepost.store.postgres import CONNECTION, PostgresStore, check_source, pool_settings
+from milepost.store.postgres.engine import AsyncPgEngine
 from milepost.store.sql.faces import AsyncUpkeep
 
 __all__ = ["AsyncPostgresStore"]
 
 
 class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
-    """`PostgresStore` on an async connection or pool, whose upkeep is awaited."""
+    """`PostgresStore` on an async connection or pool, whose upkeep is awaited.
 
-    def _engine_for(self, conn: Any) -> Any:
-        return AsyncPgEngine(conn)
+    The sync methods work from threads other than the loop's, while it runs.
+    """
+
+    def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
+        check_source(type(self).__name__, conn, driver.AsyncConnection, is_async=True)
+        return AsyncPgEngine(conn, settings, reconnect)
 
     @classmethod
     @asynccontextmanager
     async def from_conn_string(  # type: ignore[override]
-        cls, conn_string: str, *, pool_config: Mapping[str, Any] | None = None, **settings: Any
+        cls,
+        conn_string: str,
+        *,
+        pipeline: bool = False,  # noqa: ARG003
+        pool_config: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Self]:
         """A store on a server; use it with `async with`. `pool_config` makes a pool."""
-        if pool_config is None:
-            opened = await load_psycopg().AsyncConnection.connect(conn_string, **_CONNECTION)
-        else:
+        if pool_config is not None:
             from psycopg_pool import AsyncConnectionPool
 
-            opened = AsyncConnectionPool(conn_string, open=False, **pool_settings(pool_config))
-        async with opened as conn:
-            store = cls(conn, **settings)
-            try:
-                yield store
-            finally:
-                await store.stop_ttl_sweeper()
+            pool = AsyncConnectionPool(conn_string, open=False, **pool_settings(pool_config))
+            async with pool:
+                store = cls(pool, **settings)
+                try:
+                    yield store
+                finally:
+                    await store.stop_ttl_sweeper()
+            return
+
+        async def connect() -> Any:
+            return await driver.AsyncConnection.connect(conn_string, **CONNECTION)
+
+        store = cls(await connect(), **settings)
+        store.reconnect_with(connect)
+        try:
+            yield store
+        finally:
+            await store.stop_ttl_sweeper()
+            await store.engine.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.errors import MissingDependencyError
 from milepost.sql.operations import Operation, Query
 from milepost.store.embeddings import Vector
 from milepost.store.sql.statements import INDEXED, PG
@@ -30,8 +31,6 @@ _EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
 class PgVectors(VectorIndex):
     """Ranks with pgvector."""
 
-    needs_transaction = True
-
     def __init__(self) -> None:
         super().__init__(PG)
 
@@ -49,6 +48,16 @@ class PgVectors(VectorIndex):
                 " USING hnsw (vector vector_cosine_ops)"
             )
         return statements
+
+    def explain(self, error: Exception) -> Exception:
+        text = str(error)
+        if '"vector"' not in text:
+            return error
+        return MissingDependencyError(
+            f"Search by meaning on PostgreSQL needs the extension pgvector on the server. {text} "
+            "Install it there (apt install postgresql-NN-pgvector, or an image that has it), and "
+            "let an administrator run: CREATE EXTENSION vector"
+        )
 
     def pack(self, vector: Vector) -> str:
         return "[" + ",".join([repr(float(x)) for x in vector]) + "]"

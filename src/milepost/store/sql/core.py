@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
-from milepost.errors import StoreError, VersionConflict
+from milepost.errors import MilepostError, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Many, Operation, Query, Run
 from milepost.store import namespaces
@@ -58,7 +59,12 @@ class SqlCore(StoreCore):
     def ready(self) -> Program[None]:
         """Create the tables, once."""
         if not self._ready:
-            yield Transact(self._setup, write=True)
+            try:
+                yield Transact(self._setup, write=True, first=True)
+            except MilepostError as error:
+                if self.vectors is None:
+                    raise
+                raise self.vectors.explain(error) from error
             self._ready = True
 
     def _setup(self) -> Operation[None]:
@@ -70,11 +76,7 @@ class SqlCore(StoreCore):
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         yield from self.ready()
         tasks = [task for group in groups for task in group]
-        write = any(isinstance(task, Write) for task in tasks) or (
-            self.vectors is not None
-            and self.vectors.needs_transaction
-            and any(isinstance(task, Search) and task.vector is not None for task in tasks)
-        )
+        write = any(isinstance(task, Write) for task in tasks)
         single = len(tasks) == 1 and self._is_single(tasks[0])
         for attempt in range(_ATTEMPTS):
             now = self.stamps.now()
@@ -101,15 +103,19 @@ class SqlCore(StoreCore):
 
     def _is_single(self, task: Task) -> bool:
         """Whether a task is one statement, whatever the database answers."""
-        if self.embedder is not None or self.generations.tables:
-            return False
-        return not isinstance(task, Write) or task.if_version is None
+        if isinstance(task, Write):
+            return task.if_version is None and not self._has_vectors
+        return not isinstance(task, Search) or task.vector is None
+
+    @property
+    def _has_vectors(self) -> bool:
+        return self.embedder is not None or bool(self.generations.tables)
 
     def _work(
         self, groups: Sequence[Group], now: int, renewed: list[int]
     ) -> Operation[list[Outcome]]:
         results: list[list[Any]] = [[None] * len(group) for group in groups]
-        if self.embedder is not None or self.generations.tables:
+        if self._has_vectors and any(map(_concerns_vectors, chain.from_iterable(groups))):
             # Another process may have made all vectors anew since we last looked.
             yield from self.generations.load()
         yield from self._gets(groups, results, now, renewed)
@@ -184,7 +190,7 @@ class SqlCore(StoreCore):
     def _renew(self, ids: Sequence[int], now: int) -> Operation[None]:
         # In one order everywhere, so that two readers cannot wait for each other.
         rows = [(now, id) for id in sorted(set(ids))]
-        yield Many(self.speech.dress(sql.RENEW), rows)
+        yield _many(self.speech.dress(sql.RENEW), rows)
 
     # -- writing
 
@@ -229,10 +235,10 @@ class SqlCore(StoreCore):
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         places = sorted(final)
         for table in self.generations.tables:
-            yield Many(dress(sql.VECTORS_OF.format(table=table)), places)
+            yield _many(dress(sql.VECTORS_OF.format(table=table)), places)
         gone = [place for place in places if final[place].data is None]
         if gone:
-            yield Many(self._delete, gone)
+            yield _many(self._delete, gone)
         for place in places:
             if place in guarded and final[place].data is not None:
                 changed = yield Run(self._put_new, (*rows[place], now))
@@ -240,7 +246,7 @@ class SqlCore(StoreCore):
                     raise Raced
         plain = [rows[place] for place in places if place not in guarded and place not in gone]
         if plain:
-            yield Many(self._put, plain)
+            yield _many(self._put, plain)
         vectors = [
             (self.vectors.pack(vector), *place)
             for place in places
@@ -249,7 +255,7 @@ class SqlCore(StoreCore):
         ]
         if vectors:
             table = self.generations.target.table
-            yield Many(dress(sql.ADD_VECTOR.format(table=table)), vectors)
+            yield _many(dress(sql.ADD_VECTOR.format(table=table)), vectors)
 
     def _parameters(self, place: tuple[str, str], write: Write, now: int) -> tuple[Any, ...]:
         if write.data is None:
@@ -286,6 +292,14 @@ class SqlCore(StoreCore):
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
         return (yield from reindexing(self, progress, size))
+
+
+def _concerns_vectors(task: Task) -> bool:
+    return isinstance(task, Write) or (isinstance(task, Search) and task.vector is not None)
+
+
+def _many(statement: str, rows: Sequence[Sequence[Any]]) -> Run | Many:
+    return Run(statement, rows[0]) if len(rows) == 1 else Many(statement, rows)
 
 
 def to_row(row: Any, score: float | None = None) -> Row:

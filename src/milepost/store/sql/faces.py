@@ -17,9 +17,13 @@ class SqlStore(CoreStore):
     def __init__(self, engine: Any, core: SqlCore) -> None:
         super().__init__(core)
         self._sql_core = core
-        self._engine = engine
-        self._takes_hints = "single" in inspect.signature(engine.run).parameters
         self.index_config = core.index
+        self.use(engine)
+
+    def use(self, engine: Any) -> None:
+        """Carry out transactions with this engine from now on."""
+        self._engine = engine
+        self._takes_hints = "single" in inspect.signature(engine.arun).parameters
 
     def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""
@@ -30,9 +34,13 @@ class SqlStore(CoreStore):
         await self._adrive(self._sql_core.ready())
 
     def _transact(self, request: Transact) -> Any:
+        if request.first and hasattr(self._engine, "set_up"):
+            return self._engine.set_up(request.work)
         return self._engine.run(request.work, write=request.write, **self._hint(request))
 
     async def _atransact(self, request: Transact) -> Any:
+        if request.first and hasattr(self._engine, "aset_up"):
+            return await self._engine.aset_up(request.work)
         return await self._engine.arun(request.work, write=request.write, **self._hint(request))
 
     def _hint(self, request: Transact) -> dict[str, Any]:

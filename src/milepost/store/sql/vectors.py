@@ -23,15 +23,16 @@ Near: TypeAlias = tuple[float, int]
 class VectorIndex(ABC):
     """Keeps vectors in a table, and ranks items by them."""
 
-    needs_transaction = False
-    """Whether a search must be in a transaction of the kind that writes."""
-
     def __init__(self, speech: Speech) -> None:
         self.speech = speech
 
     @abstractmethod
     def create(self, table: str, dims: int) -> list[str]:
         """Statements that create the table."""
+
+    def explain(self, error: Exception) -> Exception:
+        """What to raise if the table could not be created."""
+        return error
 
     @abstractmethod
     def pack(self, vector: Vector) -> Any:

@@ -223,7 +223,7 @@ def _load_extension(connection: sqlite3.Connection) -> bool:
 
 
 def _neither(connection: sqlite3.Connection) -> str:
-    text = "Search by meaning on SQLite needs numpy or sqlite-vec: pip install numpy sqlite-vec"
+    text = "Search by meaning on SQLite needs numpy or sqlite-vec: pip install 'milepost[search]'"
     if not hasattr(connection, "enable_load_extension"):
         text += " (numpy is the one: this Python's sqlite3 was built without loadable extensions)"
     return text

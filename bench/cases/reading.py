@@ -1,0 +1,124 @@
+"""Reading a long conversation back, and going on with one that waits for a person.
+
+Unless it says otherwise, the saver is a new one, so that it remembers nothing of the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bench.context import Case, Context
+from bench.graphs import ASK, chat, on_thread
+from bench.growth import POSTGRES, SQLITE, THREAD, Backend, kept
+from bench.libraries import Library
+from bench.measure import Contender, Watch, alternate
+from bench.records import Record, Target, faster, timed
+
+TIMES = 5
+"""Calls in a round."""
+
+Work = Callable[[Library, Any], None]
+
+
+def _cold(backend: Backend, context: Context, library: Library, work: Work) -> Contender:
+    """Each call on a new saver, whose connection has been used once."""
+    where = kept(backend, context, library)
+
+    def contend(watch: Watch) -> None:
+        for _ in range(TIMES):
+            with backend.open(library, where) as saver:
+                graph = chat(library, saver)
+                graph.get_state(on_thread("nobody"))
+                with watch.over(1):
+                    work(library, graph)
+
+    return contend
+
+
+def _warm(backend: Backend, context: Context, library: Library, work: Work) -> Contender:
+    """All calls on one saver, after the first."""
+    where = kept(backend, context, library)
+
+    def contend(watch: Watch) -> None:
+        with backend.open(library, where) as saver:
+            graph = chat(library, saver)
+            work(library, graph)
+            with watch.over(TIMES):
+                for _ in range(TIMES):
+                    work(library, graph)
+
+    return contend
+
+
+def _whole(backend: Backend, context: Context, library: Library) -> Contender:
+    """The whole thread, once."""
+    where = kept(backend, context, library)
+
+    def contend(watch: Watch) -> None:
+        with backend.open(library, where) as saver, watch.over(1):
+            count = sum(1 for _ in saver.list(on_thread(THREAD)))
+        assert count >= 3 * context.plan.turns
+
+    return contend
+
+
+def _resume(backend: Backend, context: Context, library: Library) -> Contender:
+    """An answer to a thread that waits, from a process that has just come up."""
+    where = kept(backend, context, library)
+    config = on_thread(THREAD)
+
+    def contend(watch: Watch) -> None:
+        for _ in range(TIMES):
+            with backend.open(library, where) as saver:
+                asked = {"messages": [{"role": "user", "content": ASK}]}
+                result = chat(library, saver).invoke(asked, config, durability="sync")
+                assert "__interrupt__" in result
+            with backend.open(library, where) as saver:
+                graph = chat(library, saver)
+                graph.get_state(on_thread("nobody"))
+                with watch.over(1):
+                    graph.invoke(library.Command(resume="yes"), config, durability="sync")
+
+    return contend
+
+
+def _state(_: Library, graph: Any) -> None:
+    assert graph.get_state(on_thread(THREAD)).values["messages"]
+
+
+def _newest(_: Library, graph: Any) -> None:
+    assert len(list(graph.get_state_history(on_thread(THREAD), limit=10))) == 10
+
+
+def _case(
+    backend: Backend,
+    name: str,
+    title: str,
+    make: Callable[[Backend, Context, Library], Contender],
+    *targets: Target,
+    long: bool = False,
+) -> Case:
+    name = f"reading.{backend.name.lower()}-{name}"
+    title = f"{title}, {backend.name}"
+
+    def run(context: Context) -> list[Record]:
+        contenders = {lib.name: make(backend, context, lib) for lib in context.libraries}
+        rounds = context.plan.long_rounds if long else context.plan.rounds
+        told = f"{title}, after {context.plan.turns} turns"
+        return [timed(name, told, "ms", 1e3, alternate(contenders, rounds), *targets)]
+
+    return Case(name, title, run)
+
+
+def _cases(backend: Backend, state: float) -> tuple[Case, ...]:
+    return (
+        _case(backend, "state", "`get_state`", lambda *a: _cold(*a, _state), faster(state)),
+        _case(backend, "state-warm", "`get_state`, same saver", lambda *a: _warm(*a, _state)),
+        _case(backend, "newest", "ten newest", lambda *a: _cold(*a, _newest), faster(5)),
+        _case(backend, "list", "`list` of the thread", _whole, faster(50), long=True),
+        _case(backend, "resume", "resume of an interrupt", _resume, faster(3)),
+    )
+
+
+CASES = (*_cases(SQLITE, 1), *_cases(POSTGRES, 3))

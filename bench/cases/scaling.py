@@ -1,0 +1,95 @@
+"""What a step costs against the size of what it does not change.
+
+CPU time of a step, saved to SQLite with `sync`: the fsync is the same at every size and would hide
+the rest. LangGraph is measured once at each size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from bench.cases.threads import many_threads
+from bench.context import Case, Context
+from bench.graphs import loop, on_thread
+from bench.libraries import Library
+from bench.measure import Watch, cpus, summary
+from bench.records import Curve, Record, law
+
+STEPS = 60
+Measured = Callable[[Context, Library, int, Watch], None]
+
+
+def _go(graph: Any, thread: str, watch: Watch, extra: dict[str, Any] | None = None) -> None:
+    given = {"n": 0, "last": STEPS, **(extra or {})}
+    config = on_thread(thread, STEPS)
+    with watch.over(STEPS):
+        graph.invoke(given, config, durability="sync", output_keys=["n"])
+
+
+def _nodes(context: Context, library: Library, size: int, watch: Watch) -> None:
+    """Nodes that could run, and do not."""
+    with library.sqlite(context.file()) as saver:
+        _go(loop(library, saver, idle=size), "t", watch)
+
+
+def _channels(context: Context, library: Library, size: int, watch: Watch) -> None:
+    """Keys of the state that nobody reads or writes."""
+    keys = {f"key{number}": int for number in range(size)}
+    wide: Any = TypedDict("wide", {"n": int, "last": int, **keys})  # type: ignore[misc]
+    with library.sqlite(context.file()) as saver:
+        _go(loop(library, saver, schema=wide), "t", watch, dict.fromkeys(keys, 1))
+
+
+def _state(context: Context, library: Library, size: int, watch: Watch) -> None:
+    """Kilobytes in a key that nobody reads or writes."""
+    large: Any = TypedDict("large", {"n": int, "last": int, "text": str})  # type: ignore[misc]
+    with library.sqlite(context.file()) as saver:
+        _go(loop(library, saver, schema=large), "t", watch, {"text": "x" * (1000 * size)})
+
+
+def _length(context: Context, library: Library, size: int, watch: Watch) -> None:
+    """Checkpoints that the thread has already."""
+    with library.sqlite(context.file()) as saver:
+        graph = loop(library, saver)
+        graph.invoke({"n": 0, "last": size}, on_thread("t", size), durability="async")
+        _go(graph, "t", watch)
+
+
+def _threads(context: Context, library: Library, size: int, watch: Watch) -> None:
+    """Other threads in the file."""
+    with many_threads(context, library, size) as saver:
+        _go(loop(library, saver), "new", watch)
+
+
+def _case(name: str, what: str, first: int, measured: Measured) -> Case:
+    name = f"scaling.{name}"
+
+    def run(context: Context) -> list[Record]:
+        sizes = [first * 10**power for power in range(context.plan.sizes)]
+        record = Record(name, f"CPU time of a step against {what}", "µs a step")
+        for library in context.libraries:
+            rounds = context.plan.long_rounds if library is context.ours else 1
+            points = [(size, _at(context, library, size, measured, rounds)) for size in sizes]
+            record.curves.append(Curve(library.name, points, law(points)))
+            record.sides[library.name] = summary([points[-1][1]])
+            record.notes.append(f"{library.name}: {record.curves[-1].law}")
+        return [record]
+
+    return Case(name, f"cost against {what}", run)
+
+
+def _at(context: Context, library: Library, size: int, measured: Measured, rounds: int) -> float:
+    watch = Watch()
+    for _ in range(max(1, rounds)):
+        measured(context, library, size, watch)
+    return summary(cpus(watch.readings)).low * 1e6
+
+
+CASES = (
+    _case("nodes", "nodes in the graph", 3, _nodes),
+    _case("channels", "keys in the state", 3, _channels),
+    _case("state", "kilobytes in the state", 1, _state),
+    _case("length", "checkpoints in the thread", 10, _length),
+    _case("threads", "threads in the file", 10, _threads),
+)

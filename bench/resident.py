@@ -1,0 +1,46 @@
+"""In a process of its own: how much memory a conversation takes in InMemorySaver.
+
+python -m bench.resident ROOT TURNS     prints bytes and seconds
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+import warnings
+
+
+def measured(root: str, turns: int) -> tuple[int, float]:
+    """Start a process that grows a conversation; its growth in bytes, and the time it took."""
+    command = [sys.executable, "-m", "bench.resident", root, str(turns)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    size, seconds = done.stdout.split()
+    return int(size), float(seconds)
+
+
+def main(root: str, turns: int) -> None:
+    """Grow it here, and print."""
+    import psutil
+
+    from bench.graphs import chat, on_thread, user_turn
+    from bench.libraries import Library
+
+    library = Library(root, root)
+    process = psutil.Process()
+    chat(library, library.memory()).invoke(user_turn(0), on_thread("warm"))
+    saver = library.memory()
+    graph = chat(library, saver)
+    gc.collect()
+    before, start = process.memory_info().rss, time.perf_counter()
+    for number in range(turns):
+        graph.invoke(user_turn(number), on_thread("chat"))
+    seconds = time.perf_counter() - start
+    gc.collect()
+    print(process.memory_info().rss - before, seconds)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1], int(sys.argv[2]))

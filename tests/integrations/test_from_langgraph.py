@@ -1,0 +1,99 @@
+"""LangGraph's savers in milepost's graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libraries import MILEPOST
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.integrations.langgraph import from_langgraph
+from stories import STORIES, line, says, thread
+
+pytest.importorskip("langgraph.checkpoint.sqlite.aio")
+
+from langgraph.checkpoint.memory import InMemorySaver as TheirInMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver as TheirSqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as TheirAsyncSqliteSaver
+
+
+def on_memory(opener: Any, request: Any) -> Any:
+    return TheirInMemorySaver()
+
+
+def on_sqlite(opener: Any, request: Any) -> Any:
+    file = request.getfixturevalue("tmp_path") / "threads.db"
+    return opener.enter(TheirSqliteSaver.from_conn_string(str(file)))
+
+
+def on_async_sqlite(opener: Any, request: Any) -> Any:
+    file = request.getfixturevalue("tmp_path") / "threads.db"
+    return opener.enter(TheirAsyncSqliteSaver.from_conn_string(str(file)))
+
+
+def on_postgres(opener: Any, request: Any) -> Any:
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    address = request.getfixturevalue("postgres")()
+    saver = opener.enter(PostgresSaver.from_conn_string(address))
+    saver.setup()
+    return saver
+
+
+def on_async_postgres(opener: Any, request: Any) -> Any:
+    from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+    address = request.getfixturevalue("postgres")()
+    saver = opener.enter(AsyncPostgresSaver.from_conn_string(address))
+    opener.wait(saver.setup())
+    return saver
+
+
+EITHER_COLOUR = [on_memory, on_sqlite, on_postgres]
+ON_A_LOOP = [on_async_sqlite, on_async_postgres]
+CASES = [
+    pytest.param(colour, open, id=f"{colour}-{open.__name__}", marks=marks)
+    for colour in ("sync", "async")
+    for open in [*EITHER_COLOUR, *(ON_A_LOOP if colour == "async" else [])]
+    for marks in [pytest.mark.xdist_group("postgres") if "postgres" in open.__name__ else ()]
+]
+
+
+@pytest.mark.parametrize(("run", "open"), CASES, indirect=["run"])
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_milepost_program_sees_what_it_sees_with_its_own_saver(
+    story, run, open, opener, request
+):
+    expected = story(MILEPOST, InMemorySaver(), run)
+    assert story(MILEPOST, from_langgraph(open(opener, request)), run) == expected
+
+
+def test_it_is_one_of_mileposts_savers():
+    assert isinstance(from_langgraph(TheirInMemorySaver()), BaseCheckpointSaver)
+
+
+def test_only_a_langgraph_saver_is_wrapped():
+    with pytest.raises(TypeError, match="from_langgraph needs a saver of LangGraph's"):
+        from_langgraph(InMemorySaver())
+
+
+def test_what_the_saver_cannot_do_is_not_simulated():
+    with pytest.raises(NotImplementedError):
+        from_langgraph(TheirInMemorySaver()).get_next_version("text", None) or from_langgraph(
+            TheirInMemorySaver()
+        ).prune(["t"])
+
+
+def test_answered_questions_stay_in_the_history(run):
+    def ask(state: Any) -> Any:
+        return {"log": [MILEPOST.interrupt("one"), MILEPOST.interrupt("two")]}
+
+    saver = from_langgraph(TheirInMemorySaver())
+    graph = line(MILEPOST, ask, says("z")).compile(checkpointer=saver)
+    run.invoke(graph, {"log": []}, thread())
+    run.invoke(graph, MILEPOST.Command(resume=1), thread())
+    run.invoke(graph, MILEPOST.Command(resume=2), thread())
+    at = next(s for s in run.history(graph, thread()) if s.next == ("ask",))
+    assert [i.value for i in at.tasks[0].interrupts] == ["one", "two"]
