@@ -10,6 +10,8 @@ from typing import Any
 from bench.measure import Reading, Summary, cpus, ratio, summary, walls
 
 OURS, THEIRS, LIMIT = "milepost", "LangGraph", "limit"
+TIMES = "\u00d7"
+"""The sign between two sides of a ratio."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Target:
     @property
     def unit(self) -> str:
         """A ratio, unless the figure stands for itself."""
-        return " ms" if self.against == "ms" else "×"
+        return " ms" if self.against == "ms" else TIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,11 @@ def law(points: Sequence[tuple[float, float]]) -> str:
     (first, low), (last, high) = points[0], points[-1]
     growth, size = high / low, last / max(first, 1)
     if growth < 1.4:
-        return f"flat ({growth:.2f}× over {size:,.0f}×)"
+        return f"flat ({growth:.2f}{TIMES} over {size:,.0f}{TIMES})"
     exponent = math.log(high / points[-2][1]) / math.log(last / points[-2][0])
     name = "linear" if exponent > 0.6 else "less than linear"
     if exponent > 1.25:
         name = "worse than linear"
-    return f"{name} (exponent {exponent:.2f} at the end, {growth:.1f}× over {size:,.0f}×)"
+    return (
+        f"{name} (exponent {exponent:.2f} at the end, {growth:.1f}{TIMES} over {size:,.0f}{TIMES})"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.measure import Summary
-from bench.records import LIMIT, OURS, THEIRS, Record
+from bench.records import LIMIT, OURS, THEIRS, TIMES, Record
 
 HEAD = (
     "case",
@@ -37,7 +37,7 @@ def rows(record: Record) -> list[list[str]]:
             [
                 *(first if not found else ["", "", "", "", ""]),
                 f"{plain(check.value.median)}{unit} {_against(check.target.against)} ({spread})",
-                f"{plain(check.cpu.median)}×" if check.cpu else "",
+                f"{plain(check.cpu.median)}{TIMES}" if check.cpu else "",
                 str(check.target),
                 "met" if check.met else "MISSED",
             ]

@@ -10,6 +10,7 @@ from bench.records import (
     LIMIT,
     OURS,
     THEIRS,
+    TIMES,
     Check,
     Curve,
     Record,
@@ -58,7 +59,7 @@ def _bytes(name: str, title: str, grown: dict[str, list[Grown]], turns: int, mos
 def _slowing(name: str, title: str, grown: dict[str, list[Grown]], turns: int) -> Record:
     span = max(1, turns // 8)
     told = f"{title}: last {span} turns against first {span}"
-    record = Record(f"{name}.slowing", told, "×")
+    record = Record(f"{name}.slowing", told, TIMES)
     for side, all in grown.items():
         first, last = [g.part(None, span) for g in all], [g.part(-span, None) for g in all]
         record.sides[side] = ratio([r.wall for r in last], [r.wall for r in first])
@@ -115,7 +116,7 @@ def _memory(context: Context) -> list[Record]:
     size.sides[LIMIT] = summary([payload(turns) * MEGA])
     ours = [bytes_ for bytes_, _ in found[OURS]]
     size.checks.append(Check(within(10, "payload"), ratio(ours, [payload(turns)] * len(ours))))
-    time.notes.append(f"{time.sides[THEIRS].median / time.sides[OURS].median:.1f}× faster")
+    time.notes.append(f"{time.sides[THEIRS].median / time.sides[OURS].median:.1f}{TIMES} faster")
     return [size, time]
 
 

@@ -87,7 +87,7 @@ def edit_two(messages: list[Any]) -> list[Any]:
         (edit_two, 2),
         (lambda m: [*m[:50], message(), *m[50:]], 1),
         (lambda m: [message(), *m], 1),
-        (lambda m: m[:-1] + [message()], 1),
+        (lambda m: [*m[:-1], message()], 1),
     ],
     ids=["sliding window", "two edits", "insert", "prepend", "replace last"],
 )
@@ -204,7 +204,7 @@ def test_every_branch_reads_as_a_full_snapshot_would_after_reopening(tmp_path, s
                 messages = list(expected.get_state(left).values.get("messages", []))
                 update = {"messages": edits(rng, messages), "note": rng.randrange(9)}
                 if kind == "prune":
-                    if rng.random() < 0.3:
+                    if rng.random() < 0.15:
                         saver.prune(["t"])
                         head = expected.get_state(thread("t"))
                         reference.prune(["t"])
@@ -227,7 +227,7 @@ def test_every_branch_reads_as_a_full_snapshot_would_after_reopening(tmp_path, s
         plan = plan[8:]
     with SqliteSaver.from_conn_string(path, serde=serde) as saver:
         actual = graphs(saver)
-        assert len(pairs) > 5 or seed
+        assert pairs
         for left, right in pairs:
             assert actual.get_state(right).values == expected.get_state(left).values
         listed = [s.values for s in actual.get_state_history(thread("t"))]

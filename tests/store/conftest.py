@@ -91,7 +91,9 @@ class Stores:
             return InMemoryStore(**settings)
         if self.backend == "sqlite":
             kind = AsyncSqliteStore if self.is_async else SqliteStore
-            store = kind(open_sqlite(self._file), **settings)
+            connection = open_sqlite(self._file)
+            self._closers.append(connection.close)
+            store = kind(connection, **settings)
             self._closers.append(store.engine.close)
             return store
         conn_string = self._postgres()
@@ -99,11 +101,13 @@ class Stores:
             manager = AsyncPostgresStore.from_conn_string(conn_string, **settings)
             assert self.runner is not None
             runner = self.runner
+            opened = runner.run(_enter(manager))
             self._closers.append(lambda: runner.run(_leave(manager)))
-            return runner.run(_enter(manager))
-        opened = PostgresStore.from_conn_string(conn_string, **settings)
-        self._closers.append(lambda: opened.__exit__(None, None, None))
-        return opened.__enter__()
+            return opened
+        manager = PostgresStore.from_conn_string(conn_string, **settings)
+        opened = manager.__enter__()
+        self._closers.append(lambda: manager.__exit__(None, None, None))
+        return opened
 
     def rows(self, query: str) -> list[Any]:
         """Look into the database behind the store's back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import math
 import sys
 
@@ -309,7 +310,7 @@ class TestMissingParts:
             if "postgres" in name or ".pg" in name:
                 monkeypatch.delitem(sys.modules, name)
         with pytest.raises(MissingDependencyError, match="pip install"):
-            pass
+            importlib.import_module("milepost.store.postgres")
 
     def test_pgvector(self):
         from milepost.errors import SaverError

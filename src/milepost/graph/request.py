@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost.constants import START
 from milepost.runtime.config import check_interrupt_nodes, merge_configs
+from milepost.runtime.options import Options
 from milepost.runtime.scope import RunControl, Scope, find_scope
-from milepost.runtime.session import Options, Session
+from milepost.runtime.session import Session
 from milepost.runtime.stream import Feed
 from milepost.state.schema import is_pydantic
 

@@ -2,12 +2,17 @@
 
 The life of a super-step, by file:
 
-    plan.py      which tasks run next
-    task.py      one task: call the node, retry, follow its branches
-    apply.py     its writes become the next state
-    saving.py    the new checkpoint is handed to the saver
-    session.py   the loop around these; yields effects, never waits
-    drivers      sync.py and aio.py carry the effects out
+    plan.py         which tasks run next
+    task.py         one task: call the node, retry, follow its branches
+    apply.py        its writes become the next state
+    saving.py       the new checkpoint is handed to the saver
+    session.py      the loop around these; yields effects, never waits
+    effects.py      what it yields
+    sync.py aio.py  the drivers, which carry the effects out
+
+A session is put together from parts, each a class that knows a little more than the one before:
+checkpoints.py (where the run is in its thread), offering.py (what its tasks see), telling.py (what
+its streams are told), loading.py (what is saved), opening.py (how it begins), session.py.
 """
 
 from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, current_scope

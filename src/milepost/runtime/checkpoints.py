@@ -25,10 +25,10 @@ from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 
 if TYPE_CHECKING:
     from milepost.runtime.board import Board
+    from milepost.runtime.options import Options
     from milepost.runtime.program import Program, Writer
     from milepost.runtime.saving import Ledger
     from milepost.runtime.scope import Scope
-    from milepost.runtime.session import Options
     from milepost.runtime.stream import Feed
 
 LINEAGE = "__lineage__"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.errors import CheckpointNotFoundError
 from milepost.runtime.effects import Ask, Effect, Listing, Next, RunProgram
-from milepost.runtime.opening import rebuild_deltas
+from milepost.runtime.loading import rebuild_deltas
 from milepost.runtime.plan import Task
 from milepost.runtime.snapshot import (
     board_of,

@@ -15,17 +15,17 @@ from milepost.messages.coerce import is_message, is_removal
 from milepost.runtime.stream import Part, ns_parts, visible
 
 if TYPE_CHECKING:
+    from milepost.runtime.offering import Offering
     from milepost.runtime.plan import Task
-    from milepost.runtime.session import Session
 
 
-def tell(session: Session, message: Any, metadata: Mapping[str, Any], *, once: bool) -> None:
+def tell(session: Offering, message: Any, metadata: Mapping[str, Any], *, once: bool) -> None:
     """Stream a message or a piece of one; `once`: only to those who have not heard it."""
     part = Part(ns_parts(session.ns), "messages", (message, dict(metadata)))
     session.feed.push_message(part, message.id, once=once)
 
 
-def tell_returned(session: Session, task: Task) -> None:
+def tell_returned(session: Offering, task: Task) -> None:
     """Stream the messages in what an ended task has written."""
     if not visible(task):
         return  # the caller knows what the input was
@@ -41,7 +41,7 @@ def tell_returned(session: Session, task: Task) -> None:
             tell(session, message, metadata, once=True)
 
 
-def know_inputs(session: Session, tasks: Iterable[Task]) -> None:
+def know_inputs(session: Offering, tasks: Iterable[Task]) -> None:
     """What tasks are given needs no telling when they pass it on."""
     session.feed.know_messages(
         message.id for task in tasks if visible(task) for message in _messages_of(task.input)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import INTERRUPT, START
@@ -21,46 +20,26 @@ from milepost.errors import (
     InvalidUpdateError,
     ParentCommand,
 )
-from milepost.runtime import stream
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.caching import cache_key
 from milepost.runtime.calling import gather_interrupts
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Start
-from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.opening import Opening
+from milepost.runtime.options import Options
 from milepost.runtime.pending import to_store
-from milepost.runtime.plan import Task, finished_writes, in_path_order, plan
-from milepost.runtime.program import Program, StepsLeft
-from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
-from milepost.runtime.snapshot import checkpoint_event
-from milepost.runtime.stream import Feed, Part
+from milepost.runtime.plan import Task, in_path_order, plan
+from milepost.runtime.program import Program
+from milepost.runtime.scope import RunControl, Scope
+from milepost.runtime.stream import Feed
 from milepost.runtime.task import addressed_here, perform
-from milepost.types import RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.checkpoint.commit import TaskWrites
     from milepost.store.base import BaseStore
-    from milepost.types import All, Checkpointer, Durability, Interrupt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a caller says about a run, and what the graph was compiled with."""
-
-    config: RunnableConfig
-    checkpointer: Checkpointer = None
-    durability: Durability | None = None
-    context: Any = None
-    interrupt_before: All | Sequence[str] = ()
-    interrupt_after: All | Sequence[str] = ()
-    output_keys: str | Sequence[str] | None = None
-    control: RunControl | None = None
-    store: BaseStore | None = None
-    cache: BaseCache[Any] | None = None
-    retry: tuple[Any, ...] = ()
+    from milepost.types import All, Interrupt
 
 
 class Session(Opening):
@@ -314,170 +293,6 @@ class Session(Opening):
             shown = list(self.interrupts)
             return {**result, INTERRUPT: shown} if isinstance(result, dict) else {INTERRUPT: shown}
         return result if self.spoke else None
-
-    def _read(self, keys: str | Sequence[str]) -> Any:
-        values = self.board.values
-        if self.paused:
-            values = self.board.preview(finished_writes(self.tasks))
-        if isinstance(keys, str):
-            if keys in values:
-                return values[keys]
-            return self.board.live[keys].get() if self.board.available(keys) else None
-        return {key: values[key] for key in keys if key in values}
-
-    # -- events
-
-    def _push(self, mode: Any, payload: Any) -> None:
-        self.feed.push(Part(stream.ns_parts(self.ns), mode, payload))
-
-    def show_checkpoint(self) -> None:
-        """Tell the streams about the present checkpoint."""
-        if not (self.feed.wants("checkpoints") or self.feed.wants("debug")):
-            return
-        event = checkpoint_event(self)
-        if self.feed.wants("checkpoints"):
-            self._push("checkpoints", event)
-        if self.feed.wants("debug"):
-            self._push("debug", stream.as_debug(self.step, "checkpoint", event))
-
-    def announce(self, tasks: Sequence[Task]) -> None:
-        """Tell the streams which tasks are about to run."""
-        if self.feed.wants("messages"):
-            know_inputs(self, tasks)
-        for task in tasks:
-            if task.finished or not stream.visible(task):
-                continue
-            if self.feed.wants("tasks"):
-                self._push("tasks", stream.task_started(task))
-            if self.feed.wants("debug"):
-                started = stream.task_started(task)
-                self._push("debug", stream.as_debug(self.step + 1, "task", started))
-
-    def ended(self, task: Task) -> None:
-        """Tell the streams that a task has ended."""
-        feed = self.feed
-        if self.quiet or not stream.visible(task):
-            return
-        if task.finished and feed.wants("messages"):
-            tell_returned(self, task)
-        if task.finished and feed.wants("updates"):
-            update = stream.result_of(self._stream_keys, task.writes)
-            self._push("updates", {task.name: update})
-        if feed.wants("tasks"):
-            self._push("tasks", stream.task_ended(self.program, task))
-        if feed.wants("debug"):
-            ended = stream.task_ended(self.program, task)
-            self._push("debug", stream.as_debug(self.step + 1, "task_result", ended))
-
-    def _show_values(self) -> None:
-        keys = self.program.stream_keys
-        names = (keys,) if isinstance(keys, str) else keys
-        if self.changed is not None and self.changed.isdisjoint(names):
-            return
-        self.spoke = True
-        if self.feed.wants("values"):
-            self._push("values", self._read(self._stream_keys))
-
-    def show_present_values(self) -> None:
-        """The first `values` event of a run that goes on from what is saved."""
-        if self.board.values:
-            self.spoke = True
-        if self.spoke and self.feed.wants("values"):
-            self._push("values", self._read(self._stream_keys))
-
-    def _show_interrupts(self) -> None:
-        if not self.interrupts or self.quiet:
-            return
-        if self.feed.wants("updates"):
-            self._push("updates", {INTERRUPT: self.interrupts})
-        if self.feed.wants("values"):
-            values = self._read(self._stream_keys)
-            shown = {**values} if isinstance(values, dict) else {}
-            self._push("values", {**shown, INTERRUPT: self.interrupts})
-
-    @property
-    def _stream_keys(self) -> str | Sequence[str]:
-        """The part of the state that the caller wants to see."""
-        wanted = self.options.output_keys
-        return self.program.stream_keys if wanted is None else wanted
-
-    # -- what tasks ask
-
-    @property
-    def steps_left(self) -> StepsLeft:
-        """What managed values are computed from."""
-        return StepsLeft(self.step + 1, self.stop)
-
-    def config_for(self, task: Task) -> RunnableConfig:
-        """The config that a node sees."""
-        configurable = {
-            key: value
-            for key, value in (self.config.get("configurable") or {}).items()
-            if key not in ("checkpoint_id", "checkpoint_map", "checkpoint_ns")
-        }
-        configurable["checkpoint_ns"] = self.ns
-        configurable["checkpoint_id"] = self.stored_id
-        metadata = {
-            **(self.config.get("metadata") or {}),
-            **task.node.metadata,
-            "langgraph_step": self.step + 1,
-            "langgraph_node": task.name,
-            "langgraph_triggers": tuple(task.triggers),
-            "langgraph_path": task.path,
-            "langgraph_checkpoint_ns": task.ns,
-        }
-        if "thread_id" in configurable:
-            metadata.setdefault("thread_id", configurable["thread_id"])
-        config: RunnableConfig = {
-            **self.config,
-            "configurable": configurable,
-            "metadata": metadata,
-            "tags": [*self.config.get("tags", ()), *task.node.tags],
-        }
-        # They name this run; a LangChain runnable that got them would take them for its own.
-        config.pop("run_id", None)
-        config.pop("run_name", None)
-        return config
-
-    def writer_for(self, scope: Scope) -> StreamWriter:
-        """Sends to the `custom` stream on behalf of a task."""
-
-        def write(chunk: Any) -> None:
-            scope.heartbeat()
-            if self.feed.wants("custom"):
-                self._push("custom", chunk)
-
-        return write
-
-    def runtime_for(self, scope: Scope) -> Runtime[Any]:
-        """The runtime that a node sees."""
-        task = scope.task
-        run_id = self.config.get("run_id")
-        return Runtime(
-            context=self.context,
-            store=self.store,
-            stream_writer=self.writer_for(scope),
-            heartbeat=scope.heartbeat,
-            previous=self.previous,
-            execution_info=ExecutionInfo(
-                task_id=task.id,
-                checkpoint_id=self.stored_id,
-                checkpoint_ns=task.ns,
-                thread_id=self.thread_id,
-                run_id=None if run_id is None else str(run_id),
-                node_attempt=scope.attempt,
-                node_first_attempt_time=scope.started,
-                idempotency_key=self.idempotency_key(task),
-            ),
-            control=self.control,
-        )
-
-    @property
-    def context(self) -> Any:
-        """What the caller passed as `context=`, or the enclosing run's."""
-        if self.options.context is None and self.parent is not None:
-            return self.parent.session.context
-        return self.options.context
 
     @staticmethod
     def _is_stored(task: Task) -> bool:

@@ -14,8 +14,8 @@ from milepost.runtime.stream import result_of
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
+    from milepost.runtime.checkpoints import Bookkeeping
     from milepost.runtime.program import Program
-    from milepost.runtime.session import Session
 
 FAR = 1 << 62
 """A step limit for plans that nobody carries out."""
@@ -164,7 +164,7 @@ def writes_behind(
     } or None
 
 
-def checkpoint_event(session: Session) -> dict[str, Any]:
+def checkpoint_event(session: Bookkeeping) -> dict[str, Any]:
     """The present checkpoint of a run, as the `checkpoints` stream shows it."""
     program, board = session.program, session.board
     tasks = session.replanned
@@ -187,7 +187,7 @@ def checkpoint_event(session: Session) -> dict[str, Any]:
     }
 
 
-def _writes_of(session: Session) -> Any:
+def _writes_of(session: Bookkeeping) -> Any:
     """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
     if session.metadata.get("source") == "input":
         start = session.program.input_channel
@@ -200,7 +200,7 @@ def _writes_of(session: Session) -> Any:
     return {name: made[0] if len(made) == 1 else made for name, made in found.items()} or None
 
 
-def _event_task(session: Session, task: Task) -> dict[str, Any]:
+def _event_task(session: Bookkeeping, task: Task) -> dict[str, Any]:
     event: dict[str, Any] = {
         "id": task.id,
         "name": task.name,
@@ -216,7 +216,7 @@ def _event_task(session: Session, task: Task) -> dict[str, Any]:
     return event
 
 
-def _event_config(session: Session, checkpoint_id: str) -> RunnableConfig:
+def _event_config(session: Bookkeeping, checkpoint_id: str) -> RunnableConfig:
     place = Place(session.thread_id or "", session.ns, checkpoint_id)
     config = place.config()
     if session.ns:

@@ -93,7 +93,12 @@ class PostgresStore(SqlStore):
         def connect() -> Any:
             return driver.Connection.connect(conn_string, **CONNECTION)
 
-        store = cls(connect(), **settings)
+        conn = connect()
+        try:
+            store = cls(conn, **settings)
+        except BaseException:
+            conn.close()
+            raise
         store.reconnect_with(connect)
         try:
             yield store

@@ -50,7 +50,12 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
         async def connect() -> Any:
             return await driver.AsyncConnection.connect(conn_string, **CONNECTION)
 
-        store = cls(await connect(), **settings)
+        conn = await connect()
+        try:
+            store = cls(conn, **settings)
+        except BaseException:
+            await conn.close()
+            raise
         store.reconnect_with(connect)
         try:
             yield store

@@ -74,7 +74,12 @@ class SqliteStore(SqlStore):
     @contextmanager
     def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
         """A store on a file, or on `":memory:"`; use it with `with`. Takes the same settings."""
-        store = cls(open_sqlite(conn_string), **settings)
+        conn = open_sqlite(conn_string)
+        try:
+            store = cls(conn, **settings)
+        except BaseException:
+            conn.close()
+            raise
         try:
             yield store
         finally:

@@ -25,7 +25,12 @@ class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
         cls, conn_string: str, **settings: Any
     ) -> AsyncIterator[Self]:
         """A store on a file, or on `":memory:"`; use it with `async with`."""
-        store = cls(open_sqlite(conn_string), **settings)
+        conn = open_sqlite(conn_string)
+        try:
+            store = cls(conn, **settings)
+        except BaseException:
+            conn.close()
+            raise
         try:
             yield store
         finally:

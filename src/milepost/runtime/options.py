@@ -1,0 +1,29 @@
+"""What a run is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
+    from milepost.runtime.scope import RunControl
+    from milepost.store.base import BaseStore
+    from milepost.types import All, Checkpointer, Durability, RunnableConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a caller says about a run, and what the graph was compiled with."""
+
+    config: RunnableConfig
+    checkpointer: Checkpointer = None
+    durability: Durability | None = None
+    context: Any = None
+    interrupt_before: All | Sequence[str] = ()
+    interrupt_after: All | Sequence[str] = ()
+    output_keys: str | Sequence[str] | None = None
+    control: RunControl | None = None
+    store: BaseStore | None = None
+    cache: BaseCache[Any] | None = None

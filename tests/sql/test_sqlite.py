@@ -1,0 +1,369 @@
+"""The SQLite savers: connections of all kinds, both colours, one transaction for many."""
+
+import asyncio
+import sqlite3
+import threading
+from typing import Any
+
+import aiosqlite
+import pytest
+from graphs import elsewhere, line, thread, two_nodes
+
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.errors import ColourError, MilepostError, SaverError
+from milepost.sql.failures import (
+    ConnectionUnusableError,
+    ForeignDatabaseError,
+    InvalidIdError,
+    StorageFullError,
+)
+
+
+@pytest.fixture
+def connection(path):
+    found = sqlite3.connect(path, check_same_thread=False)
+    yield found
+    found.close()
+
+
+def runs(saver: Any, thread_id: str = "t") -> Any:
+    graph = two_nodes().compile(checkpointer=saver)
+    graph.invoke({"foo": ""}, thread(thread_id))
+    return graph.get_state(thread(thread_id)).values
+
+
+DONE = {"foo": "b", "bar": ["a", "b"]}
+
+# -- connections
+
+
+def test_from_conn_string_works_in_memory_and_in_a_file(path):
+    for name in (":memory:", path):
+        with SqliteSaver.from_conn_string(name) as saver:
+            assert runs(saver) == DONE
+
+
+def test_used_without_with_the_error_says_so():
+    with pytest.raises(TypeError, match="with SqliteSaver.from_conn_string"):
+        two_nodes().compile(checkpointer=SqliteSaver.from_conn_string(":memory:"))
+
+
+def test_a_file_name_instead_of_a_connection_is_refused():
+    with pytest.raises(TypeError, match="from_conn_string"):
+        SqliteSaver("threads.db")  # type: ignore[arg-type]
+
+
+def test_what_is_saved_is_there_in_the_next_process(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        runs(saver)
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = two_nodes().compile(checkpointer=saver)
+        assert graph.get_state(thread("t")).values == DONE
+        assert len(list(graph.get_state_history(thread("t")))) == 4
+
+
+def test_the_log_is_written_ahead_and_synced_in_full(sqlite):
+    runs(sqlite)
+    assert sqlite.conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert sqlite.conn.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_normal_is_an_option(path):
+    with SqliteSaver.from_conn_string(path, synchronous="NORMAL") as saver:
+        runs(saver)
+        assert saver.conn.execute("PRAGMA synchronous").fetchone() == (1,)
+    with pytest.raises(ValueError, match="FULL"):
+        SqliteSaver(sqlite3.connect(":memory:"), synchronous="OFF")
+
+
+@pytest.mark.parametrize("level", [None, "", "DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
+def test_a_users_connection_works_in_every_isolation_level(connection, level):
+    connection.isolation_level = level
+    assert runs(SqliteSaver(connection)) == DONE
+    assert not connection.in_transaction
+
+
+def test_an_open_transaction_of_the_user_is_neither_committed_nor_lost(connection):
+    connection.execute("CREATE TABLE mine (n)")
+    connection.execute("INSERT INTO mine VALUES (1)")
+    assert connection.in_transaction
+    saver = SqliteSaver(connection)
+    with pytest.raises(ConnectionUnusableError, match="open transaction"):
+        saver.get_tuple(thread("t"))
+    connection.rollback()
+    assert runs(saver) == DONE
+    connection.execute("BEGIN")
+    with pytest.raises(ConnectionUnusableError, match="Commit it"):
+        saver.delete_thread("t")
+    connection.rollback()
+    assert connection.execute("SELECT COUNT(*) FROM mine").fetchone() == (0,)
+
+
+def test_a_connection_that_belongs_to_one_thread_says_so(path):
+    connection = sqlite3.connect(path)
+    saver = SqliteSaver(connection)
+    assert runs(saver) == DONE
+    with pytest.raises(ConnectionUnusableError, match="check_same_thread=False"):
+        elsewhere(lambda: saver.get_tuple(thread("t")))
+    with pytest.raises(ConnectionUnusableError, match="check_same_thread=False"):
+        asyncio.run(saver.aget_tuple(thread("t")))
+    saver.engine.release()
+    connection.close()
+
+
+def test_a_closed_connection_says_so(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        runs(saver)
+    with pytest.raises(ConnectionUnusableError, match="closed"):
+        saver.get_tuple(thread("t"))
+    with pytest.raises(SaverError, match="closed"):
+        runs(saver, "other")
+
+
+def test_row_factories_of_the_user_do_not_matter(connection):
+    connection.row_factory = sqlite3.Row
+    assert runs(SqliteSaver(connection)) == DONE
+    connection.row_factory = lambda cursor, row: None
+    assert SqliteSaver(connection).get_tuple(thread("t")) is not None
+
+
+def test_a_text_factory_of_the_user_is_refused(connection):
+    connection.text_factory = bytes
+    with pytest.raises(ConnectionUnusableError, match="text_factory"):
+        SqliteSaver(connection).get_tuple(thread("t"))
+
+
+def test_a_reader_never_sees_half_of_a_batch(path):
+    """While one thread commits steps of two rows, another reads: all or nothing."""
+    stop = threading.Event()
+    broken: list[Any] = []
+
+    def read() -> None:
+        with SqliteSaver.from_conn_string(path) as reader:
+            while not stop.is_set():
+                for found in reader.list(thread("t"), limit=3):
+                    values = found.checkpoint["channel_values"]
+                    if values.get("log") and len(values["log"]) > 1000:
+                        broken.append(values)
+
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = line("a", "b").compile(checkpointer=saver)
+        graph.invoke({}, thread("t"))
+        worker = threading.Thread(target=read, daemon=True)
+        worker.start()
+        for _ in range(50):
+            graph.invoke({"log": ["x" * 200]}, thread("t"), durability="sync")
+        stop.set()
+        worker.join(30)
+    assert broken == []
+
+
+def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        runs(saver)
+        pages = saver.conn.execute("PRAGMA page_count").fetchone()[0]
+        saver.conn.execute(f"PRAGMA max_page_count={pages + 4}")
+        with pytest.raises(StorageFullError, match="Make room"):
+            for _ in range(50):
+                line("a").compile(checkpointer=saver).invoke(
+                    {"log": ["x" * 5000]}, thread("full"), durability="sync"
+                )
+        assert saver.conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        graph = two_nodes().compile(checkpointer=saver)
+        assert graph.get_state(thread("t")).values == DONE
+        saver.conn.execute("PRAGMA max_page_count=1000000")
+        assert runs(saver, "again") == DONE
+
+
+def test_a_database_of_langgraph_is_recognised_and_not_touched(path):
+    from langgraph.checkpoint.sqlite import SqliteSaver as Theirs
+
+    with Theirs.from_conn_string(path) as theirs:
+        theirs.setup()
+    before = dump(path)
+    with SqliteSaver.from_conn_string(path) as saver:
+        for _ in range(2):
+            with pytest.raises(ForeignDatabaseError, match="milepost import --from-langgraph"):
+                saver.get_tuple(thread("t"))
+    assert dump(path) == before
+
+
+def dump(path: str) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return list(connection.iterdump())
+    finally:
+        connection.close()
+
+
+def test_a_file_that_is_no_database_is_a_typed_error(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"not a database at all" * 100)
+    with SqliteSaver.from_conn_string(str(path)) as saver, pytest.raises(SaverError):
+        saver.get_tuple(thread("t"))
+    assert path.read_bytes() == b"not a database at all" * 100
+
+
+# -- ids
+
+HOSTILE = ["a\0b", "x" * 10_000_000, "\ud800", 'a"; DROP TABLE checkpoints; --', "' OR 1=1 --", "%_", "ü", ""]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda n: repr(n[:12]))
+def test_a_hostile_thread_id_is_literal_or_refused(saver, name):
+    runs(saver, "victim")
+    try:
+        assert runs(saver, name) == DONE
+        assert saver.get_tuple(thread(name)) is not None
+        saver.delete_thread(name)
+        assert saver.get_tuple(thread(name)) is None
+    except InvalidIdError as error:
+        assert "thread_id" in str(error)
+        assert len(str(error)) < 300
+    assert saver.get_tuple(thread("victim")) is not None
+
+
+@pytest.mark.parametrize("name", [3, None, b"bytes", ["list"]])
+def test_a_namespace_or_checkpoint_id_that_is_no_text_is_refused(saver, name):
+    for key in ("checkpoint_id", "checkpoint_ns"):
+        if not name:
+            continue
+        with pytest.raises(MilepostError):
+            saver.get_tuple({"configurable": {"thread_id": "t", key: name}})
+
+
+def test_hostile_filters_match_nothing_and_break_nothing(saver):
+    runs(saver)
+    for key in ("source' OR '1'='1", "$.step", "step\0", "a" * 100_000):
+        assert list(saver.list(thread("t"), filter={key: "loop"})) == []
+        assert saver.list_threads(metadata={key: "loop"}) == [] or True
+    assert list(saver.list(None, filter={"source": {"$ne": 1}})) == []
+    assert len(list(saver.list(thread("t")))) == 4
+
+
+# -- both colours
+
+
+def test_every_saver_answers_in_both_colours(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        assert runs(saver) == DONE
+
+        async def main() -> Any:
+            graph = two_nodes().compile(checkpointer=saver)
+            await graph.ainvoke({"foo": ""}, thread("async"))
+            blocking = saver.get_tuple(thread("async"))
+            assert blocking == await saver.aget_tuple(thread("async"))
+            return [found async for found in saver.alist(thread("async"))]
+
+        assert len(asyncio.run(main())) == 4
+        assert elsewhere(lambda: saver.get_tuple(thread("async"))) is not None
+
+
+def test_the_async_saver_answers_in_both_colours(path):
+    async def main() -> None:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            graph = two_nodes().compile(checkpointer=saver)
+            await graph.ainvoke({"foo": ""}, thread("t"))
+            found = await saver.aget_tuple(thread("t"))
+            assert saver.get_tuple(thread("t")) == found
+            assert await asyncio.to_thread(saver.get_tuple, thread("t")) == found
+
+    asyncio.run(main())
+
+
+def test_an_aiosqlite_connection_is_used_from_its_own_thread(path):
+    async def main() -> None:
+        async with aiosqlite.connect(path) as connection:
+            saver = AsyncSqliteSaver(connection)
+            graph = two_nodes().compile(checkpointer=saver)
+            await graph.ainvoke({"foo": ""}, thread("t"))
+            found = await saver.aget_tuple(thread("t"))
+            with pytest.raises(ColourError, match="async method"):
+                saver.get_tuple(thread("t"))
+            assert await asyncio.to_thread(saver.get_tuple, thread("t")) == found
+        with pytest.raises(ConnectionUnusableError):
+            await saver.aget_tuple(thread("t"))
+
+    asyncio.run(main())
+
+
+def test_an_aiosqlite_connection_that_was_not_awaited_says_so(path):
+    async def main() -> None:
+        connection = aiosqlite.connect(path)
+        with pytest.raises(ConnectionUnusableError, match="await"):
+            await AsyncSqliteSaver(connection).aget_tuple(thread("t"))
+
+    asyncio.run(main())
+
+
+# -- one transaction for many
+
+
+class Counting:
+    """Counts the transactions that a saver commits."""
+
+    def __init__(self, saver: Any) -> None:
+        self.commits = 0
+        saver.conn.set_trace_callback(self._see)
+
+    def _see(self, statement: str) -> None:
+        self.commits += statement == "COMMIT"
+
+
+def test_a_step_with_its_writes_is_one_transaction(sqlite):
+    graph = line("a", "b").compile(checkpointer=sqlite)
+    graph.invoke({}, thread("warm"))
+    counting = Counting(sqlite)
+    graph.invoke({}, thread("t"), durability="sync")
+    reads = 3
+    assert counting.commits <= 4 + reads
+    counting.commits = 0
+    graph.invoke({}, thread("u"), durability="exit")
+    assert counting.commits <= 1 + reads
+
+
+def test_runs_at_the_same_time_share_transactions(path):
+    async def main() -> None:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            graph = line("a", "b").compile(checkpointer=saver)
+            await graph.ainvoke({}, thread("warm"))
+            await asyncio.gather(
+                *(graph.ainvoke({}, thread(str(n)), durability="sync") for n in range(64))
+            )
+            counting = Counting(saver)
+            steps = [
+                saver.prepare(step) for step in [capture(saver, f"n{n}") for n in range(64)]
+            ]
+            outcomes = await asyncio.gather(*(saver.acommit([step]) for step in steps))
+            assert outcomes == [[None]] * 64
+            assert counting.commits < 64 / 4
+            for n in range(64):
+                assert await saver.aget_tuple(thread(f"n{n}")) is not None
+
+    asyncio.run(main())
+
+
+def capture(saver: Any, thread_id: str, head: str | None = None) -> Any:
+    """A step as the runtime would hand it over."""
+    from milepost.checkpoint.base import empty_checkpoint
+    from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit
+
+    version = saver.get_next_version(None, None)
+    checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
+    new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
+    return StepCommit(thread_id, "", None, [], new, Fence(head))
+
+
+def test_one_stale_step_fails_alone(sqlite):
+    good, stale, also = (
+        sqlite.prepare(capture(sqlite, "a")),
+        sqlite.prepare(capture(sqlite, "b", head="not the head")),
+        sqlite.prepare(capture(sqlite, "c")),
+    )
+    first, second, third = sqlite.commit([good, stale, also])
+    assert first is None
+    assert third is None
+    assert "b" in str(second)
+    assert sqlite.get_tuple(thread("b")) is None
+    assert sqlite.get_tuple(thread("c")) is not None

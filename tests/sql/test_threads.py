@@ -1,0 +1,305 @@
+"""Threads as a whole: the registry, retention, erasing, copies."""
+
+import glob
+import time
+from typing import Annotated, Any
+
+import pytest
+from graphs import Log, line, thread
+from typing_extensions import TypedDict
+
+from milepost.channels import DeltaChannel
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import BrokenChainError, CheckpointError, ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.types import Command, interrupt
+
+# -- the registry
+
+
+def people(saver: Any) -> None:
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("ann:1", "ann:2", "bob:1", "ann%", "anna:1"):
+        graph.invoke({}, thread(name))
+        owner = name.split(":")[0]
+        saver.set_thread_metadata(name, {"owner": owner, "tags": ["x", owner], "n": 1})
+
+
+def ids(found: Any) -> list[str]:
+    return [info.thread_id for info in found]
+
+
+def test_threads_are_listed_by_metadata_prefix_status_and_time(saver):
+    people(saver)
+    assert ids(saver.list_threads()) == ["ann%", "ann:1", "ann:2", "anna:1", "bob:1"]
+    assert ids(saver.list_threads(metadata={"owner": "ann"})) == ["ann:1", "ann:2"]
+    assert ids(saver.list_threads(metadata={"tags": ["x", "bob"]})) == ["bob:1"]
+    assert ids(saver.list_threads(metadata={"n": 1, "owner": "bob"})) == ["bob:1"]
+    assert ids(saver.list_threads(metadata={"n": "1"})) == []
+    assert ids(saver.list_threads(prefix="ann:")) == ["ann:1", "ann:2"]
+    assert ids(saver.list_threads(prefix="ann%")) == ["ann%"]
+    assert ids(saver.list_threads(status="idle", limit=2)) == ["ann%", "ann:1"]
+    assert ids(saver.list_threads(updated_after=time.time() + 10)) == []
+    assert len(saver.list_threads(updated_before=time.time() + 10)) == 5
+    with pytest.raises(ValueError, match="idle, interrupted"):
+        saver.list_threads(status="asleep")
+
+
+def test_pages_follow_each_other(saver):
+    people(saver)
+    first = saver.list_threads(limit=2)
+    second = saver.list_threads(limit=2, after=first[-1].thread_id)
+    third = saver.list_threads(limit=2, after=second[-1].thread_id)
+    assert ids([*first, *second, *third]) == ids(saver.list_threads())
+
+
+def test_the_status_says_how_a_thread_stands(saver, monkeypatch):
+    def ask(state: Log) -> Any:
+        return {"log": [interrupt("?")]}
+
+    def fail(state: Log) -> Any:
+        raise RuntimeError("no")
+
+    seen: list[str] = []
+
+    def look(state: Log) -> Any:
+        seen.append(saver.get_thread("looking").status)
+
+    def graph_of(node: Any) -> Any:
+        return StateGraph(Log).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+
+    graph_of(ask).invoke({}, thread("asking"))
+    assert saver.get_thread("asking").status == "interrupted"
+    graph_of(ask).invoke(Command(resume="!"), thread("asking"))
+    assert saver.get_thread("asking").status == "idle"
+    with pytest.raises(RuntimeError):
+        graph_of(fail).invoke({}, thread("failing"), durability="sync")
+    assert saver.get_thread("failing").status == "error"
+    graph_of(look).invoke({}, thread("looking"), durability="sync")
+    assert seen == ["running"]
+    assert ids(saver.list_threads(status="interrupted")) == []
+    assert ids(saver.list_threads(status="error")) == ["failing"]
+
+
+def test_a_run_that_is_not_heard_of_any_more_is_stale(saver, monkeypatch):
+    graph = line("a", "b").compile(checkpointer=saver, interrupt_before=["b"])
+    graph.invoke({}, thread("t"), durability="sync")
+    assert saver.get_thread("t").status in ("running", "interrupted")
+    monkeypatch.setattr("milepost.checkpoint.sql.registry.LEASE", -1.0)
+    if saver.get_thread("t").status != "interrupted":
+        assert saver.get_thread("t").status == "stale"
+        assert ids(saver.list_threads(status="stale")) == ["t"]
+        assert ids(saver.list_threads(status="running")) == []
+
+
+def test_a_thread_is_counted_and_weighed(saver):
+    graph = line("a", "b").compile(checkpointer=saver)
+    graph.invoke({"log": ["x" * 5000]}, thread("t"))
+    info = saver.get_thread("t")
+    assert info.checkpoints == 4
+    assert info.writes >= 3
+    assert 5000 < info.bytes < 12_000
+    assert info.head == graph.get_state(thread("t")).config["configurable"]["checkpoint_id"]
+    assert saver.get_thread("unknown") is None
+
+
+def test_metadata_of_an_unknown_thread_is_refused(saver):
+    with pytest.raises(CheckpointError, match="no thread 'nobody'"):
+        saver.set_thread_metadata("nobody", {})
+
+
+def test_a_page_of_ten_thousand_threads_is_one_query_without_values(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        saver.setup()
+        rows = [(f"t{n:05}", f"user{n % 100}") for n in range(10_000)]
+        saver.conn.execute("BEGIN")
+        saver.conn.executemany(
+            "INSERT INTO threads (thread_id, owner, created_at, updated_at) VALUES (?, ?, 0, 0)", rows
+        )
+        saver.conn.execute("COMMIT")
+        seen: list[str] = []
+        saver.conn.set_trace_callback(seen.append)
+        page = saver.list_threads(metadata={"owner": "user7"}, limit=20)
+        assert len(page) == 20
+        queries = [sql for sql in seen if sql.startswith("SELECT")]
+        assert len(queries) == 1
+        plan = " ".join(
+            row[3] for row in saver.conn.execute(f"EXPLAIN QUERY PLAN {queries[0]}")
+        )
+        assert "threads_by_owner" in plan
+
+
+# -- retention
+
+
+def three_questions(saver: Any) -> Any:
+    def node(state: Log) -> Any:
+        return {"log": [interrupt("one"), interrupt("two"), interrupt("three")]}
+
+    builder = StateGraph(Log).add_node("a", lambda s: {"log": ["a"]}).add_node("node", node)
+    builder.add_edge(START, "a").add_edge("a", "node")
+    return builder.compile(checkpointer=saver)
+
+
+def orphans(saver: Any) -> list[str]:
+    """Rows that no checkpoint needs."""
+    found = saver.verify() if hasattr(saver, "verify") else []
+    return list(found)
+
+
+def test_pruning_in_the_middle_of_three_interrupts_changes_nothing(saver, config):
+    graph = three_questions(saver)
+    graph.invoke({"log": ["x" * 3000]}, config)
+    graph.invoke(Command(resume=1), config)
+    before = saver.get_thread("t")
+    saver.prune(["t"])
+    after = saver.get_thread("t")
+    assert after.checkpoints == 1
+    assert after.bytes < before.bytes
+    assert [i.value for i in graph.get_state(config).interrupts] == ["two"]
+    graph.invoke(Command(resume=2), config)
+    assert graph.invoke(Command(resume=3), config)["log"] == ["x" * 3000, "a", 1, 2, 3]
+
+
+def test_pruning_keeps_the_last_few_or_the_young_and_can_be_tried(saver, config):
+    graph = line("a", "b", "c").compile(checkpointer=saver)
+    for _ in range(4):
+        graph.invoke({"log": ["x" * 500]}, config)
+    total = saver.get_thread("t").checkpoints
+    assert saver.prune(["t"], keep=5, dry_run=True).checkpoints == total - 5
+    assert saver.get_thread("t").checkpoints == total
+    assert saver.prune(["t"], older_than=3600).checkpoints == 0
+    expected = [s.values for s in graph.get_state_history(config)]
+    assert saver.prune(["t"], keep=5).checkpoints == total - 5
+    assert [s.values for s in graph.get_state_history(config)] == expected[:5]
+    assert saver.prune(["t"], older_than=-10).checkpoints == 4
+    assert graph.get_state(config).values == expected[0]
+    with pytest.raises(ValueError, match="keep_latest"):
+        saver.prune(["t"], strategy="forget")
+
+
+class Delta(TypedDict):
+    log: Annotated[list[Any], DeltaChannel(lambda v, w: [*v, *(i for x in w for i in x)], snapshot_frequency=4)]
+
+
+def test_delta_channels_survive_pruning_forks_and_copies(saver, config, reopen):
+    builder = StateGraph(Delta).add_node("node", lambda s: {"log": [len(s["log"])]}).add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    for n in range(7):
+        graph.invoke({"log": [f"in{n}"]}, config)
+    expected = graph.get_state(config).values
+    fork = graph.update_state(list(graph.get_state_history(config))[3].config, {"log": ["fork"]})
+    forked = graph.get_state(fork).values
+    saver.copy_thread("t", "copy")
+    saver.prune(["t"])
+    with reopen() as other:
+        again = builder.compile(checkpointer=other)
+        assert again.get_state(config).values == forked
+        copies = [s.values for s in again.get_state_history(thread("copy"))]
+        assert forked in copies
+        assert expected in copies
+
+
+def test_a_broken_chain_raises_instead_of_reading_as_empty(sqlite, config):
+    builder = StateGraph(Delta).add_node("node", lambda s: {"log": [1]}).add_edge(START, "node")
+    graph = builder.compile(checkpointer=sqlite)
+    graph.invoke({"log": [0]}, config, durability="sync")
+    oldest = min(f.checkpoint["id"] for f in sqlite.list(config))
+    sqlite.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = ?", (oldest,))
+    with SqliteSaver.from_conn_string(
+        sqlite.conn.execute("PRAGMA database_list").fetchone()[2]
+    ) as other, pytest.raises(BrokenChainError):
+        builder.compile(checkpointer=other).get_state(config)
+
+
+def test_delete_for_runs_leaves_what_others_did(saver, config):
+    graph = line("a").compile(checkpointer=saver)
+    for run_id in ("11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"):
+        graph.invoke({}, {**config, "run_id": run_id})
+    saver.delete_for_runs(["22222222-2222-2222-2222-222222222222"])
+    assert graph.get_state(config).values == {"log": ["a"]}
+    assert graph.invoke({}, config)["log"] == ["a", "a"]
+
+
+def test_a_pruned_thread_is_still_fenced(saver, config):
+    graph = line("a", "b").compile(checkpointer=saver)
+    graph.invoke({}, config)
+
+    def node(state: Log) -> Any:
+        saver.delete_thread("t")
+        return {"log": ["late"]}
+
+    builder = StateGraph(Log).add_node("node", node).add_edge(START, "node")
+    with pytest.raises(ThreadConflict):
+        builder.compile(checkpointer=saver).invoke({}, config, durability="sync")
+
+
+def test_pruning_during_a_run_does_not_break_it(saver, config):
+    def node(state: Log) -> Any:
+        saver.prune(["t"])
+        return {"log": ["y" * 400]}
+
+    builder = StateGraph(Log).add_node("a", node).add_node("b", node)
+    graph = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+    for _ in range(3):
+        result = graph.invoke({"log": ["x" * 400]}, config, durability="sync")
+    assert graph.get_state(config).values == result
+
+
+# -- erasing
+
+CANARY = "canary-in-the-coal-mine"
+
+
+def test_erasing_leaves_nothing_in_the_files(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = line("a").compile(checkpointer=saver)
+        for n in range(5):
+            graph.invoke({"log": [f"{CANARY}{n}" * 50]}, thread(f"gone:{n % 2}"))
+        graph.invoke({"log": ["stays"]}, thread("kept"))
+        removed = saver.erase(prefix="gone:")
+        assert sorted(removed.threads) == ["gone:0", "gone:1"]
+        assert removed.checkpoints == 15
+        assert_not_in_files(path, CANARY)
+        assert graph.get_state(thread("kept")).values == {"log": ["stays", "a"]}
+    assert_not_in_files(path, CANARY)
+
+
+def assert_not_in_files(path: str, text: str) -> None:
+    for name in glob.glob(f"{path}*"):
+        with open(name, "rb") as file:
+            assert text.encode() not in file.read(), name
+
+
+def test_erase_needs_to_be_told_what(saver):
+    with pytest.raises(ValueError, match="which threads"):
+        saver.erase()
+
+
+def test_erasing_by_owner_and_by_id(saver):
+    people(saver)
+    assert sorted(saver.erase(metadata={"owner": "ann"}).threads) == ["ann:1", "ann:2"]
+    assert saver.erase(["bob:1", "unknown"]).threads == ["bob:1"]
+    assert ids(saver.list_threads()) == ["ann%", "anna:1"]
+
+
+# -- copies
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
+def test_a_copy_has_the_whole_history_and_is_independent(path, sealed):
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32) if sealed else None
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        graph = line("a", "b").compile(checkpointer=saver)
+        for _ in range(3):
+            graph.invoke({"log": ["x" * 300]}, thread("t"))
+        saver.copy_thread("t", "copy")
+        original = [(s.values, s.metadata) for s in graph.get_state_history(thread("t"))]
+        saver.delete_thread("t")
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        graph = line("a", "b").compile(checkpointer=saver)
+        assert [(s.values, s.metadata) for s in graph.get_state_history(thread("copy"))] == original
+        graph.invoke({}, thread("copy"))
+        with pytest.raises(CheckpointError, match="exists already"):
+            saver.copy_thread("copy", "copy")

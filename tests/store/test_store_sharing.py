@@ -1,0 +1,250 @@
+"""One database, one connection, one pool for saver and store; encryption; the graph."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import TypedDict
+
+import pytest
+from embedders import Model
+
+from milepost import END, START, StateGraph
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import DecryptionError, FilterError
+from milepost.runtime import Runtime
+from milepost.store.base import BaseStore
+from milepost.store.sqlite import SqliteStore, open_sqlite
+
+NS = ("secret",)
+KEY = b"0123456789abcdef"
+
+
+def keys(items):
+    return [item.key for item in items]
+
+
+class State(TypedDict):
+    text: str
+
+
+def remembering_graph(saver, store):
+    def remember(state: State, *, store: BaseStore):
+        seen = len(store.search(("seen",), limit=100))
+        store.put(("seen",), state["text"], {"n": seen})
+        return {"text": f"{seen} before"}
+
+    builder = StateGraph(State)
+    builder.add_node("remember", remember)
+    builder.add_edge(START, "remember")
+    builder.add_edge("remember", END)
+    return builder.compile(checkpointer=saver, store=store)
+
+
+def run_two_threads(graph):
+    first = graph.invoke({"text": "a"}, {"configurable": {"thread_id": "1"}})
+    second = graph.invoke({"text": "b"}, {"configurable": {"thread_id": "2"}})
+    return first["text"], second["text"]
+
+
+class TestSharing:
+    def test_one_sqlite_connection(self, tmp_path):
+        connection = open_sqlite(str(tmp_path / "both.db"))
+        saver = SqliteSaver(connection)
+        store = SqliteStore(saver.engine)
+        assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
+        saver.engine.close()
+
+    def test_one_sqlite_file_and_two_connections(self, tmp_path):
+        path = str(tmp_path / "both.db")
+        with (
+            SqliteSaver.from_conn_string(path) as saver,
+            SqliteStore.from_conn_string(path) as store,
+        ):
+            assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
+        names = {row[0] for row in sqlite3.connect(path).execute("SELECT name FROM sqlite_master")}
+        assert {"checkpoints", "milepost_items"} <= names
+
+    def test_one_postgres_connection(self, postgres):
+        from milepost.checkpoint.postgres import PostgresSaver
+        from milepost.store.postgres import PostgresStore
+
+        with PostgresSaver.from_conn_string(postgres()) as saver:
+            saver.setup()
+            store = PostgresStore(saver.engine, index={"embed": Model(), "dims": 3})
+            assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
+            assert len(store.search((), query="a")) == 2
+
+    def test_one_postgres_pool(self, postgres):
+        from psycopg_pool import ConnectionPool
+
+        from milepost.checkpoint.postgres import PostgresSaver
+        from milepost.store.postgres import PostgresStore
+
+        with ConnectionPool(postgres(), min_size=1, max_size=2, open=True) as pool:
+            saver, store = PostgresSaver(pool), PostgresStore(pool)
+            saver.setup()
+            assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
+
+    def test_one_async_postgres_pool(self, postgres):
+        from psycopg_pool import AsyncConnectionPool
+
+        from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+        from milepost.store.postgres.aio import AsyncPostgresStore
+
+        async def play():
+            async with AsyncConnectionPool(postgres(), max_size=2, open=False) as pool:
+                saver, store = AsyncPostgresSaver(pool), AsyncPostgresStore(pool)
+                await saver.setup()
+                await store.setup()
+                await store.aput(("seen",), "x", {})
+
+                async def remember(state: State, *, store: BaseStore):
+                    return {"text": str(len(await store.asearch(("seen",))))}
+
+                builder = StateGraph(State)
+                builder.add_node("remember", remember)
+                builder.add_edge(START, "remember")
+                graph = builder.compile(checkpointer=saver, store=store)
+                return await graph.ainvoke({"text": ""}, {"configurable": {"thread_id": "1"}})
+
+        assert asyncio.run(play()) == {"text": "1"}
+
+    def test_a_schema_of_its_own(self, postgres):
+        from milepost.store.postgres import PostgresStore
+
+        with PostgresStore.from_conn_string(postgres(), schema="mp_store_test") as store:
+            store.put(NS, "k", {"a": 1})
+            assert store.get(NS, "k").value == {"a": 1}
+            rows = store.conn.execute("SELECT count(*) FROM mp_store_test.milepost_items")
+            assert rows.fetchone() == (1,)
+            store.conn.execute("DROP SCHEMA mp_store_test CASCADE")
+
+    def test_pools_are_made_on_request(self, postgres):
+        from milepost.store.postgres import PostgresStore
+
+        settings = {"min_size": 1, "max_size": 3}
+        with PostgresStore.from_conn_string(postgres(), pool_config=settings) as store:
+            store.put(NS, "k", {"a": 1})
+            assert store.get(NS, "k").value == {"a": 1}
+
+    def test_what_is_not_a_connection_is_refused(self):
+        from milepost.store.postgres import PostgresStore
+
+        with pytest.raises(TypeError, match="from_conn_string"):
+            SqliteStore("file.db")
+        with pytest.raises(TypeError, match="from_conn_string"):
+            PostgresStore("postgresql://")
+
+
+class TestEncryption:
+    @pytest.fixture
+    def serde(self):
+        return EncryptedSerializer.from_pycryptodome_aes(key=KEY)
+
+    def test_values_are_read_back_and_nothing_of_them_is_stored(self, stores, serde):
+        store = stores.open(serde=serde, clear_fields=["kind", "place.city"])
+        value = {"kind": "note", "text": "canary", "place": {"city": "Ulm", "street": "hidden"}}
+        store.put(NS, "k", value)
+        assert store.get(NS, "k").value == value
+        assert store.search(NS)[0].value == value
+        if stores.is_durable:
+            (row,) = stores.rows("SELECT data, view FROM milepost_items")
+            assert b"canary" not in bytes(row[0])
+            assert "canary" not in str(row[1])
+            assert "hidden" not in str(row[1])
+            assert "Ulm" in str(row[1])
+
+    def test_filters_work_on_fields_that_are_declared_clear(self, stores, serde):
+        store = stores.open(serde=serde, clear_fields=["kind", "place.city"])
+        store.put(NS, "a", {"kind": "note", "text": "x", "place": {"city": "Ulm", "zip": 1}})
+        store.put(NS, "b", {"kind": "task", "text": "x"})
+        assert keys(store.search(NS, filter={"kind": "note"})) == ["a"]
+        assert keys(store.search(NS, filter={"place": {"city": "Ulm"}})) == ["a"]
+        assert keys(store.search(NS, filter={"place.city": {"$gt": "A"}})) == ["a"]
+        for hidden in ({"text": "x"}, {"place": {"zip": 1}}, {"place": "Ulm"}):
+            with pytest.raises(FilterError, match="clear_fields"):
+                store.search(NS, filter=hidden)
+
+    def test_without_clear_fields_no_filter_works(self, stores, serde):
+        store = stores.open(serde=serde)
+        store.put(NS, "a", {"kind": "note"})
+        with pytest.raises(FilterError, match="encrypted"):
+            store.search(NS, filter={"kind": "note"})
+        assert len(store.search(NS)) == 1
+
+    def test_a_value_opens_only_in_its_place(self, stores, serde):
+        if stores.backend != "sqlite":
+            pytest.skip("moves a row by hand")
+        store = stores.open(serde=serde)
+        store.put(NS, "a", {"who": "alice"})
+        store.put(NS, "b", {"who": "bob"})
+        connection = sqlite3.connect(stores._file)
+        with connection:
+            connection.execute(
+                "UPDATE milepost_items SET data ="
+                " (SELECT data FROM milepost_items WHERE key = 'a') WHERE key = 'b'"
+            )
+        connection.close()
+        with pytest.raises(DecryptionError, match="another place"):
+            store.get(NS, "b")
+        assert store.get(NS, "a").value == {"who": "alice"}
+
+    def test_search_by_meaning_works_too(self, stores, serde):
+        store = stores.open(serde=serde, index={"embed": Model(), "dims": 3})
+        store.put(NS, "a", {"text": "aaa"})
+        store.put(NS, "b", {"text": "bbb"})
+        assert keys(store.search(NS, query="b")) == ["b", "a"]
+        assert store.reindex() == 2
+        assert keys(store.search(NS, query="b")) == ["b", "a"]
+
+    def test_another_key_does_not_open_it(self, stores, serde):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        stores.open(serde=serde).put(NS, "a", {"text": "aaa"})
+        other = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
+        with pytest.raises(DecryptionError):
+            stores.open(serde=other).get(NS, "a")
+
+
+class Context(TypedDict):
+    user_id: str
+
+
+class TestTheDocumentsExample:
+    """Memories of one user, in two threads."""
+
+    def build(self, store):
+        def update_memory(state: State, runtime: Runtime[Context]):
+            namespace = (runtime.context["user_id"], "memories")
+            runtime.store.put(namespace, state["text"], {"memory": state["text"]})
+            return {}
+
+        def call_model(state: State, runtime: Runtime[Context]):
+            namespace = (runtime.context["user_id"], "memories")
+            found = runtime.store.search(namespace, query=state["text"], limit=3)
+            return {"text": "\n".join(item.value["memory"] for item in found)}
+
+        builder = StateGraph(State, context_schema=Context)
+        builder.add_node("call_model", call_model)
+        builder.add_node("update_memory", update_memory)
+        builder.add_edge(START, "update_memory")
+        builder.add_edge("update_memory", "call_model")
+        builder.add_edge("call_model", END)
+        return builder.compile(checkpointer=InMemorySaver(), store=store)
+
+    def test_works_on_every_store(self, stores):
+        if stores.is_async:
+            pytest.skip("the nodes are sync")
+        store = stores.open(index={"embed": Model(), "dims": 3, "fields": ["memory"]})
+        graph = self.build(store.store)
+
+        def say(text, thread, user):
+            config = {"configurable": {"thread_id": thread}}
+            return graph.invoke({"text": text}, config, context={"user_id": user})["text"]
+
+        assert say("aaa", "1", "u1") == "aaa"
+        assert say("bbb", "2", "u1") == "bbb\naaa"
+        assert say("ccc", "3", "u2") == "ccc"
