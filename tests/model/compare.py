@@ -90,8 +90,10 @@ class Run:
 
     def _answer(self, op: Op, seen: dict[str, Any]) -> None:
         """Answer by id: some of the open interrupts, picked by the bits of the number."""
-        opened = sorted(_open(self.state()).values(), key=lambda one: one.value)
-        picked = [one for at, one in enumerate(opened) if op.number >> at & 1] or opened
+        opened = list(_open(self.state()).values())
+        asked = sorted({one.value for one in opened})
+        chosen = [value for at, value in enumerate(asked) if op.number >> at & 1] or asked
+        picked = [one for one in opened if one.value in chosen]
         answers = {one.id: f"{one.value} {op.number}" for one in picked}
         seen["partly"] = len(picked) < len(opened)
         self._run(op, seen, self.built.library.command(resume=answers) if answers else None, CONFIG)
@@ -403,6 +405,28 @@ def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str
     gather(mine["state"])
 
 
+def a_join_waits_for_the_end_of_the_step(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+    """While a step is unfinished, `next` and `tasks` are of that step; LangGraph adds the targets
+    of joins that the finished tasks have completed."""
+
+    def unfinished(snapshot: dict[str, Any]) -> None:
+        tasks = snapshot["tasks"]
+        if any(task["result"] is not None for task in tasks):
+            snapshot["tasks"] = tasks = [task for task in tasks if _begun(task)]
+            left = [task["name"] for task in tasks if task["result"] is None]
+            snapshot["next"] = tuple(name for name in snapshot["next"] if name in left)
+        for task in tasks:
+            if task["state"] is not None:
+                unfinished(task["state"])
+
+    unfinished(theirs["state"])
+    unfinished(mine["state"])
+
+
+def _begun(task: dict[str, Any]) -> bool:
+    return bool(task["failed"] or task["asks"] or task["state"] or task["result"] is not None)
+
+
 def an_update_is_streamed_once(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """A resume streams what runs; LangGraph repeats finished siblings' updates as "cached"."""
     if "events" in theirs:
@@ -443,4 +467,5 @@ DIFFERENCES = [
     only_what_was_answered_runs_again,
     a_child_that_never_ran_has_no_state,
     a_failed_subgraph_shows_its_questions,
+    a_join_waits_for_the_end_of_the_step,
 ]

@@ -23,8 +23,8 @@ from typing import Any
 from hypothesis import strategies as st
 from spec import Case, Go, Graph, Node, Op, Route
 
-SIZES = (6, 3, 2)
-"""How many nodes a graph of each level has at most."""
+SIZES = ((3, 4, 5, 6, 2, 1), (2, 3, 1), (1, 2))
+"""How many nodes a graph of each level has."""
 
 
 def _remembers(node: Node) -> bool:
@@ -36,16 +36,16 @@ def _remembers(node: Node) -> bool:
 def routes(draw: Any, targets: list[str], sendable: list[str]) -> Route:
     one = st.sampled_from(targets).map(Go)
     if sendable:
-        one |= st.builds(Go, st.sampled_from(sendable), st.integers(0, 3))
-    option = st.lists(one, max_size=3, unique_by=lambda go: (go.node, go.arg))
-    return tuple(map(tuple, draw(st.lists(option, min_size=1, max_size=3))))
+        one |= st.builds(Go, st.sampled_from(sendable), st.integers(1, 3))
+    some = st.lists(one, min_size=1, max_size=3, unique_by=lambda go: (go.node, go.arg))
+    return tuple(map(tuple, draw(st.lists(some | some | st.just([]), min_size=1, max_size=3))))
 
 
 @st.composite
 def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = None) -> Graph:
     if fails is None:
         fails = draw(st.integers(0, 2)) == 0
-    size = draw(st.integers(1, SIZES[level]))
+    size = draw(st.sampled_from(SIZES[level]))
     names = [f"{prefix}{letter}" for letter in "abcdef"[:size]]
     nodes: list[Node] = []
     for number, name in enumerate(names):
@@ -56,7 +56,7 @@ def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = Non
         nodes.append(
             Node(
                 name,
-                asks=draw(st.sampled_from([0, 0, 0, 1, 2])) if child is None else 0,
+                asks=draw(st.sampled_from([0, 0, 1, 0, 2, 0])) if child is None else 0,
                 fails=failing and child is None,
                 child=child,
                 memory=draw(st.sampled_from([None, None, True])) if child is not None else None,
@@ -102,7 +102,10 @@ def _wired(
     route: Route = ()
     goto: Route = ()
     if kind == "edges" and later:
-        edges = tuple(draw(st.lists(st.sampled_from(later), max_size=2, unique=True)))
+        fewest = draw(st.sampled_from([1, 1, 0]))
+        edges = tuple(
+            draw(st.lists(st.sampled_from(later), min_size=fewest, max_size=2, unique=True))
+        )
     elif kind == "route" and reach:
         route = draw(routes(reach, sent))
     elif kind == "goto" and reach and node.child is None:
@@ -131,9 +134,9 @@ inputs = st.builds(
     Op,
     st.just("input"),
     number=numbers,
-    limit=st.sampled_from([None, None, None, 1, 2, 3]),
-    before=st.just(()) | st.lists(st.integers(0, 5), max_size=1).map(tuple),
-    after=st.just(()) | st.lists(st.integers(0, 5), max_size=1).map(tuple),
+    limit=st.sampled_from([None, None, None, None, 1, 2, 3]),
+    before=st.sampled_from([(), (), ()]) | st.tuples(st.integers(0, 5)),
+    after=st.sampled_from([(), (), ()]) | st.tuples(st.integers(0, 5)),
     streamed=streamed,
 )
 going_on = st.builds(Op, st.just("go_on"), streamed=streamed)
@@ -155,14 +158,19 @@ forks = st.builds(
     as_node=st.none() | nodes_by_number,
     streamed=streamed,
 )
-operations = st.one_of(inputs, going_on, resumes, answers, answers, replays, updates, forks)
+commands = st.builds(
+    Op, st.just("command"), number=numbers, as_node=st.integers(0, 5), streamed=streamed
+)
+operations = st.one_of(
+    answers, resumes, replays, forks, going_on, updates, commands, inputs, answers, replays
+)
 
 
 @st.composite
 def cases(draw: Any) -> Case:
     """A graph, a first input, and what is done to the thread after it."""
     graph = draw(graphs())
-    ops = (draw(inputs), *draw(st.lists(operations, max_size=5)))
+    ops = (draw(inputs), *draw(st.lists(operations, min_size=2, max_size=5)))
     if any(node.child is not None for node in graph.nodes):
         ops = tuple(replace(op, limit=None) for op in ops)
     if any(node.memory for node in graph.everywhere()):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import random
 from typing import Annotated, Any
 
 import pytest
-from graphs import thread
 from typing_extensions import TypedDict
 
+from graphs import thread
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -42,7 +42,9 @@ def bytes_after_chat(path: str, turns: int, size: int) -> int:
         graph = chat(saver, size)
         for _ in range(turns):
             graph.invoke(
-                {"messages": [{"role": "user", "content": text(size)}]}, thread("t"), durability="sync"
+                {"messages": [{"role": "user", "content": text(size)}]},
+                thread("t"),
+                durability="sync",
             )
         assert len(graph.get_state(thread("t")).values["messages"]) == 2 * turns
     return os.path.getsize(path)
@@ -154,7 +156,9 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
 
 def test_the_input_is_not_stored_a_second_time(sqlite, config):
     graph = chat(sqlite, 200)
-    graph.invoke({"messages": [{"role": "user", "content": text(100_000)}]}, config, durability="sync")
+    graph.invoke(
+        {"messages": [{"role": "user", "content": text(100_000)}]}, config, durability="sync"
+    )
     assert stored_bytes(sqlite) < 110_000
     first = list(graph.get_state_history(config))[-1]
     assert first.metadata["writes"] is None or len(first.metadata["writes"]) <= 1
@@ -164,7 +168,10 @@ def test_the_input_is_not_stored_a_second_time(sqlite, config):
 def oracle_steps(seed: int) -> list[Any]:
     """A random program of updates, forks, copies and prunes."""
     rng = random.Random(seed)
-    return [(rng.choice(["run", "run", "update", "fork", "edit", "prune"]), rng.random()) for _ in range(60)]
+    return [
+        (rng.choice(["run", "run", "update", "fork", "edit", "prune"]), rng.random())
+        for _ in range(60)
+    ]
 
 
 def edits(rng: random.Random, messages: list[Any]) -> list[Any]:
@@ -173,7 +180,9 @@ def edits(rng: random.Random, messages: list[Any]) -> list[Any]:
         if messages and rng.random() < 0.5:
             del messages[rng.randrange(len(messages))]
         else:
-            messages.insert(rng.randrange(len(messages) + 1), {"text": rng.randbytes(rng.randrange(200)).hex()})
+            messages.insert(
+                rng.randrange(len(messages) + 1), {"text": rng.randbytes(rng.randrange(200)).hex()}
+            )
     return messages
 
 
@@ -197,9 +206,13 @@ def test_every_branch_reads_as_a_full_snapshot_would_after_reopening(tmp_path, s
         with SqliteSaver.from_conn_string(path, serde=serde) as saver:
             actual = graphs(saver)
             for kind, _chance in plan[:8]:
-                left, right = rng.choice(pairs) if kind in ("fork", "edit") and pairs else (
-                    thread("t"),
-                    thread("t"),
+                left, right = (
+                    rng.choice(pairs)
+                    if kind in ("fork", "edit") and pairs
+                    else (
+                        thread("t"),
+                        thread("t"),
+                    )
                 )
                 messages = list(expected.get_state(left).values.get("messages", []))
                 update = {"messages": edits(rng, messages), "note": rng.randrange(9)}

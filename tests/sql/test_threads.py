@@ -5,9 +5,9 @@ import time
 from typing import Annotated, Any
 
 import pytest
-from graphs import Log, line, thread
 from typing_extensions import TypedDict
 
+from graphs import Log, line, thread
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -67,7 +67,12 @@ def test_the_status_says_how_a_thread_stands(saver, monkeypatch):
         seen.append(saver.get_thread("looking").status)
 
     def graph_of(node: Any) -> Any:
-        return StateGraph(Log).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+        return (
+            StateGraph(Log)
+            .add_node("node", node)
+            .add_edge(START, "node")
+            .compile(checkpointer=saver)
+        )
 
     graph_of(ask).invoke({}, thread("asking"))
     assert saver.get_thread("asking").status == "interrupted"
@@ -115,7 +120,8 @@ def test_a_page_of_ten_thousand_threads_is_one_query_without_values(path):
         rows = [(f"t{n:05}", f"user{n % 100}") for n in range(10_000)]
         saver.conn.execute("BEGIN")
         saver.conn.executemany(
-            "INSERT INTO threads (thread_id, owner, created_at, updated_at) VALUES (?, ?, 0, 0)", rows
+            "INSERT INTO threads (thread_id, owner, created_at, updated_at) VALUES (?, ?, 0, 0)",
+            rows,
         )
         saver.conn.execute("COMMIT")
         seen: list[str] = []
@@ -124,9 +130,7 @@ def test_a_page_of_ten_thousand_threads_is_one_query_without_values(path):
         assert len(page) == 20
         queries = [sql for sql in seen if sql.startswith("SELECT")]
         assert len(queries) == 1
-        plan = " ".join(
-            row[3] for row in saver.conn.execute(f"EXPLAIN QUERY PLAN {queries[0]}")
-        )
+        plan = " ".join(row[3] for row in saver.conn.execute(f"EXPLAIN QUERY PLAN {queries[0]}"))
         assert "threads_by_owner" in plan
 
 
@@ -180,11 +184,17 @@ def test_pruning_keeps_the_last_few_or_the_young_and_can_be_tried(saver, config)
 
 
 class Delta(TypedDict):
-    log: Annotated[list[Any], DeltaChannel(lambda v, w: [*v, *(i for x in w for i in x)], snapshot_frequency=4)]
+    log: Annotated[
+        list[Any], DeltaChannel(lambda v, w: [*v, *(i for x in w for i in x)], snapshot_frequency=4)
+    ]
 
 
 def test_delta_channels_survive_pruning_forks_and_copies(saver, config, reopen):
-    builder = StateGraph(Delta).add_node("node", lambda s: {"log": [len(s["log"])]}).add_edge(START, "node")
+    builder = (
+        StateGraph(Delta)
+        .add_node("node", lambda s: {"log": [len(s["log"])]})
+        .add_edge(START, "node")
+    )
     graph = builder.compile(checkpointer=saver)
     for n in range(7):
         graph.invoke({"log": [f"in{n}"]}, config)
@@ -207,9 +217,12 @@ def test_a_broken_chain_raises_instead_of_reading_as_empty(sqlite, config):
     graph.invoke({"log": [0]}, config, durability="sync")
     oldest = min(f.checkpoint["id"] for f in sqlite.list(config))
     sqlite.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = ?", (oldest,))
-    with SqliteSaver.from_conn_string(
-        sqlite.conn.execute("PRAGMA database_list").fetchone()[2]
-    ) as other, pytest.raises(BrokenChainError):
+    with (
+        SqliteSaver.from_conn_string(
+            sqlite.conn.execute("PRAGMA database_list").fetchone()[2]
+        ) as other,
+        pytest.raises(BrokenChainError),
+    ):
         builder.compile(checkpointer=other).get_state(config)
 
 

@@ -95,7 +95,7 @@ class TestSharing:
         from milepost.store.postgres.aio import AsyncPostgresStore
 
         async def play():
-            async with AsyncConnectionPool(postgres(), max_size=2, open=False) as pool:
+            async with AsyncConnectionPool(postgres(), min_size=1, max_size=2, open=False) as pool:
                 saver, store = AsyncPostgresSaver(pool), AsyncPostgresStore(pool)
                 await saver.setup()
                 await store.setup()

@@ -9,8 +9,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from milepost.constants import RETURN
 from milepost.errors import GraphBuildError
-from milepost.runtime.calling import TaskFuture, call
+from milepost.runtime.calling import call
 from milepost.runtime.calls import Callee, is_async, name_of
+from milepost.runtime.futures import TaskFuture
 from milepost.runtime.program import Node, Reader
 from milepost.runtime.scope import current_scope
 from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy

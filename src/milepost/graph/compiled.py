@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from milepost.constants import NS_SEP
-from milepost.graph.drawing.survey import survey
 from milepost.graph.running import RunningGraph
 from milepost.graph.threads import ThreadedGraph
 
@@ -54,6 +53,8 @@ class CompiledGraph(RunningGraph, ThreadedGraph):
         `xray` shows inner graphs too: a number of levels, or True for all. No picture depends on
         `config`, which callers of other graph libraries pass.
         """
+        from milepost.graph.drawing.survey import survey
+
         del config
         return survey(self, xray)
 

@@ -6,7 +6,6 @@ the driver of its colour.
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.graph.request import GraphCore
 from milepost.runtime import workers
-from milepost.runtime.aio import AsyncDriver
 from milepost.runtime.config import merge_configs
+from milepost.runtime.driving import async_driver
 from milepost.runtime.stream import Feed, shown
 from milepost.runtime.sync import SyncDriver
 
@@ -59,7 +58,7 @@ class RunningGraph(GraphCore):
             events = self.astream(input, config, stream_mode=stream_mode, **options)
             return [event async for event in events]
         session = self._session(Feed(), config, options)
-        driver = AsyncDriver(session.feed)
+        driver = async_driver(session.feed)
         session.spawner = driver.spawn
         return await driver.run(session.run(input))
 
@@ -107,7 +106,7 @@ class RunningGraph(GraphCore):
         """`stream`, for use on an event loop."""
         feed, many = self._feed(stream_mode, subgraphs)
         session = self._session(feed, config, options)
-        driver = AsyncDriver(session.feed)
+        driver = async_driver(session.feed)
         session.spawner = driver.spawn
         parts = driver.stream(session.run(input))
         try:
@@ -158,6 +157,8 @@ class RunningGraph(GraphCore):
         **options: Any,
     ) -> list[Any]:
         """`batch`, for use on an event loop."""
+        import asyncio
+
         configs = _configs(config, len(inputs))
         results: list[Any] = [None] * len(inputs)
         at_once = asyncio.Semaphore(_at_once(configs))

@@ -14,10 +14,10 @@ from milepost.checkpoint.records import place_of
 from milepost.constants import NS_SEP, START
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph.request import GraphCore
-from milepost.runtime.aio import AsyncDriver
 from milepost.runtime.caching import namespace_of
 from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.config import merge_configs
+from milepost.runtime.driving import async_driver
 from milepost.runtime.effects import Ask
 from milepost.runtime.history import View, read_history, read_state
 from milepost.runtime.scope import find_scope
@@ -43,7 +43,7 @@ class ThreadedGraph(GraphCore):
     async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         """`get_state`, for use on an event loop."""
         view, config = self._view(config)
-        return await AsyncDriver().run(read_state(view, config, subgraphs=subgraphs))
+        return await async_driver().run(read_state(view, config, subgraphs=subgraphs))
 
     def get_state_history(
         self,
@@ -71,7 +71,7 @@ class ThreadedGraph(GraphCore):
     ) -> AsyncIterator[StateSnapshot]:
         """`get_state_history`, for use on an event loop."""
         feed, program = self._history(config, filter, before, limit)
-        async for part in AsyncDriver(feed).stream(program):
+        async for part in async_driver(feed).stream(program):
             yield part.payload
 
     def update_state(
@@ -107,7 +107,7 @@ class ThreadedGraph(GraphCore):
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """`bulk_update_state`, for use on an event loop."""
-        return await AsyncDriver().run(self._update(config, supersteps))
+        return await async_driver().run(self._update(config, supersteps))
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove everything that is saved of a thread."""
@@ -115,7 +115,7 @@ class ThreadedGraph(GraphCore):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, for use on an event loop."""
-        await AsyncDriver().ask(Ask(self._saver(), "delete_thread", (thread_id,)))
+        await async_driver().ask(Ask(self._saver(), "delete_thread", (thread_id,)))
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
         """Forget cached results of some nodes, or of all."""

@@ -7,46 +7,26 @@ node that runs again from its top finds the results of its finished calls.
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost.constants import PUSH, RETURN
-from milepost.errors import ColourError, GraphInterrupt
+from milepost.errors import GraphInterrupt
 from milepost.runtime.pending import recall, returned
 from milepost.runtime.plan import Task
 from milepost.runtime.task import perform
-from milepost.runtime.workers import loop_is_running
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
+    from milepost.runtime.futures import TaskFuture
     from milepost.runtime.program import Node
     from milepost.runtime.scope import Scope
     from milepost.runtime.session import Session
 
-T = TypeVar("T")
-
-
-class TaskFuture(concurrent.futures.Future[T], Generic[T]):
-    """The result of a called task: wait for it with `result()`, or `await` it."""
-
-    def result(self, timeout: float | None = None) -> T:
-        """The task's return value; raises what the task raised."""
-        if not self.done() and loop_is_running():
-            raise ColourError(
-                "result() would block the event loop that the task needs: `await` the call."
-            )
-        return super().result(timeout)
-
-    def __await__(self) -> Generator[Any, None, T]:
-        if self.done():
-            return super().result()
-        return (yield from asyncio.wrap_future(self))
-
 
 def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     """Start a task on behalf of the one that is running."""
+    from milepost.runtime.futures import TaskFuture  # with all that it imports, only if needed
+
     session, caller = scope.session, scope.task
     at = scope.calls
     scope.calls += 1

@@ -38,7 +38,6 @@ from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
 from milepost.runtime.stepper import Stepper
 from milepost.runtime.stream import Feed, Part
-from milepost.runtime.timeouts import within
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -320,6 +319,8 @@ class SyncDriver:
                 assert callee.aio is not None
                 work = callee.aio(effect.argument, **callee.arguments(scope))
                 if effect.timeout is not None:
+                    from milepost.runtime.timeouts import within
+
                     work = within(work, effect.timeout, effect)
                 return context.run(self._await, work, f"node '{callee.name}' is async")
             if callee.inject:

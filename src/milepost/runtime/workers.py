@@ -7,8 +7,8 @@ one is added whenever all are busy, and an idle one goes away after a while.
 
 from __future__ import annotations
 
-import asyncio
 import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from queue import Empty, SimpleQueue
@@ -70,11 +70,15 @@ class LoopThread:
     """An event loop of its own, for async code that sync code has to wait for."""
 
     def __init__(self) -> None:
+        import asyncio
+
         self._loop = asyncio.new_event_loop()
         self._done = threading.Event()
         submit(self._serve)
 
     def _serve(self) -> None:
+        import asyncio
+
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -91,6 +95,8 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Wait for a coroutine that runs on the loop, in this thread's context."""
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -106,6 +112,9 @@ class LoopThread:
 
 def loop_is_running() -> bool:
     """Whether this thread is inside a running event loop."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -6,6 +6,7 @@ It is a table of its own, so that listing threads never reads a checkpoint or a 
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -68,6 +69,8 @@ class Registry:
         if wanted.status is not None and wanted.status not in STATUSES:
             raise ValueError(f"Unknown status '{wanted.status}': use one of {', '.join(STATUSES)}.")
         clauses, values = self._clauses(wanted)
+        if not all(map(_may_be_stored, values)):
+            return []
         where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
         rows = yield Query(_placed(self._dialect, sql), (*values, wanted.limit))
@@ -151,8 +154,11 @@ class Registry:
             raise TypeError(
                 f"The metadata of thread '{thread_id}' must be plain JSON: {error}."
             ) from error
-        if "\\u0000" in text:
-            raise ValueError(f"The metadata of thread '{thread_id}' contains a NUL character.")
+        if not _may_be_stored(text):
+            raise ValueError(
+                f"The metadata of thread '{thread_id}' contains a NUL character or half of a "
+                "surrogate pair, which not every database can hold."
+            )
         values = (None if owner is None else str(owner), text, thread_id)
         changed = yield Run(self._q.describe_thread, values)
         if not changed:
@@ -168,6 +174,28 @@ def _info(row: Sequence[Any]) -> ThreadInfo:
     if isinstance(metadata, str):
         metadata = json.loads(metadata)
     return ThreadInfo(thread_id, status, created_at, updated_at, head, metadata)
+
+
+def _may_be_stored(value: Any) -> bool:
+    """Whether a parameter is text that every database can hold; what is not matches nothing."""
+    if not isinstance(value, str):
+        return True
+    plain = value.replace("\\\\", "")
+    return "\0" not in plain and not _UNSTORABLE.search(plain) and _encodable(value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_UNSTORABLE: Final = re.compile(
+    r"\\u0000|\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
+)
+"""In JSON: NUL, or half of a surrogate pair."""
 
 
 def _after_prefix(prefix: str) -> str | None:
