@@ -6,7 +6,6 @@ formats. They are what the state, the stream and the checkpoints of a conversati
 
 from __future__ import annotations
 
-import json
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
@@ -168,6 +167,8 @@ RECORDS: tuple[type[BaseMessage], ...] = (
 def add_tool_call(message: AIMessage, name: Any, args: Any, id: Any) -> None:
     """Add a call whose arguments may still be JSON text."""
     if isinstance(args, str):
+        import json
+
         try:
             args = json.loads(args) if args else {}
         except ValueError as error:
