@@ -4,14 +4,16 @@
     python bench/store.py sqlite     one of them
 
 10,000 items in 100 namespaces, vectors of 384 dims. Each figure is the best of several rounds, in
-microseconds for one operation; both stores do the same work in the same process, in turns. LangGraph's
-SQLite store needs a Python whose sqlite3 can load extensions (Debian's can, pyenv's cannot).
+microseconds for one operation; both stores do the same work in the same process, in turns.
+LangGraph's SQLite store needs a Python whose sqlite3 can load extensions (Debian's can, pyenv's
+cannot).
 """
 
 from __future__ import annotations
 
 import gc
 import random
+import re
 import shutil
 import sqlite3
 import sys
@@ -27,14 +29,15 @@ import numpy as np
 
 ITEMS, SPACES, DIMS = 10_000, 100, 384
 ROUNDS = 7
+_NUMBER = re.compile(r"(?:memory|q) (\d+)")
 
 rng = np.random.default_rng(0)
 VECTORS = rng.normal(size=(ITEMS, DIMS)).astype(np.float32)
 
 
 def embed(texts: list[str]) -> list[list[float]]:
-    """A made-up model: the vector's number stands at the end of the text."""
-    return [VECTORS[int(text.rsplit(" ", 1)[1])].tolist() for text in texts]
+    """A made-up model: the vector's number is the first one in the text."""
+    return [VECTORS[int(_NUMBER.findall(text)[0])].tolist() for text in texts]
 
 
 def namespace(number: int) -> tuple[str, ...]:

@@ -109,12 +109,6 @@ class Run:
         forked = self._write(op, self._at(op))
         self._run(op, seen, None, forked if op.explicit else CONFIG)
 
-    def _command(self, op: Op, seen: dict[str, Any]) -> None:
-        """A Command from outside that updates the state and goes somewhere."""
-        command = self.built.library.command
-        given = command(update={"log0": ["more"], "count": op.number}, goto=self.name(op.as_node))
-        self._run(op, seen, given, CONFIG)
-
     def _write(self, op: Op, config: Any) -> Any:
         values = {"log0": [f"update {op.number}"], "count": op.number}
         as_node = None if op.as_node is None else self.name(op.as_node)
@@ -369,7 +363,9 @@ def only_what_was_answered_runs_again(theirs: dict[str, Any], mine: dict[str, An
 
 
 def _told(run: list[Any]) -> bool:
-    return any(isinstance(update, dict) for part in run if isinstance(part, list) for update in part)
+    return any(
+        isinstance(update, dict) for part in run if isinstance(part, list) for update in part
+    )
 
 
 def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
@@ -444,7 +440,9 @@ def an_update_is_streamed_once(theirs: dict[str, Any], mine: dict[str, Any]) -> 
         ]
 
 
-def interrupts_of_a_step_are_streamed_together(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
+def interrupts_of_a_step_are_streamed_together(
+    theirs: dict[str, Any], mine: dict[str, Any]
+) -> None:
     """A step's interrupts come in one event at its end; LangGraph sends one for each task."""
     for seen in (theirs, mine):
         if "events" in seen:
@@ -456,8 +454,11 @@ def _together(run: list[Any]) -> list[Any]:
     for at, part in enumerate(run):
         if isinstance(part, list) and any(ASKED in update for update in part):
             left = [update for part in run[at:] if isinstance(part, list) for update in part]
-            return [*run[:at], sorted({question for update in left for question in update.get(ASKED, ())}),
-                    sorted((update for update in left if ASKED not in update), key=repr)]
+            return [
+                *run[:at],
+                sorted({question for update in left for question in update.get(ASKED, ())}),
+                sorted((update for update in left if ASKED not in update), key=repr),
+            ]
     return run
 
 

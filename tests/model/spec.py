@@ -83,7 +83,7 @@ class Op:
     """One thing that is done to the thread. `at` counts checkpoints from the newest, cyclically."""
 
     kind: str
-    """input | go_on | resume | answer | replay | update | fork | command"""
+    """input | go_on | resume | answer | replay | update | fork"""
     number: int = 0
     """The value that is given."""
     at: int | None = None

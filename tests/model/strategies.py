@@ -10,8 +10,11 @@ What is not generated, and why:
   a subgraph that comes to the limit is a failure like those above
 - with a join in the graph every update says its node: LangGraph finds a node that has two
   triggers ambiguous with itself
+- with durability "exit" no join in a graph that may stop in mid-step: LangGraph then saves the
+  join as if the step had ended
 - a subgraph with memory of its own never runs beside itself, and its thread goes on from no old
   checkpoint: in LangGraph what it remembers is then that of the branch that was left
+- a node leaves its subgraph by a Command only if nothing runs beside it there
 - what is sent sends only onward, so that Sends do not breed
 """
 
@@ -76,6 +79,8 @@ def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = Non
         later = names[number + 1 :]
         reach = later or (names if level == 0 else [])
         sent = [other for other in sendable if other in later]
+        if later and node.child is not None and not node.memory and draw(st.booleans()):
+            node = replace(node, child=draw(_leaving(node.child, later)))
         wired.append(draw(_wired(node, later, reach, sent, defers)))
     entry: tuple[str, ...] = ()
     entry_route: Route = ()
@@ -90,6 +95,16 @@ def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = Non
         sources = draw(st.lists(st.sampled_from(others), min_size=2, max_size=3, unique=True))
         joins.append((tuple(sources), target))
     return Graph(level, tuple(wired), entry, entry_route, tuple(joins))
+
+
+@st.composite
+def _leaving(draw: Any, child: Graph, targets: list[str]) -> Graph:
+    """The subgraph, with a node that hands over to the graph around it."""
+    at = draw(st.integers(0, len(child.nodes) - 1))
+    if not child.serial() or child.nodes[at].child is not None:
+        return child
+    node = replace(child.nodes[at], leaves=draw(st.sampled_from(targets)), goto=())
+    return replace(child, nodes=(*child.nodes[:at], node, *child.nodes[at + 1 :]))
 
 
 @st.composite
@@ -111,18 +126,7 @@ def _wired(
     elif kind == "goto" and reach and node.child is None:
         goto = draw(routes(reach, sent))
     defer = defers and draw(st.booleans())
-    return Node(
-        node.name,
-        edges=edges,
-        route=route,
-        goto=goto,
-        asks=node.asks,
-        fails=node.fails,
-        defer=defer,
-        child=node.child,
-        memory=node.memory,
-        called=node.called,
-    )
+    return replace(node, edges=edges, route=route, goto=goto, defer=defer)
 
 
 numbers = st.integers(0, 7)
@@ -158,18 +162,25 @@ forks = st.builds(
     as_node=st.none() | nodes_by_number,
     streamed=streamed,
 )
-commands = st.builds(
-    Op, st.just("command"), number=numbers, as_node=st.integers(0, 5), streamed=streamed
-)
 operations = st.one_of(
-    answers, resumes, replays, forks, going_on, updates, commands, inputs, answers, replays
+    answers, resumes, replays, forks, going_on, updates, inputs, answers, replays
 )
+
+
+def _without_joins(graph: Graph) -> Graph:
+    nodes = [
+        replace(node, child=_without_joins(node.child)) if node.child is not None else node
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=tuple(nodes), joins=())
 
 
 @st.composite
-def cases(draw: Any) -> Case:
+def cases(draw: Any, durability: str = "sync") -> Case:
     """A graph, a first input, and what is done to the thread after it."""
     graph = draw(graphs())
+    if durability == "exit" and any(node.asks or node.fails for node in graph.everywhere()):
+        graph = _without_joins(graph)
     ops = (draw(inputs), *draw(st.lists(operations, min_size=2, max_size=5)))
     if any(node.child is not None for node in graph.nodes):
         ops = tuple(replace(op, limit=None) for op in ops)

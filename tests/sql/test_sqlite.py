@@ -45,7 +45,7 @@ def test_from_conn_string_works_in_memory_and_in_a_file(path):
 
 
 def test_used_without_with_the_error_says_so():
-    with pytest.raises(TypeError, match="with SqliteSaver.from_conn_string"):
+    with pytest.raises(TypeError, match=r"with SqliteSaver\.from_conn_string"):
         two_nodes().compile(checkpointer=SqliteSaver.from_conn_string(":memory:"))
 
 
@@ -165,11 +165,9 @@ def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
         runs(saver)
         pages = saver.conn.execute("PRAGMA page_count").fetchone()[0]
         saver.conn.execute(f"PRAGMA max_page_count={pages + 4}")
+        graph = line("a").compile(checkpointer=saver)
         with pytest.raises(StorageFullError, match="Make room"):
-            for _ in range(50):
-                line("a").compile(checkpointer=saver).invoke(
-                    {"log": ["x" * 5000]}, thread("full"), durability="sync"
-                )
+            graph.invoke({"log": ["x" * 50_000]}, thread("full"), durability="sync")
         assert saver.conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         graph = two_nodes().compile(checkpointer=saver)
         assert graph.get_state(thread("t")).values == DONE
@@ -223,14 +221,14 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda n: repr(n[:12]))
 def test_a_hostile_thread_id_is_literal_or_refused(saver, name):
     runs(saver, "victim")
-    try:
+    if "\0" in name or "\ud800" in name or len(name) > 1024:
+        with pytest.raises(InvalidIdError, match="thread_id") as caught:
+            runs(saver, name)
+        assert len(str(caught.value)) < 300
+    else:
         assert runs(saver, name) == DONE
-        assert saver.get_tuple(thread(name)) is not None
         saver.delete_thread(name)
         assert saver.get_tuple(thread(name)) is None
-    except InvalidIdError as error:
-        assert "thread_id" in str(error)
-        assert len(str(error)) < 300
     assert saver.get_tuple(thread("victim")) is not None
 
 

@@ -80,7 +80,7 @@ class AsyncDriver:
                         while pending:
                             yield pending.popleft()
                         if self._inline is not None:
-                            steps.answer = await self._run_inline()
+                            steps.answer = [await self._run_inline()]
                         else:
                             while not self._ended:
                                 self._news.clear()
@@ -291,11 +291,15 @@ class AsyncDriver:
         await self._perform(program)
         return task
 
-    def _collect(self) -> Task:
-        task, crash = self._ended.popleft()
-        if crash is not None:
-            raise crash
-        return task
+    def _collect(self) -> list[Task]:
+        """The tasks that have ended by now."""
+        ended = []
+        while self._ended:
+            task, crash = self._ended.popleft()
+            if crash is not None:
+                raise crash
+            ended.append(task)
+        return ended
 
     async def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""

@@ -8,7 +8,7 @@ wait, and never call a node or a saver themselves.
     Listing   history                     an iterator, for Next
     Next      history                     its next item, or None at the end
     Start     a run                       None; the tasks are under way
-    Await     a run                       a task that has ended
+    Await     a run                       tasks that have ended, at least one
     Save      a run, an update            None; the step is durable, or queued
     Flush     a run                       None; everything queued is durable
     Call      a task                      what the callable returned
@@ -65,7 +65,7 @@ class Start:
 
 
 class Await:
-    """Wait until a started task has ended."""
+    """Wait until a started task has ended; all that have are sent back together."""
 
     __slots__ = ()
 

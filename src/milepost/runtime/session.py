@@ -147,42 +147,14 @@ class Session(Opening):
         todo = [task for task in tasks if not task.finished and not self.still_waits(task)]
         if self.cache is not None:
             todo = yield from self._from_cache(todo)
-        last: list[TaskWrites] = []
-        waiting: list[Task] = []
         self.called = []
+        last: Sequence[TaskWrites] = ()
         if todo:
             yield Start(
                 [(task, perform(self, task)) for task in todo],
                 self.config.get("max_concurrency"),
             )
-            left = len(todo)
-            while left or self.spawned:
-                task: Task = yield AWAIT
-                if task.called:
-                    with self.lock:
-                        self.spawned -= 1
-                    if self.ledger is not None:
-                        yield from self.save_writes([to_store(task)])
-                    continue
-                else:
-                    left -= 1
-                    if task.paused and self.called:
-                        # Tasks that it called may still run, and come to interrupts of their own.
-                        waiting.append(task)
-                        continue
-                self.ended(task)
-                if self.ledger is not None and self._is_stored(task):
-                    stored = [*last, to_store(task)]
-                    if left or self.spawned or not task.finished or len(todo) < len(tasks):
-                        yield from self.save_writes(stored)
-                        last = []
-                    else:
-                        last = stored
-
-            for task in waiting:
-                gather_interrupts(self, task)
-                self.ended(task)
-                yield from self.save_writes([to_store(task)])
+            last = yield from self._take_ended(len(todo))
 
         errors = [task.error for task in tasks if task.error is not None and not task.finished]
         if errors or any(not task.finished for task in tasks):
@@ -203,6 +175,38 @@ class Session(Opening):
         yield from self.save_checkpoint("loop", last, ordered)
         self._show_values()
         return True
+
+    def _take_ended(self, left: int) -> RunProgram[Sequence[TaskWrites]]:
+        """Take tasks as they end, until none is left; return what is still to be stored of them.
+
+        What has ended while others run is stored at once: a crash, or a sibling that fails, shall
+        not cost it. What ends last can wait for the checkpoint.
+        """
+        stored: list[TaskWrites] = []
+        waiting: list[Task] = []
+        while left or self.spawned:
+            ended: Sequence[Task] = yield AWAIT
+            for task in ended:
+                if task.called:
+                    with self.lock:
+                        self.spawned -= 1
+                else:
+                    left -= 1
+                    if task.paused and self.called:
+                        # Tasks that it called may still run, and come to interrupts of their own.
+                        waiting.append(task)
+                        continue
+                    self.ended(task)
+                if self.ledger is not None and self._is_stored(task):
+                    stored.append(to_store(task))
+            if stored and (left or self.spawned):
+                yield from self.save_writes(stored)
+                stored = []
+        for task in waiting:
+            gather_interrupts(self, task)
+            self.ended(task)
+            stored.append(to_store(task))
+        return stored
 
     # -- interrupts
 

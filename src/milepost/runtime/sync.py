@@ -87,7 +87,7 @@ class SyncDriver:
                         while pending:
                             yield pending.popleft()
                         if self._inline is not None:
-                            steps.answer = self._run_inline()
+                            steps.answer = [self._run_inline()]
                         else:
                             while (item := self._mailbox.get()) is _WAKE:
                                 while pending:
@@ -286,12 +286,18 @@ class SyncDriver:
         self._perform(program)
         return task
 
-    @staticmethod
-    def _collect(item: tuple[Task, BaseException | None]) -> Task:
-        task, crash = item
-        if crash is not None:
-            raise crash
-        return task
+    def _collect(self, item: tuple[Task, BaseException | None]) -> list[Task]:
+        """The tasks that have ended by now."""
+        ended = []
+        while True:
+            if item is not _WAKE:
+                task, crash = item
+                if crash is not None:
+                    raise crash
+                ended.append(task)
+            if self._mailbox.empty():
+                return ended
+            item = self._mailbox.get()
 
     def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""

@@ -122,10 +122,12 @@ class UpdateSession(Session):
                 )
             tasks.append(self._as_if_run(node, update.values, at))
         yield Start([(task, perform(self, task)) for task in tasks], None)
-        for _ in tasks:
-            task: Task = yield AWAIT
-            if task.error is not None:
-                raise task.error if isinstance(task.error, BaseException) else RuntimeError()
+        ended = 0
+        while ended < len(tasks):
+            ended += len((yield AWAIT))
+        for task in tasks:
+            if isinstance(task.error, BaseException):
+                raise task.error
 
         siblings = [] if explicit else self._finished_siblings({task.name for task in tasks})
         writers = [*in_path_order(siblings), *tasks]

@@ -13,7 +13,7 @@ from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.core import StoreCore
-from milepost.store.filters import holds
+from milepost.store.filters import predicate
 from milepost.store.records import Item, Namespace, Result
 from milepost.store.tasks import (
     Embed,
@@ -191,15 +191,14 @@ class MemoryCore(StoreCore):
         ]
 
     def _matching(self, entries: Iterable[Entry], task: Search, now: int) -> Iterator[Entry]:
-        conditions = task.conditions
+        fulfils = predicate(task.conditions) if task.conditions else None
         for entry in entries:
             if self._mortal and _is_dead(entry, now):
                 continue
-            if conditions:
-                view = entry.view if entry.view is not None else self._view(entry)
-                if not all(holds(condition, view) for condition in conditions):
-                    continue
-            yield entry
+            if fulfils is None or fulfils(
+                entry.view if entry.view is not None else self._view(entry)
+            ):
+                yield entry
 
     def _view(self, entry: Entry) -> Any:
         entry.view = json.loads(self.viewer.text(self.value(entry)))
@@ -220,10 +219,11 @@ class MemoryCore(StoreCore):
     def _ranked(self, task: Search, now: int) -> list[tuple[float, Entry]]:
         assert self._vectors is not None
         assert task.vector is not None
-        if not task.prefix and not task.conditions and not self._mortal:
-            best = self._best_of_all(task)
+        spaces = self._below(task.prefix)
+        if 4 * sum(map(len, spaces)) > len(self._vectors.owners):
+            best = self._best_of_many(task, now)
         else:
-            below = (entry for space in self._below(task.prefix) for entry in space.values())
+            below = (entry for space in spaces for entry in space.values())
             entries = [entry for entry in self._matching(below, task, now) if entry.places]
             places = [at for entry in entries for at in entry.places]
             owners = [entry for entry in entries for _ in entry.places]
@@ -232,16 +232,23 @@ class MemoryCore(StoreCore):
         ranked = sorted(best, key=lambda found: (-found[0], found[1].created))
         return ranked[task.offset : task.offset + task.limit]
 
-    def _best_of_all(self, task: Search) -> list[tuple[float, Entry]]:
+    def _best_of_many(self, task: Search, now: int) -> list[tuple[float, Entry]]:
+        """Go through all vectors from the nearest on, until there are enough."""
         assert self._vectors is not None
         assert task.vector is not None
-        wanted = count = task.offset + task.limit
-        while True:
+        wanted = task.offset + task.limit
+        depth, prefix = len(task.prefix), task.prefix
+        count = 2 * wanted
+        while wanted:
+            near = self._vectors.nearest(task.vector, count)
+            below = (entry for _, entry in near if entry.namespace[:depth] == prefix)
+            allowed = {id(entry) for entry in self._matching(below, task, now)}
+            best = _best((score, entry) for score, entry in near if id(entry) in allowed)
             # An entry may have several vectors, so the nearest ten need not be ten entries.
-            best = _best(self._vectors.nearest(task.vector, count)) if count else []
             if len(best) >= wanted or count >= len(self._vectors.owners):
                 return best
-            count *= 2
+            count *= 4
+        return []
 
     # -- writing
 
@@ -349,5 +356,5 @@ _ORDER: Final[dict[str, Any]] = {
     # No two entries of one process have the same stamp.
     "created_at": attrgetter("created"),
     "updated_at": attrgetter("updated"),
-    "key": lambda entry: (entry.key, entry.namespace),
+    "key": lambda entry: (entry.key, namespaces.to_text(entry.namespace)),
 }

@@ -16,7 +16,9 @@ them out by itself where it can do it exactly; `holds` is what they mean.
 from __future__ import annotations
 
 import json
+import operator as op
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import FilterError
@@ -133,6 +135,35 @@ def holds(condition: Condition, view: Any) -> bool:
     return _COMPARE[operator](found, operand)
 
 
+def predicate(conditions: Sequence[Condition]) -> Callable[[Any], bool]:
+    """Whether all conditions hold, as one function: for looking through many values."""
+    tests = [_quick(condition) or partial(holds, condition) for condition in conditions]
+    if len(tests) == 1:
+        return tests[0]
+
+    def together(view: Any) -> bool:
+        for test in tests:
+            if not test(view):
+                return False
+        return True
+
+    return together
+
+
+def _quick(condition: Condition) -> Callable[[Any], bool] | None:
+    """The test for a plain field and a plain operand, without the steps that these do not need."""
+    path, operator, operand = condition
+    if len(path) != 1 or "." in path[0]:
+        return None
+    name = path[0]
+    if operator == "$eq" and isinstance(operand, str):
+        return lambda view: view.get(name) == operand
+    if operator in _COMPARE and _is_number(operand):
+        compare = _COMPARE[operator]
+        return lambda view: type(found := view.get(name)) in _NUMBERS and compare(found, operand)
+    return None
+
+
 def look_up(view: Any, path: Sequence[str]) -> Any:
     """What is at a path, or ABSENT."""
     for step in path:
@@ -166,9 +197,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+_NUMBERS: Final = (int, float)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "$gt": lambda found, operand: found > operand,
-    "$gte": lambda found, operand: found >= operand,
-    "$lt": lambda found, operand: found < operand,
-    "$lte": lambda found, operand: found <= operand,
+    "$gt": op.gt,
+    "$gte": op.ge,
+    "$lt": op.lt,
+    "$lte": op.le,
 }

@@ -8,13 +8,15 @@ finds all of them in one range of an index, and nothing in a label can act as a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
 from milepost.store.records import GetOp, ListNamespacesOp, MatchCondition, Namespace, Op, PutOp
 
 WILDCARD: Final = "*"
+LAST: Final = "\U0010ffff" * 8
+"""Sorts after the text of any namespace that anybody has."""
 _RESERVED: Final = ("langgraph", "milepost")
 
 
@@ -143,10 +145,15 @@ def fixed_prefix(op: ListNamespacesOp) -> Namespace:
 
 def listed(namespaces: Iterable[Namespace], op: ListNamespacesOp) -> list[Namespace]:
     """The page that `op` asks for."""
-    conditions: Sequence[MatchCondition] = op.match_conditions or ()
-    found = {
-        namespace if op.max_depth is None else namespace[: op.max_depth]
-        for namespace in namespaces
-        if all(matches(namespace, condition) for condition in conditions)
-    }
-    return sorted(found)[op.offset : op.offset + op.limit]
+    found: Iterable[Namespace] = namespaces
+    for condition in op.match_conditions or ():
+        path = tuple(condition.path)
+        if condition.match_type == "prefix" and WILDCARD not in path:
+            depth = len(path)
+            found = [namespace for namespace in found if namespace[:depth] == path]
+        else:
+            found = [namespace for namespace in found if matches(namespace, condition)]
+    if op.max_depth is not None:
+        depth = op.max_depth
+        found = {namespace[:depth] for namespace in found}
+    return sorted(set(found))[op.offset : op.offset + op.limit]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Owner = TypeVar("Owner")
 _FIRST_CAPACITY: Final = 64
+_FRESH: Final = 256
 
 
 def load_numpy() -> Any:
@@ -42,10 +43,12 @@ class VectorTable(Generic[Owner]):
         self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
         self.owners: list[Owner | None] = []
         self._free: list[int] = []
+        self._fresh: dict[int, Vector] = {}
+        """Not yet in the matrix: taking many in at once costs much less."""
 
     def add(self, vectors: Sequence[Vector], owner: Owner) -> tuple[int, ...]:
         """Take vectors in; their places."""
-        return tuple(self._add(vector, owner) for vector in vectors)
+        return tuple([self._add(vector, owner) for vector in vectors])
 
     def _add(self, vector: Vector, owner: Owner) -> int:
         if self._free:
@@ -54,36 +57,39 @@ class VectorTable(Generic[Owner]):
         else:
             at = len(self.owners)
             self.owners.append(owner)
-            if at == len(self._matrix):
-                grown = self._np.zeros((2 * at, self._dims), self._np.float32)
-                grown[:at] = self._matrix
-                self._matrix = grown
-        self._matrix[at] = self._unit(vector)
+        self._fresh[at] = vector
+        if len(self._fresh) >= _FRESH:
+            self._take_in()
         return at
+
+    def _take_in(self) -> None:
+        np = self._np
+        if len(self.owners) > len(self._matrix):
+            grown = np.zeros((2 * len(self.owners), self._dims), np.float32)
+            grown[: len(self._matrix)] = self._matrix
+            self._matrix = grown
+        if self._fresh:
+            self._matrix[list(self._fresh)] = self._units(list(self._fresh.values()))
+            self._fresh.clear()
 
     def remove(self, places: Iterable[int]) -> None:
         """Let vectors go."""
         for at in places:
             self.owners[at] = None
+            self._fresh.pop(at, None)
             self._free.append(at)
 
-    def clear(self) -> None:
-        """Let all go."""
-        self.owners.clear()
-        self._free.clear()
-
-    def scores(self, vector: Vector, places: Sequence[int] | None) -> list[float]:
-        """How near each vector is to this one: those at `places`, or all with an owner of None
-        for those that are gone."""
-        used = self._matrix[: len(self.owners)] if places is None else self._matrix[places]
-        found: list[float] = (used @ self._unit(vector)).tolist()
+    def scores(self, vector: Vector, places: Sequence[int]) -> list[float]:
+        """How near the vectors at these places are to this one."""
+        self._take_in()
+        found: list[float] = (self._matrix[places] @ self._units([vector])[0]).tolist()
         return found
 
     def nearest(self, vector: Vector, count: int) -> list[tuple[float, Owner]]:
         """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
-        scores = self._matrix[: len(self.owners)] @ self._unit(vector)
-        for at in self._free:
-            scores[at] = -self._np.inf
+        self._take_in()
+        scores = self._matrix[: len(self.owners)] @ self._units([vector])[0]
+        scores[self._free] = -self._np.inf
         if count < len(scores):
             bound = self._np.partition(scores, len(scores) - count)[len(scores) - count]
             places = self._np.flatnonzero(scores >= bound)
@@ -92,8 +98,9 @@ class VectorTable(Generic[Owner]):
         found = zip(scores[places].tolist(), places.tolist(), strict=True)
         return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
 
-    def _unit(self, vector: Vector) -> Array:
-        array: Array = self._np.asarray(vector, self._np.float64)
-        length = float(self._np.sqrt(array @ array))
-        unit: Array = (array / length if length else array).astype(self._np.float32)
-        return unit
+    def _units(self, vectors: Sequence[Vector]) -> Array:
+        array: Array = self._np.asarray(vectors, self._np.float64)
+        lengths = self._np.sqrt((array * array).sum(axis=1, keepdims=True))
+        lengths[lengths == 0] = 1.0
+        units: Array = (array / lengths).astype(self._np.float32)
+        return units

@@ -64,14 +64,14 @@ class PostgresSaver(MaintainedSaver):
 
         Statements that belong together are always sent together, with or without `pipeline`.
         """
+        settings = Settings(schema, pooler_safe, TABLES)
+        threshold = None if pooler_safe else 0
 
         def connect() -> driver.Connection[Any]:
-            return driver.connect(conn_string, autocommit=True, prepare_threshold=0)
+            return driver.connect(conn_string, autocommit=True, prepare_threshold=threshold)
 
         saver = cls(connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
-        saver.engine = PostgresEngine(
-            saver.conn, Settings(schema, pooler_safe, TABLES), reconnect=connect
-        )
+        saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
         finally:

@@ -64,16 +64,16 @@ class AsyncPostgresSaver(MaintainedSaver):
 
         Statements that belong together are always sent together, with or without `pipeline`.
         """
+        settings = Settings(schema, pooler_safe, TABLES)
+        threshold = None if pooler_safe else 0
 
         async def connect() -> driver.AsyncConnection[Any]:
             return await driver.AsyncConnection.connect(
-                conn_string, autocommit=True, prepare_threshold=0
+                conn_string, autocommit=True, prepare_threshold=threshold
             )
 
         saver = cls(await connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
-        saver.engine = AsyncPostgresEngine(
-            saver.conn, Settings(schema, pooler_safe, TABLES), reconnect=connect
-        )
+        saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
         finally:

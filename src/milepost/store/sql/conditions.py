@@ -54,8 +54,8 @@ def sqlite_clause(condition: Condition) -> Clause:
         return _called(condition)
     sign = _SIGNS[operator]
     return (
-        f"(json_type(i.view, ?) IN {types} AND json_extract(i.view, ?) {sign} ?)",
-        [path, path, operand],
+        f"(json_extract(i.view, ?) {sign} ? AND json_type(i.view, ?) IN {types})",
+        [path, operand, path],
     )
 
 
@@ -68,8 +68,8 @@ def _sqlite_equal(path: str, operand: Any) -> Clause | None:
     if types is None:
         return None
     return (
-        f"(json_type(i.view, ?) IN {types} AND json_extract(i.view, ?) = ?)",
-        [path, path, operand],
+        f"(json_extract(i.view, ?) = ? AND json_type(i.view, ?) IN {types})",
+        [path, operand, path],
     )
 
 

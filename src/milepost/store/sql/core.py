@@ -183,8 +183,9 @@ class SqlCore(StoreCore):
         return [to_row(row, score) for score, row in found]
 
     def _list(self, listing: Listing, now: int) -> Operation[list[tuple[str, ...]]]:
-        clause, parameters = self.speech.where(namespaces.fixed_prefix(listing.op), (), now)
-        rows = yield Query(self.speech.dress(sql.NAMESPACES + clause), parameters)
+        prefix = namespaces.fixed_prefix(listing.op)
+        low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
+        rows = yield Query(self.speech.dress(sql.NAMESPACES), (low, high, high, now))
         return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
 
     def _renew(self, ids: Sequence[int], now: int) -> Operation[None]:

@@ -22,7 +22,15 @@ GET_MANY: Final = (
 )
 SEARCH: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE "
 BY_IDS: Final = f"SELECT {COLUMNS} FROM %items% p JOIN milepost_items i ON i.id = %integer% WHERE "
-NAMESPACES: Final = "SELECT DISTINCT i.ns FROM milepost_items i WHERE "
+# From one namespace to the next, through the index; DISTINCT would read every item.
+NAMESPACES: Final = (
+    "WITH RECURSIVE n(ns) AS ("
+    "SELECT min(ns) FROM milepost_items WHERE ns >= ? AND ns < ? UNION ALL"
+    " SELECT (SELECT min(ns) FROM milepost_items WHERE ns > n.ns AND ns < ?) FROM n"
+    " WHERE n.ns IS NOT NULL"
+    ") SELECT n.ns FROM n WHERE n.ns IS NOT NULL"
+    f" AND EXISTS (SELECT 1 FROM milepost_items i WHERE i.ns = n.ns AND {ALIVE})"
+)
 VERSIONS: Final = (
     "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ?"
     f" AND {ALIVE} %lock%"

@@ -1,0 +1,324 @@
+"""The Postgres savers: setting up, connections that die, pools, schemas, both colours."""
+
+import asyncio
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from graphs import Log, line, thread, two_nodes
+from milepost.checkpoint.postgres import PostgresSaver
+from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
+from milepost.errors import ColourError, SaverError, ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.sql.failures import ConnectionUnusableError, ForeignDatabaseError, NotSetUpError
+
+DONE = {"foo": "b", "bar": ["a", "b"]}
+DOCUMENTED: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+
+
+def runs(saver: Any, thread_id: str = "t") -> Any:
+    graph = two_nodes().compile(checkpointer=saver)
+    graph.invoke({"foo": ""}, thread(thread_id))
+    return graph.get_state(thread(thread_id)).values
+
+
+async def aruns(saver: Any, thread_id: str = "t") -> Any:
+    graph = two_nodes().compile(checkpointer=saver)
+    await graph.ainvoke({"foo": ""}, thread(thread_id))
+    return (await graph.aget_state(thread(thread_id))).values
+
+
+# -- setting up
+
+
+def test_used_before_setup_the_error_says_so(uri):
+    with PostgresSaver.from_conn_string(uri) as saver:
+        with pytest.raises(NotSetUpError, match=r"saver\.setup\(\)"):
+            saver.get_tuple(thread("t"))
+        saver.setup()
+        saver.setup()
+        assert runs(saver) == DONE
+
+
+def test_the_documented_tables_are_there_and_the_recipe_works(postgres, uri):
+    for name in ("user:alice:1", "user:alice:2", "user:bob:1"):
+        runs(postgres, name)
+    with psycopg.connect(uri) as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT thread_id FROM checkpoints WHERE thread_id LIKE 'user:alice:%' ORDER BY 1"
+        ).fetchall()
+        assert rows == [("user:alice:1",), ("user:alice:2",)]
+        for table in ("checkpoint_blobs", "checkpoint_writes", "checkpoint_migrations"):
+            connection.execute(f"SELECT COUNT(*) FROM {table}")
+    for (name,) in rows:
+        postgres.delete_thread(name)
+    assert {f.config["configurable"]["thread_id"] for f in postgres.list(None)} == {"user:bob:1"}
+
+
+SET_UP = """
+import sys
+from milepost.checkpoint.postgres import PostgresSaver
+with PostgresSaver.from_conn_string(sys.argv[1], schema=sys.argv[2] or None) as saver:
+    sys.stdin.read()
+    saver.setup()
+"""
+
+
+@pytest.mark.parametrize("schema", ["", "fresh"])
+def test_eight_processes_may_set_up_at_once(uri, schema):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", SET_UP, uri, schema],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in range(8)
+    ]
+    errors = [worker.communicate(timeout=60)[1] for worker in workers]
+    assert [(worker.returncode, error) for worker, error in zip(workers, errors, strict=True)] == [
+        (0, b"")
+    ] * 8
+    with PostgresSaver.from_conn_string(uri, schema=schema or None) as saver:
+        assert runs(saver) == DONE
+
+
+def test_two_schemas_stay_apart(uri):
+    with (
+        PostgresSaver.from_conn_string(uri, schema="one") as one,
+        PostgresSaver.from_conn_string(uri, schema="Two") as two,
+    ):
+        one.setup()
+        two.setup()
+        runs(one)
+        assert two.get_tuple(thread("t")) is None
+        assert one.get_tuple(thread("t")) is not None
+    with pytest.raises(ValueError, match="plain identifier"):
+        PostgresSaver.from_conn_string(uri, schema='x"; DROP SCHEMA public').__enter__()
+
+
+def test_a_database_of_langgraph_is_recognised_and_not_touched(uri):
+    from langgraph.checkpoint.postgres import PostgresSaver as Theirs
+
+    with Theirs.from_conn_string(uri) as theirs:
+        theirs.setup()
+    with PostgresSaver.from_conn_string(uri) as saver:
+        with pytest.raises(ForeignDatabaseError, match="milepost import --from-langgraph"):
+            saver.setup()
+        with pytest.raises(SaverError):
+            saver.get_tuple(thread("t"))
+    with Theirs.from_conn_string(uri) as theirs:
+        assert list(theirs.list(None)) == []
+
+
+# -- connections
+
+
+def test_a_pool_with_the_documented_settings(uri):
+    with ConnectionPool(uri, min_size=1, max_size=4, kwargs=DOCUMENTED, open=True) as pool:
+        saver = PostgresSaver(pool)
+        saver.setup()
+        assert runs(saver) == DONE
+
+
+def test_a_pool_together_with_a_pipeline_is_refused(uri):
+    with (
+        ConnectionPool(uri, min_size=1, open=True) as pool,
+        pytest.raises(ValueError, match="pipe"),
+    ):
+        PostgresSaver(pool, pipe=object())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"autocommit": True}, {"row_factory": dict_row}, {"prepare_threshold": None}],
+    ids=["plain", "autocommit", "dict rows", "not prepared"],
+)
+def test_a_connection_without_the_documented_settings_works_too(uri, settings):
+    with psycopg.connect(uri, **settings) as connection:
+        saver = PostgresSaver(connection)
+        saver.setup()
+        assert runs(saver) == DONE
+        assert connection.autocommit is settings.get("autocommit", False)
+
+
+def test_an_open_transaction_of_the_user_is_refused(postgres, uri):
+    with psycopg.connect(uri) as connection:
+        connection.execute("SELECT 1")
+        with pytest.raises(ConnectionUnusableError, match="autocommit=True"):
+            PostgresSaver(connection).get_tuple(thread("t"))
+
+
+def test_a_string_or_an_async_pool_is_refused(uri):
+    with pytest.raises(TypeError, match="from_conn_string"):
+        PostgresSaver(uri)
+    pool = AsyncConnectionPool(uri, open=False)
+    with pytest.raises(TypeError, match="AsyncConnectionPool"):
+        PostgresSaver(pool)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_from_conn_string_takes_pipeline(uri, pipeline):
+    with PostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
+        saver.setup()
+        assert runs(saver) == DONE
+
+
+def test_behind_a_pooler_nothing_is_prepared(uri):
+    with PostgresSaver.from_conn_string(uri, pooler_safe=True, schema="mine") as saver:
+        saver.setup()
+        assert runs(saver) == DONE
+        prepared = saver.conn.execute("SELECT COUNT(*) FROM pg_prepared_statements").fetchone()
+        path = saver.conn.execute("SHOW search_path").fetchone()
+    assert prepared == (0,)
+    assert "mine" not in path[0]
+
+
+# -- connections that die
+
+
+def kill_all(uri: str) -> None:
+    with psycopg.connect(uri, autocommit=True) as killer:
+        killer.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+
+
+def killing_graph(saver: Any, uri: str) -> Any:
+    def slow(state: Log) -> Any:
+        kill_all(uri)
+        return {"log": ["slow"]}
+
+    builder = StateGraph(Log).add_node("a", slow).add_node("b", slow)
+    return builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+
+
+def assert_no_duplicates(saver: Any, config: Any) -> None:
+    steps = [found.metadata["step"] for found in saver.list(config)]
+    assert steps == [2, 1, 0, -1]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_survives_the_death_of_its_connection(postgres, uri, config, durability):
+    graph = killing_graph(postgres, uri)
+    assert graph.invoke({}, config, durability=durability)["log"] == ["slow", "slow"]
+    if durability != "exit":
+        assert_no_duplicates(postgres, config)
+
+
+def test_so_does_one_on_a_pool(uri, config):
+    with ConnectionPool(uri, min_size=2, max_size=4, kwargs=DOCUMENTED, open=True) as pool:
+        saver = PostgresSaver(pool)
+        saver.setup()
+        graph = killing_graph(saver, uri)
+        assert graph.invoke({}, config, durability="sync")["log"] == ["slow", "slow"]
+        assert_no_duplicates(saver, config)
+
+
+def test_so_does_an_async_one(uri, config):
+    async def main() -> None:
+        async with AsyncPostgresSaver.from_conn_string(uri) as saver:
+            await saver.setup()
+            graph = killing_graph(saver, uri)
+            result = await graph.ainvoke({}, config, durability="sync")
+            assert result["log"] == ["slow", "slow"]
+
+    asyncio.run(main())
+
+
+def test_a_users_own_connection_that_died_says_what_to_use(uri):
+    with psycopg.connect(uri, autocommit=True) as connection:
+        saver = PostgresSaver(connection)
+        saver.setup()
+        kill_all(uri)
+        with pytest.raises(ConnectionUnusableError, match="pool"):
+            saver.get_tuple(thread("t"))
+
+
+# -- both colours
+
+
+def test_an_async_saver_can_be_made_where_no_loop_runs(uri):
+    pool = AsyncConnectionPool(uri, min_size=1, max_size=4, kwargs=DOCUMENTED, open=False)
+    saver = AsyncPostgresSaver(pool)
+
+    async def main() -> None:
+        await pool.open()
+        try:
+            await saver.setup()
+            assert await aruns(saver) == DONE
+            found = await saver.aget_tuple(thread("t"))
+            assert await asyncio.to_thread(saver.get_tuple, thread("t")) == found
+            with pytest.raises(ColourError, match="async method"):
+                saver.get_tuple(thread("t"))
+            results = await asyncio.gather(*(aruns(saver, str(n)) for n in range(20)))
+            assert results == [DONE] * 20
+        finally:
+            await pool.close()
+
+    asyncio.run(main())
+    with pytest.raises(ColourError, match="PostgresSaver"):
+        saver.get_tuple(thread("t"))
+
+
+def test_a_sync_saver_works_on_a_loop(postgres):
+    assert asyncio.run(aruns(postgres)) == DONE
+
+
+# -- two processes' worth of writers
+
+
+def test_two_savers_on_one_thread_do_not_both_succeed(postgres, uri, config):
+    with PostgresSaver.from_conn_string(uri) as rival:
+
+        def node(state: Log) -> Any:
+            line("x").compile(checkpointer=rival).invoke({}, config, durability="sync")
+            return {"log": ["late"]}
+
+        builder = StateGraph(Log).add_node("node", node).add_edge(START, "node")
+        with pytest.raises(ThreadConflict):
+            builder.compile(checkpointer=postgres).invoke({}, config, durability="sync")
+    history = list(line("x").compile(checkpointer=postgres).get_state_history(config))
+    assert [s.parent_config for s in history] == [*(s.config for s in history[1:]), None]
+    assert history[0].values["log"] == ["x"]
+
+
+# -- only the latest
+
+
+def test_the_shallow_saver_warns_and_keeps_the_latest(uri, config):
+    with pytest.warns(DeprecationWarning, match="durability='exit'"):
+        manager = ShallowPostgresSaver.from_conn_string(uri)
+        saver = manager.__enter__()
+    try:
+        saver.setup()
+        graph = line("a", "b", "c").compile(checkpointer=saver, interrupt_before=["c"])
+        graph.invoke({}, config)
+        assert len(list(saver.list(config))) == 1
+        assert graph.invoke(None, config)["log"] == ["a", "b", "c"]
+        assert len(list(saver.list(config))) == 1
+    finally:
+        manager.__exit__(None, None, None)
+
+
+def test_so_does_the_async_one(uri, config):
+    async def main() -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            manager = AsyncShallowPostgresSaver.from_conn_string(uri)
+            saver = await manager.__aenter__()
+        assert [w.category for w in caught] == [DeprecationWarning]
+        await saver.setup()
+        graph = line("a", "b").compile(checkpointer=saver)
+        assert (await graph.ainvoke({}, config))["log"] == ["a", "b"]
+        assert len([found async for found in saver.alist(config)]) == 1
+        await manager.__aexit__(None, None, None)
+
+    asyncio.run(main())
