@@ -75,6 +75,7 @@ class Context:
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Context:
+        self._stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         folder = tempfile.TemporaryDirectory(prefix="milepost-bench-", ignore_cleanup_errors=True)
         self.folder = Path(self._stack.enter_context(folder))

@@ -36,7 +36,10 @@ def loop(
     schema: Any = Count,
     idle: int = 0,
 ) -> Any:
-    """One node that runs until `n` has reached `last`, and others that could run but do not."""
+    """One node that runs until `n` has reached `last`, and others that could run but do not.
+
+    The colour is that of the node and of its router; `mixed` is an async node and a sync router.
+    """
     builder = library.StateGraph(schema)
     builder.add_node("count", _count if colour == "sync" else _acount)
     builder.add_edge(library.START, "count")
@@ -49,7 +52,11 @@ def loop(
     def more(state: Count) -> str:
         return "count" if state["n"] < state["last"] else end
 
-    builder.add_conditional_edges("count", more, ["count", end, *others])
+    async def amore(state: Count) -> str:
+        return more(state)
+
+    router = amore if colour == "async" else more
+    builder.add_conditional_edges("count", router, ["count", end, *others])
     return builder.compile(checkpointer=saver)
 
 

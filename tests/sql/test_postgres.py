@@ -11,7 +11,7 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from graphs import Log, line, thread, two_nodes
+from graphs import Log, elsewhere, line, thread, two_nodes
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
@@ -279,7 +279,9 @@ def test_two_savers_on_one_thread_do_not_both_succeed(postgres, uri, config):
     with PostgresSaver.from_conn_string(uri) as rival:
 
         def node(state: Log) -> Any:
-            line("x").compile(checkpointer=rival).invoke({}, config, durability="sync")
+            elsewhere(
+                lambda: line("x").compile(checkpointer=rival).invoke({}, config, durability="sync")
+            )
             return {"log": ["late"]}
 
         builder = StateGraph(Log).add_node("node", node).add_edge(START, "node")
@@ -294,8 +296,8 @@ def test_two_savers_on_one_thread_do_not_both_succeed(postgres, uri, config):
 
 
 def test_the_shallow_saver_warns_and_keeps_the_latest(uri, config):
+    manager = ShallowPostgresSaver.from_conn_string(uri)
     with pytest.warns(DeprecationWarning, match="durability='exit'"):
-        manager = ShallowPostgresSaver.from_conn_string(uri)
         saver = manager.__enter__()
     try:
         saver.setup()

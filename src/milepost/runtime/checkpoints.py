@@ -56,6 +56,10 @@ class Bookkeeping:
     quiet: bool
 
     def _prepare_bookkeeping(self) -> None:
+        self._given: dict[str, Any] = dict(self.config.get("metadata") or {})
+        """What the caller wants to be saved with every checkpoint; nothing else of the config."""
+        if self.config.get("run_id") is not None:
+            self._given["run_id"] = str(self.config["run_id"])
         self.ledger: Ledger | None = None
         self.shared: Ledger | None = None
         self.owns_ledger = False
@@ -256,17 +260,10 @@ class Bookkeeping:
 
     def _note(self, source: str, writers: Sequence[Writer]) -> None:
         """The metadata of the present checkpoint."""
-        counters = self.metadata.get("counters_since_delta_snapshot") or {}
-        metadata: dict[str, Any] = {
-            **(self.config.get("metadata") or {}),
-            "source": source,
-            "step": self.step,
-            "parents": self.parents,
-        }
-        run_id = self.config.get("run_id")
-        if run_id is not None:
-            metadata["run_id"] = str(run_id)
+        metadata: dict[str, Any] = {**self._given, "source": source, "step": self.step}
+        metadata["parents"] = self.parents
         if self.program.delta:
+            counters = self.metadata.get("counters_since_delta_snapshot") or {}
             metadata["counters_since_delta_snapshot"] = self._count_deltas(counters, writers)
         self.metadata = metadata  # type: ignore[assignment]
 

@@ -66,7 +66,12 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        return map(_ours, self._saver.list(config, filter=filter, before=before, limit=limit))
+        pages = _Pages(config, filter, before, limit)
+        while not pages.done:
+            # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and
+            # whoever lists may want to read something in between.
+            found = builtins.list(map(_ours, self._saver.list(config, **pages.wanted)))
+            yield from pages.turn(found)
 
     async def alist(
         self,
@@ -76,14 +81,17 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        wanted: Any = {"filter": filter, "before": before, "limit": limit}
-        try:
-            async for found in self._saver.alist(config, **wanted):
-                yield _ours(found)
-        except NotImplementedError:
-            listing = self.list(config, **wanted)
-            for known in await asyncio.to_thread(builtins.list, listing):
+        pages = _Pages(config, filter, before, limit)
+        while not pages.done:
+            for known in pages.turn(await self._page(config, pages.wanted)):
                 yield known
+
+    async def _page(self, config: Any, wanted: dict[str, Any]) -> Sequence[CheckpointTuple]:
+        try:
+            return [_ours(found) async for found in self._saver.alist(config, **wanted)]
+        except NotImplementedError:
+            found = await asyncio.to_thread(lambda: [*self._saver.list(config, **wanted)])
+            return [_ours(one) for one in found]
 
     # -- writing
 
@@ -162,6 +170,41 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
             return await getattr(self._saver, f"a{method}")(*arguments, **named)
         except NotImplementedError:
             return await asyncio.to_thread(getattr(self._saver, method), *arguments, **named)
+
+
+class _Pages:
+    """A long listing in parts, so that a thread's history need not fit into memory."""
+
+    SIZE = 64
+
+    def __init__(
+        self,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> None:
+        configurable = (config or {}).get("configurable") or {}
+        # Only within one graph of one thread is the order the same in all of LangGraph's savers.
+        self._in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
+        self._left = limit
+        self.wanted: dict[str, Any] = {"filter": filter, "before": before, "limit": self._next()}
+        self.done = limit is not None and limit <= 0
+
+    def _next(self) -> int | None:
+        if not self._in_parts:
+            return self._left
+        return self.SIZE if self._left is None else min(self.SIZE, self._left)
+
+    def turn(self, found: Sequence[CheckpointTuple]) -> Sequence[CheckpointTuple]:
+        """Take a page, and get ready for the next."""
+        if self._left is not None:
+            self._left -= len(found)
+        full = self._in_parts and len(found) == self.wanted["limit"]
+        self.done = not full or self._left == 0
+        if not self.done:
+            self.wanted |= {"before": found[-1].config, "limit": self._next()}
+        return found
 
 
 def _ours(found: TheirTuple) -> CheckpointTuple:
