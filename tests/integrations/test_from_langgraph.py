@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from libraries import MILEPOST
+from stories import STORIES, line, says, thread
+
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.integrations.langgraph import from_langgraph
-from stories import STORIES, line, says, thread
 
 pytest.importorskip("langgraph.checkpoint.sqlite.aio")
 
@@ -63,9 +63,7 @@ CASES = [
 
 @pytest.mark.parametrize(("run", "open"), CASES, indirect=["run"])
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_a_milepost_program_sees_what_it_sees_with_its_own_saver(
-    story, run, open, opener, request
-):
+def test_a_milepost_program_sees_what_it_sees_with_its_own_saver(story, run, open, opener, request):
     expected = story(MILEPOST, InMemorySaver(), run)
     assert story(MILEPOST, from_langgraph(open(opener, request)), run) == expected
 
@@ -81,9 +79,17 @@ def test_only_a_langgraph_saver_is_wrapped():
 
 def test_what_the_saver_cannot_do_is_not_simulated():
     with pytest.raises(NotImplementedError):
-        from_langgraph(TheirInMemorySaver()).get_next_version("text", None) or from_langgraph(
-            TheirInMemorySaver()
-        ).prune(["t"])
+        from_langgraph(TheirInMemorySaver()).prune(["t"])
+
+
+def test_a_long_history_comes_in_pages_and_in_order(run, tmp_path):
+    with TheirSqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as theirs:
+        graph = line(MILEPOST, says("a")).compile(checkpointer=from_langgraph(theirs))
+        for _ in range(25):
+            run.invoke(graph, {"log": []}, thread())
+        steps = [s.metadata["step"] for s in run.history(graph, thread())]
+        assert steps == list(range(73, -2, -1))
+        assert len(run.history(graph, thread(), limit=70)) == 70
 
 
 def test_answered_questions_stay_in_the_history(run):

@@ -218,6 +218,8 @@ class AsyncDriver:
 
     @staticmethod
     async def _wait_for(backlog: Backlog, limit: int) -> None:
+        if backlog.unstored <= limit and backlog.error is None:
+            return
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         if backlog.is_above(limit, _setter(loop, ready)):
@@ -324,7 +326,11 @@ class AsyncDriver:
             arguments = callee.arguments(scope) if callee.inject else {}
             if callee.aio is None:
                 assert callee.sync is not None
-                result = await in_thread(callee.sync, effect.argument, **arguments)
+                if effect.routes:
+                    context = contextvars.copy_context()
+                    result = context.run(callee.sync, effect.argument, **arguments)
+                else:
+                    result = await in_thread(callee.sync, effect.argument, **arguments)
                 return await result if type(result) is CoroutineType else result
             work = callee.aio(effect.argument, **arguments)
             if effect.timeout is None:

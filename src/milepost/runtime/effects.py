@@ -99,6 +99,8 @@ class Call:
     argument: Any
     scope: Scope
     timeout: TimeoutPolicy | None = None
+    routes: bool = False
+    """It is a branch: a quick decision, which need not leave the event loop for a thread."""
 
 
 @dataclass(slots=True)

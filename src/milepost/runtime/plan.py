@@ -40,6 +40,7 @@ class Task:
     answers: Sequence[Any] = ()
     """Answers to its interrupts, in the order in which it asks."""
     _id: str | None = None
+    _path_text: str | None = None
 
     def __init__(
         self,
@@ -75,7 +76,9 @@ class Task:
     @property
     def path_text(self) -> str:
         """The path as it is stored."""
-        return self.node.path_text if len(self.path) == 2 else path_text(self.path)
+        if self._path_text is None:
+            self._path_text = self.node.path_text if len(self.path) == 2 else path_text(self.path)
+        return self._path_text
 
     @property
     def ns(self) -> str:
@@ -160,7 +163,7 @@ def path_text(path: tuple[Any, ...]) -> str:
 
 def in_path_order(tasks: Iterable[Task]) -> list[Task]:
     """The order in which writes are applied: by node name, then in order of sending."""
-    return sorted(tasks, key=lambda task: path_text(task.path[:3]))
+    return sorted(tasks, key=lambda task: task.path_text)
 
 
 def finished_writes(tasks: Iterable[Task]) -> list[Write]:

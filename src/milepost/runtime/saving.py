@@ -150,7 +150,8 @@ class Backlog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[Any] = deque()
-        self._unstored = 0
+        self.unstored = 0
+        """Steps that are not stored yet, those that the worker has taken included."""
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._wake: Callable[[], None] | None = None
         self.closed = False
@@ -163,7 +164,7 @@ class Backlog:
             if self.error is not None:
                 return
             self._waiting.extend(steps)
-            self._unstored += len(steps)
+            self.unstored += len(steps)
             wake, self._wake = self._wake, None
         if wake is not None:
             wake()
@@ -179,20 +180,20 @@ class Backlog:
     def stored(self, count: int, error: BaseException | None = None) -> None:
         """The worker has stored some steps, or failed."""
         with self._lock:
-            self._unstored -= count
+            self.unstored -= count
             if error is not None:
                 self.error = error
                 self._waiting.clear()
-                self._unstored = 0
-            ready = [tell for limit, tell in self._watchers if self._unstored <= limit]
-            self._watchers = [w for w in self._watchers if self._unstored > w[0]]
+                self.unstored = 0
+            ready = [tell for limit, tell in self._watchers if self.unstored <= limit]
+            self._watchers = [w for w in self._watchers if self.unstored > w[0]]
         for tell in ready:
             tell()
 
     def is_above(self, limit: int, tell: Callable[[], None]) -> bool:
         """Whether more than `limit` steps are not stored; if so, `tell` is called later."""
         with self._lock:
-            if self._unstored <= limit:
+            if self.unstored <= limit:
                 return False
             self._watchers.append((limit, tell))
             return True

@@ -212,6 +212,8 @@ class SyncDriver:
 
     @staticmethod
     def _wait_for(backlog: Backlog, limit: int) -> None:
+        if backlog.unstored <= limit and backlog.error is None:
+            return
         ready = threading.Event()
         if backlog.is_above(limit, ready.set):
             ready.wait()

@@ -55,7 +55,7 @@ def perform(session: Session, task: Task) -> TaskProgram:
                 writes.extend(node.edges)
                 for branch in node.branches:
                     state = branch.reader.shape(values, session.steps_left)
-                    answer = yield Call(branch.callee, state, scope)
+                    answer = yield Call(branch.callee, state, scope, routes=True)
                     writes.extend(branch.route(answer))
             elif node.edges:
                 writes.extend(node.edges)

@@ -1,0 +1,129 @@
+"""Processes that are killed or stopped: nothing acknowledged is lost, nothing runs twice."""
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from crash_child import CONFIG, INPUT, graph_of, opened
+from graphs import line
+
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.memory import InMemorySaver
+
+CHILD = str(Path(__file__).with_name("crash_child.py"))
+
+
+def child(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, CHILD, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def undisturbed() -> Any:
+    graph = graph_of(InMemorySaver(), lambda name: None)
+    graph.invoke(INPUT, CONFIG)
+    return [s.values for s in graph.get_state_history(CONFIG)]
+
+
+def killed_and_resumed(backend: str, where: str, durability: str, log: str, at: int) -> None:
+    ended = child(backend, where, durability, log, at)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    lines = Path(log).read_text().splitlines() if Path(log).exists() else []
+    stored = {entry.split()[1] for entry in lines if entry.startswith("stored")} & set("abcd")
+    expected = undisturbed()
+    again: list[str] = []
+    with opened(backend, where) as saver:
+        graph = graph_of(saver, again.append)
+        found = [s.values for s in graph.get_state_history(CONFIG)]
+        assert found == expected[len(expected) - len(found) :], "not a committed prefix"
+        result = graph.invoke(None if found else INPUT, CONFIG, durability="sync")
+        assert result == expected[0]
+        if durability == "sync":
+            assert not stored & set(again), f"{stored} were acknowledged, but {again} ran again"
+        assert [s.values for s in graph.get_state_history(CONFIG)] == expected
+        if backend == "sqlite":
+            assert saver.conn.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_killed_at_every_storage_call_a_run_on_sqlite_resumes(tmp_path, durability):
+    ended = child("sqlite", tmp_path / "count.db", durability, tmp_path / "count.log", 0)
+    assert ended.returncode == 0, ended.stderr
+    calls = int(ended.stdout)
+    assert calls > 8
+
+    def attempt(at: int) -> None:
+        killed_and_resumed(
+            "sqlite", str(tmp_path / f"{at}.db"), durability, str(tmp_path / f"{at}.log"), at
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(attempt, range(1, calls + 1)))
+
+
+@pytest.mark.parametrize("durability", ["sync"])
+def test_killed_at_every_storage_call_a_run_on_postgres_resumes(tmp_path, server, durability):
+    import psycopg
+
+    def database(name: str) -> str:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.execute(f"CREATE DATABASE {name}")
+        return str(server.get_uri(name))
+
+    ended = child("postgres", database("crash0"), durability, tmp_path / "count.log", 0)
+    assert ended.returncode == 0, ended.stderr
+    for at in range(1, int(ended.stdout) + 1):
+        where = database("crash1")
+        killed_and_resumed("postgres", where, durability, str(tmp_path / f"{at}.log"), at)
+
+
+STOPPED = """
+import os, sys, time
+sys.path.insert(0, sys.argv[3])
+from graphs import Log
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import ThreadConflict
+from milepost.graph import START, StateGraph
+
+def node(state):
+    print("here", flush=True)
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+    return {"log": ["late"]}
+
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    graph = StateGraph(Log).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
+    try:
+        graph.invoke({"log": ["a"]}, {"configurable": {"thread_id": "t"}}, durability=sys.argv[4])
+    except ThreadConflict:
+        sys.exit(42)
+"""
+
+
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_a_stopped_writer_that_goes_on_later_gets_a_conflict(path, tmp_path, durability):
+    go = tmp_path / "go"
+    tests = str(Path(__file__).parent.parent)
+    command = [sys.executable, "-c", STOPPED, path, str(go), tests, durability]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as stopped:
+        assert stopped.stdout is not None
+        assert stopped.stdout.readline() == b"here\n"
+        stopped.send_signal(signal.SIGSTOP)
+        with SqliteSaver.from_conn_string(path) as saver:
+            graph = line("x", "y").compile(checkpointer=saver)
+            graph.invoke({"log": ["b"]}, CONFIG, durability="sync")
+            go.touch()
+            stopped.send_signal(signal.SIGCONT)
+            assert stopped.wait(60) == 42
+            history = list(graph.get_state_history(CONFIG))
+            assert history[0].values["log"][-3:] == ["b", "x", "y"]
+            assert "late" not in repr(history)
+            parents = [s.parent_config for s in history]
+            assert parents == [*(s.config for s in history[1:]), None]
