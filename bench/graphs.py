@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import random
 import string
+from functools import cache
 from typing import Annotated, Any, TypedDict
 
 from bench.libraries import Library
@@ -108,6 +109,7 @@ def user_turn(number: int) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text(2 * number)}]}
 
 
+@cache
 def text(number: int) -> str:
     """A text that does not compress, the same in every run."""
     return "".join(random.Random(number).choices(_ALPHABET, k=CONTENT))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.context import Context
-from bench.graphs import chat, on_thread, user_turn
+from bench.graphs import chat, on_thread, text, user_turn
 from bench.libraries import Library
 from bench.measure import Reading
 
@@ -62,6 +62,8 @@ def grow(backend: Backend, context: Context, library: Library) -> Grown:
     with backend.open(library, grown.where) as saver:
         graph = chat(library, saver)
         config = on_thread(THREAD)
+        for number in range(2 * turns + 2):
+            text(number)  # made once, and not while the clock runs
         gc.collect()
         for number in range(turns):
             given = user_turn(number)

@@ -27,7 +27,7 @@ def main(root: str, turns: int) -> None:
     """Grow it here, and print."""
     import psutil
 
-    from bench.graphs import chat, on_thread, user_turn
+    from bench.graphs import chat, on_thread, text, user_turn
     from bench.libraries import Library
 
     library = Library(root, root)
@@ -35,6 +35,8 @@ def main(root: str, turns: int) -> None:
     chat(library, library.memory()).invoke(user_turn(0), on_thread("warm"))
     saver = library.memory()
     graph = chat(library, saver)
+    for number in range(2 * turns + 2):
+        text(number)  # made once: they are the program's, not the saver's
     gc.collect()
     before, start = process.memory_info().rss, time.perf_counter()
     for number in range(turns):

@@ -70,6 +70,7 @@ class Graph:
         return (
             not self.joins
             and single(self.entry, self.entry_route)
+            and not any(node.leaves for node in self.everywhere())
             and all(
                 single(node.edges, node.route, node.goto)
                 and (node.child is None or node.child.serial())

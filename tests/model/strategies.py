@@ -9,7 +9,8 @@ What is not generated, and why:
 - subgraphs have no loops, and in graphs that have subgraphs the recursion limit is not lowered:
   a subgraph that comes to the limit is a failure like those above
 - with a join in the graph every update says its node: LangGraph finds a node that has two
-  triggers ambiguous with itself
+  triggers ambiguous with itself; with Sends every update after the first does: a node that was
+  sent to is never the one that is inferred
 - with durability "exit" no join in a graph that may stop in mid-step: LangGraph then saves the
   join as if the step had ended
 - a subgraph with memory of its own never runs beside itself, and its thread goes on from no old
@@ -20,6 +21,7 @@ What is not generated, and why:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -160,6 +162,7 @@ forks = st.builds(
     number=numbers,
     at=places,
     as_node=st.none() | nodes_by_number,
+    explicit=st.booleans(),
     streamed=streamed,
 )
 operations = st.one_of(
@@ -187,6 +190,15 @@ def cases(draw: Any, durability: str = "sync") -> Case:
     if any(node.memory for node in graph.everywhere()):
         ops = tuple(op for op in ops[:-1] if op.at is None) + ops[-1:]
         ops = tuple(op for op in ops if op.kind != "fork")
-    if graph.joins:
-        ops = tuple(op if op.as_node is not None else replace(op, as_node=-1) for op in ops)
-    return Case(graph, ops)
+    return Case(graph, tuple(_named(graph, ops)))
+
+
+def _named(graph: Graph, ops: tuple[Op, ...]) -> Iterator[Op]:
+    """The operations, with a node for updates whose node is not inferred in the same way."""
+    routes = [graph.entry_route, *(node.route + node.goto for node in graph.nodes)]
+    sends = any(go.arg is not None for route in routes for option in route for go in option)
+    updated = False
+    for op in ops:
+        unclear = op.as_node is None and (graph.joins or (sends and updated))
+        yield replace(op, as_node=-1) if unclear and op.kind in ("update", "fork") else op
+        updated |= op.kind in ("update", "fork")

@@ -154,12 +154,15 @@ class Bookkeeping:
     # -- inner graphs with memory of their own
 
     def pin(self) -> None:
-        """Tell the runs around this one how far it has come."""
-        if self.parent is None or self.ledger is None or self._is_transient:
+        """Tell the runs around this one how far it has come, and those inside it."""
+        if self.parent is None or self.ledger is None:
             return
-        above: Bookkeeping | None = self.parent.session
+        reached = {**self.board.seen.get(CHILDREN, {}), **self.pins}
+        if not self._is_transient:
+            reached[self.ns] = self.checkpoint_id
+        above: Bookkeeping | None = self.parent.session if reached else None
         while above is not None:
-            above.pins[self.ns] = self.checkpoint_id
+            above.pins.update(reached)
             above = above.parent.session if above.parent is not None else None
 
     def pin_children(self) -> None:

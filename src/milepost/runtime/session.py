@@ -160,9 +160,9 @@ class Session(Opening):
         if errors or any(not task.finished for task in tasks):
             if last:
                 yield from self.save_writes(last)
+            self._pause(tasks)
             if errors:
                 raise self._first(errors)
-            self._pause(tasks)
             return False
 
         if self.cache is not None:

@@ -18,7 +18,7 @@ from milepost.errors import SerdeError
 from milepost.store import namespaces
 from milepost.store.embeddings import Embedder, Vector
 from milepost.store.filters import parse
-from milepost.store.paths import get_text_at_path
+from milepost.store.paths import get_text_at_path, tokenize_path
 from milepost.store.records import (
     GetOp,
     IndexConfig,
@@ -88,7 +88,8 @@ class StoreCore(ABC):
         self.viewer = Viewer(self.serde, clear)
         self.index = index
         self.embedder = None if index is None else _embedder(index)
-        self.fields = tuple((index or {}).get("fields") or ("$",))
+        fields: Sequence[str] = (index or {}).get("fields") or ["$"]
+        self._paths = [tokenize_path(path) for path in fields]
 
     # -- what a backend does
 
@@ -178,9 +179,9 @@ class StoreCore(ABC):
         """The texts of a value that are embedded."""
         if self.embedder is None or index is False:
             return ()
-        paths = self.fields if index is None else index
+        paths: Sequence[Any] = self._paths if index is None else index
         found = [text for path in paths for text in get_text_at_path(value, path)]
-        return tuple(dict.fromkeys(text for text in found if text))
+        return tuple(dict.fromkeys(filter(None, found)))
 
     # -- from tasks to results
 
@@ -210,17 +211,9 @@ class StoreCore(ABC):
         return single
 
     def _embed_together(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
-        documents: dict[str, Any] = {}
-        queries: dict[str, Any] = {}
-        for task in (task for group in groups for task in group):
-            if isinstance(task, Write):
-                documents.update(dict.fromkeys(task.texts))
-            elif isinstance(task, Search) and task.query is not None:
-                queries[task.query] = None
-        made = yield Embed(list(documents), list(queries))
-        documents = dict(zip(documents, made[0], strict=True))
-        queries = dict(zip(queries, made[1], strict=True))
-        return [[_with_vectors(task, documents, queries) for task in group] for group in groups]
+        request = wanted_vectors(groups)
+        made = yield request
+        return list(with_vectors(groups, request, made))
 
     def decoded(self, group: Group, outcome: Outcome) -> list[Result] | Exception:
         """What a group's caller is given."""
@@ -290,7 +283,30 @@ def needs_vectors(group: Group) -> bool:
     return False
 
 
-def _with_vectors(
+def wanted_vectors(groups: Sequence[Group]) -> Embed:
+    """What has to be embedded for these groups, each text once."""
+    documents: dict[str, None] = {}
+    queries: dict[str, None] = {}
+    for group in groups:
+        for task in group:
+            if isinstance(task, Write):
+                for text in task.texts:
+                    documents[text] = None
+            elif isinstance(task, Search) and task.query is not None:
+                queries[task.query] = None
+    return Embed(list(documents), list(queries))
+
+
+def with_vectors(
+    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Vector], Sequence[Vector]]
+) -> list[Group]:
+    """The groups, with the vectors that were made for them."""
+    documents = dict(zip(request.documents, made[0], strict=True))
+    queries = dict(zip(request.queries, made[1], strict=True))
+    return [[_with_vector(task, documents, queries) for task in group] for group in groups]
+
+
+def _with_vector(
     task: Task, documents: Mapping[str, Vector], queries: Mapping[str, Vector]
 ) -> Task:
     if isinstance(task, Write) and task.texts:

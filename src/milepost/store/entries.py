@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -88,9 +88,11 @@ class MemoryCore(StoreCore):
             None if embedder is None else VectorTable(embedder.dims)
         )
         self._is_plain = self.embedder is None and self.lifetimes.default is None
-        # Bytes that never left this process need no second look at their end.
-        own = type(self.serde) is JsonPlusSerializer
-        self._unpack = self.serde.level.unpack if own else None  # type: ignore[attr-defined]
+        self._unpack: Callable[[bytes], Any] = _no_short_cut
+        if type(self.serde) is JsonPlusSerializer and not self.serde.pickle_fallback:
+            # A dict is always msgpack then, and bytes that never left this process need no second
+            # look at their end.
+            self._unpack = self.serde.level.unpack
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         yield from _NOTHING
@@ -119,7 +121,7 @@ class MemoryCore(StoreCore):
         try:
             # No lock: an entry is replaced, never changed, in all that is used here.
             entry = self._spaces[namespace][key]
-            if entry.ttl is not None or self._unpack is None or entry.data[0] != "msgpack":
+            if entry.ttl is not None:
                 return None
             value = self._unpack(entry.data[1])
         except Exception:
@@ -336,6 +338,10 @@ class MemoryCore(StoreCore):
             if progress is not None:
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
+
+
+def _no_short_cut(_data: bytes) -> Any:
+    raise LookupError
 
 
 def _is_dead(entry: Entry, now: int) -> bool:

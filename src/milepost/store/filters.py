@@ -141,13 +141,8 @@ def predicate(conditions: Sequence[Condition]) -> Callable[[Any], bool]:
     if len(tests) == 1:
         return tests[0]
 
-    def together(view: Any) -> bool:
-        for test in tests:
-            if not test(view):
-                return False
-        return True
-
-    return together
+    first, *others = tests
+    return lambda view: first(view) and all(test(view) for test in others)
 
 
 def _quick(condition: Condition) -> Callable[[Any], bool] | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store.core import needs_vectors
+from milepost.store.core import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.entries import MemoryCore
 from milepost.store.faces import CoreStore
 from milepost.store.records import (
@@ -23,6 +23,7 @@ from milepost.store.records import (
     Result,
     TTLConfig,
 )
+from milepost.store.tasks import Group
 from milepost.store.ttl import Clock
 
 __all__ = ["InMemoryStore"]
@@ -52,8 +53,11 @@ class InMemoryStore(CoreStore):
         self.index_config = index
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        group = self._core.prepare(ops)
-        return self._drive_group(group) if needs_vectors(group) else self._memory.do(group)
+        group: Group = self._core.prepare(ops)
+        if needs_vectors(group):
+            request = wanted_vectors([group])
+            group = with_vectors([group], request, self._embed(request))[0]
+        return self._memory.do(group)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         group = self._core.prepare(ops)
@@ -69,8 +73,9 @@ class InMemoryStore(CoreStore):
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
-        item = self._memory.glance(namespace, key)
-        return super().get(namespace, key, refresh_ttl=refresh_ttl) if item is None else item
+        return self._memory.glance(namespace, key) or super().get(
+            namespace, key, refresh_ttl=refresh_ttl
+        )
 
     async def aget(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None

@@ -6,6 +6,7 @@ matrix with a vector. Places of removed vectors are used again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -43,7 +44,7 @@ class VectorTable(Generic[Owner]):
         self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
         self.owners: list[Owner | None] = []
         self._free: list[int] = []
-        self._fresh: dict[int, Vector] = {}
+        self._fresh: dict[int, array[float]] = {}
         """Not yet in the matrix: taking many in at once costs much less."""
 
     def add(self, vectors: Sequence[Vector], owner: Owner) -> tuple[int, ...]:
@@ -57,7 +58,7 @@ class VectorTable(Generic[Owner]):
         else:
             at = len(self.owners)
             self.owners.append(owner)
-        self._fresh[at] = vector
+        self._fresh[at] = array("f", vector)
         if len(self._fresh) >= _FRESH:
             self._take_in()
         return at
@@ -69,7 +70,8 @@ class VectorTable(Generic[Owner]):
             grown[: len(self._matrix)] = self._matrix
             self._matrix = grown
         if self._fresh:
-            self._matrix[list(self._fresh)] = self._units(list(self._fresh.values()))
+            joined = np.frombuffer(b"".join(self._fresh.values()), np.float32)
+            self._matrix[list(self._fresh)] = self._units(joined.reshape(-1, self._dims))
             self._fresh.clear()
 
     def remove(self, places: Iterable[int]) -> None:
@@ -82,13 +84,13 @@ class VectorTable(Generic[Owner]):
     def scores(self, vector: Vector, places: Sequence[int]) -> list[float]:
         """How near the vectors at these places are to this one."""
         self._take_in()
-        found: list[float] = (self._matrix[places] @ self._units([vector])[0]).tolist()
+        found: list[float] = (self._matrix[places] @ self._units([array("f", vector)])[0]).tolist()
         return found
 
     def nearest(self, vector: Vector, count: int) -> list[tuple[float, Owner]]:
         """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
         self._take_in()
-        scores = self._matrix[: len(self.owners)] @ self._units([vector])[0]
+        scores = self._matrix[: len(self.owners)] @ self._units([array("f", vector)])[0]
         scores[self._free] = -self._np.inf
         if count < len(scores):
             bound = self._np.partition(scores, len(scores) - count)[len(scores) - count]
@@ -98,9 +100,9 @@ class VectorTable(Generic[Owner]):
         found = zip(scores[places].tolist(), places.tolist(), strict=True)
         return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
 
-    def _units(self, vectors: Sequence[Vector]) -> Array:
-        array: Array = self._np.asarray(vectors, self._np.float64)
-        lengths = self._np.sqrt((array * array).sum(axis=1, keepdims=True))
+    def _units(self, vectors: Any) -> Array:
+        rows = self._np.asarray(vectors, self._np.float32)
+        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
         lengths[lengths == 0] = 1.0
-        units: Array = (array / lengths).astype(self._np.float32)
+        units: Array = rows / lengths
         return units

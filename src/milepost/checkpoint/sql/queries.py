@@ -150,6 +150,25 @@ class Queries:
         FROM checkpoint_writes WHERE thread_id = ?"""
     threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
 
+    dump_entry: str = """
+        SELECT thread_id, head, status, created_at, updated_at, owner, metadata
+        FROM threads WHERE thread_id = ?"""
+    dump_checkpoints: str = """
+        SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, run_id,
+            frame, metadata_type, metadata
+        FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id"""
+    dump_blobs: str = """
+        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?"""
+    dump_writes: str = """
+        SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base,
+            type, blob
+        FROM checkpoint_writes WHERE thread_id = ?"""
+    load_entry: str = """
+        INSERT INTO threads (thread_id, head, epoch, status, created_at, updated_at, owner,
+            metadata)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
     # -- removing
 
     cut_checkpoint: str = f"""
@@ -179,6 +198,16 @@ class Queries:
             metadata)
         SELECT ?, head, NULL, ?, status, ?, ?, owner, metadata FROM threads WHERE thread_id = ?"""
     delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
+
+    @property
+    def dumps(self) -> tuple[str, ...]:
+        """All rows of a thread, table by table."""
+        return (self.dump_entry, self.dump_checkpoints, self.dump_blobs, self.dump_writes)
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The statements that store what `dumps` returned."""
+        return (self.load_entry, self.add_checkpoint, self.add_blob, self.add_write)
 
 
 def queries_for(dialect: Dialect) -> Queries:

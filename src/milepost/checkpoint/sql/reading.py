@@ -146,10 +146,10 @@ class Reader:
                 found.setdefault(record[0], CheckpointRecord(*record))
         framed: dict[str, Framed] = {}
         for row in rows:
-            self._frame(thread_id, ns, row, found, bases, framed)
+            self.put_together(thread_id, ns, row, found, bases, framed)
         return framed
 
-    def _frame(
+    def put_together(
         self,
         thread_id: str,
         ns: str,
@@ -158,6 +158,7 @@ class Reader:
         bases: Mapping[str, KnownFrame],
         framed: dict[str, Framed],
     ) -> None:
+        """Add the frame of `row`, and of those it builds on, to `framed`."""
         line = [row]
         frame: Frame | None = None
         count, spent, size = 0, 0, 0

@@ -124,8 +124,8 @@ def postgres_clause(condition: Condition) -> Clause:
             [*path, *path, [], operand],
         )
     return (
-        f"(jsonb_typeof({field}) = 'number' AND {field} {sign} ?::jsonb)",
-        [*path, *path, json.dumps(operand)],
+        f"({field} {sign} ?::jsonb AND jsonb_typeof({field}) = 'number')",
+        [*path, json.dumps(operand), *path],
     )
 
 

@@ -53,6 +53,8 @@ class SqlCore(StoreCore):
         self._get = dress(sql.GET)
         self._get_many = dress(sql.GET_MANY)
         self._put = dress(sql.PUT)
+        self._put_block = dress(sql.put(speech.rows))
+        self._put_plain_block = dress(sql.put(speech.rows, plain=True))
         self._put_new = dress(sql.PUT_NEW)
         self._delete = dress(sql.DELETE)
 
@@ -173,10 +175,8 @@ class SqlCore(StoreCore):
         else:
             clause, parameters = self.speech.where(search.prefix, search.conditions, now)
             order = sql.ORDER[search.order]
-            rows = yield Query(
-                self.speech.dress(f"{sql.SEARCH}{clause} ORDER BY {order} LIMIT ? OFFSET ?"),
-                (*parameters, search.limit, search.offset),
-            )
+            text = self.speech.search.replace("@where@", clause).replace("@order@", order)
+            rows = yield Query(self.speech.dress(text), (*parameters, search.limit, search.offset))
             found = [(None, row) for row in rows]
         if search.refresh:
             renewed += [row[6] for _, row in found if row[7] is not None]
@@ -236,18 +236,17 @@ class SqlCore(StoreCore):
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         places = sorted(final)
         for table in self.generations.tables:
-            yield _many(dress(sql.VECTORS_OF.format(table=table)), places)
+            yield Run(dress(sql.VECTORS_OF.format(table=table)), (json.dumps(places),))
         gone = [place for place in places if final[place].data is None]
         if gone:
             yield _many(self._delete, gone)
         for place in places:
             if place in guarded and final[place].data is not None:
-                changed = yield Run(self._put_new, (*rows[place], now))
+                changed = yield Run(self._put_new, (*rows[place], now, now))
                 if not changed:
                     raise Raced
         plain = [rows[place] for place in places if place not in guarded and place not in gone]
-        if plain:
-            yield _many(self._put, plain)
+        yield from self._put_all(plain, now)
         vectors = [
             (self.vectors.pack(vector), *place)
             for place in places
@@ -257,6 +256,18 @@ class SqlCore(StoreCore):
         if vectors:
             table = self.generations.target.table
             yield _many(dress(sql.ADD_VECTOR.format(table=table)), vectors)
+
+    def _put_all(self, rows: list[tuple[Any, ...]], now: int) -> Operation[None]:
+        size = self.speech.rows
+        while size > 1 and len(rows) >= size:
+            some, rows = rows[:size], rows[size:]
+            if all(map(_is_plain, some)):
+                short = [(*row[:2], *row[3:5], *row[6:8]) for row in some]
+                yield Run(self._put_plain_block, (*chain.from_iterable(short), now))
+            else:
+                yield Run(self._put_block, (*chain.from_iterable(some), now))
+        if rows:
+            yield _many(self._put, [(*row, now) for row in rows])
 
     def _parameters(self, place: tuple[str, str], write: Write, now: int) -> tuple[Any, ...]:
         if write.data is None:
@@ -272,7 +283,6 @@ class SqlCore(StoreCore):
             write.ttl,
             None if write.ttl is None else now + write.ttl,
             *self.generations.marks,
-            now,
         )
 
     # -- upkeep
@@ -297,6 +307,10 @@ class SqlCore(StoreCore):
 
 def _concerns_vectors(task: Task) -> bool:
     return isinstance(task, Write) or (isinstance(task, Search) and task.vector is not None)
+
+
+def _is_plain(row: tuple[Any, ...]) -> bool:
+    return row[2] == "msgpack" and row[5] is None and row[8] is None and row[10:] == (0, 0)
 
 
 def _many(statement: str, rows: Sequence[Sequence[Any]]) -> Run | Many:

@@ -84,7 +84,8 @@ def _store(core: SqlCore, found: list[Any], vectors: dict[str, Any]) -> Operatio
     assert core.vectors is not None
     dress, pack = core.speech.dress, core.vectors.pack
     places = [(namespaces.to_text(row.namespace), row.key, row.updated) for row, _ in found]
-    yield Many(dress(sql.VECTORS_OF.format(table=coming.table)), [place[:2] for place in places])
+    known = json.dumps([place[:2] for place in places])
+    yield Run(dress(sql.VECTORS_OF.format(table=coming.table)), (known,))
     # An item that was put since is left for another round: its version is another one.
     yield Many(
         dress(sql.ADD_VECTOR_IF.format(table=coming.table)),

@@ -20,7 +20,14 @@ GET_MANY: Final = (
     f"SELECT {COLUMNS} FROM %pairs% p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b"
     f" WHERE {ALIVE}"
 )
-SEARCH: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE "
+SEARCH: Final = (
+    f"SELECT {COLUMNS} FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+)
+# SQLite sorts whole rows. Without the values they are much smaller.
+SEARCH_IDS_FIRST: Final = (
+    f"SELECT {COLUMNS} FROM (SELECT i.id AS found FROM milepost_items i WHERE @where@"
+    " ORDER BY @order@ LIMIT ? OFFSET ?) JOIN milepost_items i ON i.id = found ORDER BY @order@"
+)
 BY_IDS: Final = f"SELECT {COLUMNS} FROM %items% p JOIN milepost_items i ON i.id = %integer% WHERE "
 # From one namespace to the next, through the index; DISTINCT would read every item.
 NAMESPACES: Final = (
@@ -49,10 +56,20 @@ _CHANGED: Final = (
 )
 _INSERT: Final = (
     "INSERT INTO milepost_items"
-    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed)"
-    " VALUES (?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (ns, key) DO UPDATE SET "
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) VALUES "
 )
-PUT: Final = _INSERT + _CHANGED
+_VALUES: Final = "(?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?, ?)"
+_PLAIN: Final = "(?, ?, 'msgpack', ?, %json%, NULL, ?, ?, NULL, NULL, 0, 0)"
+"""Of an item that has nothing special: what is not sent needs not be read."""
+
+
+def put(rows: int = 1, *, plain: bool = False) -> str:
+    """Store so many items; after their values comes the time."""
+    values = ", ".join([_PLAIN if plain else _VALUES] * rows)
+    return f"{_INSERT}{values} ON CONFLICT (ns, key) DO UPDATE SET {_CHANGED}"
+
+
+PUT: Final = put()
 PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
 """Refuses to replace an item that is there."""
 DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
@@ -68,8 +85,10 @@ SET_META: Final = (
 UNSET_META: Final = "DELETE FROM milepost_store_meta WHERE name = ?"
 
 VECTORS_OF: Final = (
-    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
+    "DELETE FROM {table} WHERE item IN (SELECT i.id FROM %pairs% p"
+    " JOIN milepost_items i ON i.ns = p.a AND i.key = p.b)"
 )
+"""Of all the places in a JSON array."""
 VECTORS_OF_EXPIRED: Final = (
     "DELETE FROM {table} WHERE item IN (SELECT id FROM milepost_items WHERE expires <= ?)"
 )
@@ -113,6 +132,9 @@ class Speech:
     vector: str
     integer: str
     lock: str
+    search: str
+    rows: int
+    """How many items one statement stores."""
 
     def dress(self, statement: str) -> str:
         """A statement in this database's words."""
@@ -139,7 +161,16 @@ class Speech:
         return " AND ".join(sql for sql, _ in clauses), parameters
 
 
-LITE: Final = Speech(SQLITE, sqlite_clause, json="?", vector="?", integer="p.a", lock="")
+LITE: Final = Speech(
+    SQLITE,
+    sqlite_clause,
+    json="?",
+    vector="?",
+    integer="p.a",
+    lock="",
+    search=SEARCH_IDS_FIRST,
+    rows=1,
+)
 PG: Final = Speech(
     POSTGRES,
     postgres_clause,
@@ -147,4 +178,6 @@ PG: Final = Speech(
     vector="?::vector",
     integer="p.a::bigint",
     lock="FOR UPDATE",
+    search=SEARCH,
+    rows=100,
 )

@@ -14,6 +14,7 @@ from milepost.store.sql.conditions import HOLDS, sqlite_holds
 from milepost.store.sql.core import SqlCore
 from milepost.store.sql.faces import SqlStore
 from milepost.store.sql.statements import LITE
+from milepost.store.sqlite.engine import LiteEngine
 from milepost.store.sqlite.vectors import LiteVectors
 from milepost.store.ttl import Clock
 
@@ -49,7 +50,7 @@ class SqliteStore(SqlStore):
             )
         self._owns_engine = isinstance(conn, sqlite3.Connection)
         self.engine: SqliteEngine = (
-            SqliteEngine(conn, synchronous=synchronous)
+            LiteEngine(conn, synchronous=synchronous)
             if isinstance(conn, sqlite3.Connection)
             else conn
         )

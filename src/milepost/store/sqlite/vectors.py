@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
 from milepost.sql.operations import Operation, Query
+from milepost.store import namespaces
 from milepost.store.embeddings import Vector
-from milepost.store.sql.statements import ALIVE, INDEXED, LITE
+from milepost.store.sql.statements import INDEXED, LITE
 from milepost.store.sql.vectors import Near, VectorIndex
 from milepost.store.tasks import Search
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 LARGEST_COPY: Final = 512 * 2**20
 """Bytes of vectors that are kept in memory."""
+_WIDE: Final = 500
+"""So many items below a prefix are better looked through from the nearest vector on."""
+_WORTH_TRYING: Final = 2000
+"""So many of the nearest are tried before a filter is asked for all that it allows."""
 
 
 class LiteVectors(VectorIndex):
@@ -94,32 +99,61 @@ class LiteVectors(VectorIndex):
         if copy is None or copy.table != generation.table:
             copy = self._copy = _Copy(self._np, generation.table, self._dims)
         yield from copy.refresh()
-        allowed: Any = None
-        if search.prefix or search.conditions:
-            clause, parameters = LITE.where(search.prefix, search.conditions, now)
-            allowed = yield Query(
-                f"SELECT i.id FROM milepost_items i WHERE {INDEXED} AND {clause}",
-                (*generation.twice, *parameters),
-            )
         assert search.vector is not None
-        scores, places = copy.scores(self.pack(search.vector), allowed)
-        candidates = count
+        packed = self.pack(search.vector)
+        if not (search.prefix or search.conditions) or (yield from self._is_wide(search)):
+            # Most vectors are candidates: take the nearest, and see which of them are allowed.
+            scores, places = copy.scores(packed, None)
+            candidates = 2 * count
+            while candidates < _WORTH_TRYING or not (search.prefix or search.conditions):
+                best = copy.best(scores, places, candidates)
+                found = yield from self._checked(copy, best, generation, search, now)
+                is_all = len(best) >= len(places)
+                if len(found) >= count or is_all:
+                    return found, is_all
+                candidates = 4 * candidates + 16
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+        allowed = yield Query(
+            f"SELECT i.id FROM milepost_items i WHERE {INDEXED} AND {clause}",
+            (*generation.twice, *parameters),
+        )
+        scores, places = copy.scores(packed, allowed)
+        candidates = 2 * count
         while True:
             best = copy.best(scores, places, candidates)
-            found = yield from self._checked(copy, best, generation, now)
-            if len(found) >= count or len(best) >= len(places):
-                return found, len(best) >= len(places)
-            candidates = 2 * candidates + 16
+            found = yield from self._checked(copy, best, generation, search, now)
+            is_all = len(best) >= len(places)
+            if len(found) >= count or is_all:
+                return found, is_all
+            candidates = 4 * candidates + 16
+
+    def _is_wide(self, search: Search) -> Operation[bool]:
+        """Whether many items are below the prefix, filter or not."""
+        bounds = namespaces.text_range(search.prefix)
+        if bounds is None:
+            return True
+        rows = yield Query(
+            "SELECT count(*) FROM (SELECT 1 FROM milepost_items WHERE ns >= ? AND ns < ? LIMIT ?)",
+            (*bounds, _WIDE),
+        )
+        return bool(rows[0][0] >= _WIDE)
 
     def _checked(
-        self, copy: _Copy, best: list[tuple[float, int]], generation: Generation, now: int
+        self,
+        copy: _Copy,
+        best: list[tuple[float, int]],
+        generation: Generation,
+        search: Search,
+        now: int,
     ) -> Operation[list[Near]]:
         """Those of the copy's vectors that are still there, and whose items may be returned."""
         ids = [copy.ids[at] for _, at in best]
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
         rows = yield Query(
-            f"SELECT v.id, i.id FROM json_each(?) p JOIN {generation.table} v ON v.id = p.value"
-            f" LEFT JOIN milepost_items i ON i.id = v.item AND {INDEXED} AND {ALIVE}",
-            (json.dumps(ids), *generation.twice, now),
+            f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {generation.table} v"
+            " ON v.id = p.value CROSS JOIN milepost_items i ON i.id = v.item"
+            f" WHERE {INDEXED} AND {clause}",
+            (json.dumps(ids), *generation.twice, *parameters),
         )
         items = dict(rows)
         return [

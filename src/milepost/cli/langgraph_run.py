@@ -1,0 +1,48 @@
+"""`milepost run --as-langgraph program.py`: a LangGraph program, run on milepost."""
+
+from __future__ import annotations
+
+import argparse
+import traceback
+from typing import Any
+
+
+def register(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "run",
+        help="run a LangGraph program on milepost, unchanged",
+        description=(
+            "Runs a Python program in which every `import langgraph` is answered with milepost. "
+            "What milepost has no counterpart for fails at its import, with a list of what there "
+            "is. LangGraph need not be installed."
+        ),
+    )
+    parser.add_argument(
+        "--as-langgraph",
+        action="store_true",
+        required=True,
+        help="answer for langgraph; so far the only way to run a program",
+    )
+    parser.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        metavar="program.py ... | -m module ...",
+        help="the program and its own arguments",
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(options: Any) -> int:
+    """Run the command."""
+    from milepost.integrations.langgraph.running import run_program
+
+    if not options.program or options.program == ["-m"]:
+        options.usage_error("which program?")
+    try:
+        run_program(options.program)
+    except Exception:
+        # An error of the program, not of this command: it is shown as Python shows it.
+        traceback.print_exc()
+        return 1
+    return 0

@@ -1,0 +1,30 @@
+"""`pytest --as-langgraph`: tests that were written for LangGraph, run on milepost."""
+
+from __future__ import annotations
+
+import pytest
+
+from milepost.integrations.langgraph import hook
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.getgroup("milepost").addoption(
+        "--as-langgraph",
+        action="store_true",
+        default=False,
+        help="answer every `import langgraph` with milepost",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before any conftest can import langgraph."""
+    if early_config.known_args_namespace.as_langgraph:
+        hook.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """For a plugin that was loaded too late for the above, as in the workers of pytest-xdist."""
+    if config.getoption("as_langgraph"):
+        hook.install()

@@ -1,0 +1,207 @@
+"""LangGraph's programs, unchanged, on milepost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "from_langgraph").glob("*.py"))
+HOOK = "milepost.integrations.langgraph"
+
+
+def python(*arguments: str, cwd: Path = ROOT, check: bool = True) -> subprocess.CompletedProcess:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=cwd, timeout=120
+    )
+    if check:
+        assert done.returncode == 0, done.stderr
+    return done
+
+
+def in_process(code: str) -> subprocess.CompletedProcess:
+    return python("-c", f"from {HOOK}.hook import install\ninstall()\n{code}", check=False)
+
+
+def test_there_are_five_programs():
+    assert len(EXAMPLES) == 5
+
+
+@pytest.mark.parametrize("program", EXAMPLES, ids=lambda p: p.stem)
+def test_a_program_prints_the_same_on_both_libraries(program):
+    theirs = python("-W", "error", str(program))
+    ours = python("-W", "error", "-m", HOOK, str(program))
+    assert ours.stdout == theirs.stdout
+    assert len(ours.stdout.splitlines()) >= 5
+
+
+@pytest.mark.parametrize("program", EXAMPLES, ids=lambda p: p.stem)
+def test_a_program_says_nothing_of_milepost(program):
+    assert "import milepost" not in program.read_text("utf-8")
+    assert "from milepost" not in program.read_text("utf-8")
+
+
+def test_the_command_line_runs_a_program_with_its_arguments(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, langgraph.graph, helper\n"
+        "print(sys.argv[1:], __name__, langgraph.graph.StateGraph.__module__, helper.here)\n"
+        "sys.exit(3)\n"
+    )
+    tmp_path.joinpath("helper.py").write_text("here = 'beside it'\n")
+    done = python(
+        "-m", "milepost.cli", "run", "--as-langgraph", str(program), "-x", "y", check=False
+    )
+    assert done.returncode == 3
+    assert done.stdout.split("\n")[0] == "['-x', 'y'] __main__ milepost.graph.state beside it"
+
+
+def test_a_module_is_run_by_its_name(tmp_path):
+    tmp_path.joinpath("tool.py").write_text(
+        "import sys\nfrom langgraph.types import Send\nprint(Send('a', 1), sys.argv[1:])\n"
+    )
+    done = python("-m", HOOK, "-m", "tool", "arg", cwd=tmp_path)
+    assert done.stdout == "Send(node='a', arg=1) ['arg']\n"
+
+
+def test_an_error_of_the_program_is_shown_as_python_shows_it(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("from langgraph.errors import InvalidUpdateError as E\nraise E('mine')\n")
+    done = python("-m", "milepost.cli", "run", "--as-langgraph", str(program), check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("InvalidUpdateError: mine\n")
+
+
+def test_without_a_program_there_is_a_usage_line():
+    done = python("-m", "milepost.cli", "run", "--as-langgraph", check=False)
+    assert done.returncode == 2
+    assert "which program?" in done.stderr
+
+
+# -- what is answered
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from langgraph.graph import START, END, StateGraph, MessagesState, add_messages",
+        "from langgraph.graph.message import add_messages",
+        "from langgraph.graph.state import CompiledStateGraph",
+        "from langgraph.types import Command, Interrupt, RetryPolicy, Send, interrupt",
+        "from langgraph.func import entrypoint, task",
+        "from langgraph.checkpoint.memory import InMemorySaver, MemorySaver",
+        "from langgraph.checkpoint.sqlite import SqliteSaver",
+        "from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver",
+        "from langgraph.checkpoint.base import BaseCheckpointSaver",
+        "from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer",
+        "from langgraph.store.memory import InMemoryStore",
+        "from langgraph.store.base import BaseStore",
+        "from langgraph.config import get_config, get_store, get_stream_writer",
+        "from langgraph.runtime import Runtime, get_runtime",
+        "from langgraph.managed.is_last_step import IsLastStep, RemainingSteps",
+        "from langgraph.channels.ephemeral_value import EphemeralValue",
+        "from langgraph.errors import GraphInterrupt, GraphRecursionError, InvalidUpdateError",
+        "from langgraph.constants import START, TAG_NOSTREAM",
+        "import langgraph.graph as g; assert g.StateGraph.__module__.startswith('milepost')",
+        "from langgraph.graph import *; StateGraph, END",
+        "import langgraph; assert hasattr(langgraph, 'graph') or True",
+    ],
+)
+def test_these_imports_are_answered(line):
+    done = in_process(
+        f"{line}\nimport sys\n"
+        "real = [n for n, m in sys.modules.items() if n.startswith('langgraph.') and m.__spec__.origin]\n"
+        "assert real == [], real"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_langgraph_need_not_be_installed(tmp_path):
+    """The real one is nowhere on the path, and nothing looks for it."""
+    done = in_process(
+        "import sys\nfrom langgraph.graph import StateGraph\n"
+        "assert not any('site-packages/langgraph' in str(getattr(m, '__file__', ''))"
+        " for m in sys.modules.values())"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# -- what is not
+
+
+def test_a_name_that_is_not_there_fails_at_its_import_with_a_list():
+    done = in_process("from langgraph.graph import MessageGraph")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: milepost has no langgraph.graph.MessageGraph.")
+    assert "Of langgraph.graph it has: " in last
+    assert "StateGraph" in last
+
+
+def test_a_module_that_is_not_there_fails_at_its_import_with_a_list():
+    done = in_process("from langgraph.prebuilt import create_react_agent")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "ModuleNotFoundError: milepost has nothing in place of langgraph.prebuilt."
+    )
+    assert "langgraph.checkpoint.memory" in last
+
+
+def test_once_langgraph_is_imported_the_hook_refuses():
+    code = f"import langgraph.types\nfrom {HOOK}.hook import install\ninstall()"
+    done = python("-c", code, check=False)
+    assert "LangGraph itself is already imported here" in done.stderr
+
+
+def test_a_list_of_modules_has_no_module_that_does_not_exist():
+    from milepost.integrations.langgraph.hook import _COUNTERPARTS, offered
+
+    assert set(offered()) == set(_COUNTERPARTS)
+
+
+# -- pytest
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
+    tmp_path.joinpath("conftest.py").write_text("import langgraph.graph\n")
+    tmp_path.joinpath("test_theirs.py").write_text(
+        "from langgraph.graph import StateGraph\n"
+        "def test_it(): assert StateGraph.__module__ == 'milepost.graph.state'\n"
+    )
+    plugin = f"{HOOK}.pytest_plugin"
+    done = python(
+        *("-m", "pytest", "-p", plugin, "--as-langgraph", "-n", workers, "-p", "no:cacheprovider"),
+        str(tmp_path),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+# -- what an import brings along
+
+
+def test_milepost_alone_imports_neither_langgraph_nor_langchain():
+    code = (
+        "import sys, milepost, milepost.graph, milepost.func, milepost.cli, milepost.checkpoint.sqlite\n"
+        "import milepost.integrations.langgraph, milepost.integrations.langgraph.hook\n"
+        "print([n for n in sys.modules if n.split('.')[0].startswith(('langgraph', 'langchain'))])"
+    )
+    assert python("-c", code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["as_langgraph", "from_langgraph"])
+def test_without_langgraph_the_adapters_say_how_to_install_it(name):
+    code = (
+        "import sys\nsys.modules['langgraph'] = None\n"
+        f"import {HOOK} as bridge\n"
+        "from milepost.errors import MissingDependencyError\n"
+        f"try: bridge.{name}\n"
+        "except MissingDependencyError as error: print(error)"
+    )
+    done = python("-c", code)
+    assert "pip install 'milepost[langgraph]'" in done.stdout

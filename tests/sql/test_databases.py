@@ -1,0 +1,154 @@
+"""Whole databases: dumped, loaded elsewhere, verified, swept."""
+
+import json
+from typing import Any
+
+import pytest
+
+from graphs import Log, line, thread
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import CheckpointError, MilepostError
+from milepost.graph import START, StateGraph
+from milepost.types import Command, interrupt
+
+
+def asking(saver: Any) -> Any:
+    def node(state: Log) -> Any:
+        return {"log": [interrupt("?")]}
+
+    builder = StateGraph(Log).add_node("a", lambda s: {"log": ["a" * 300]}).add_node("node", node)
+    return builder.add_edge(START, "a").add_edge("a", "node").compile(checkpointer=saver)
+
+
+def fill(saver: Any) -> None:
+    graph = line("a", "b").compile(checkpointer=saver)
+    for n in range(40):
+        graph.invoke({"log": ["x" * 200]}, thread(f"t{n % 3}"))
+    asking(saver).invoke({"log": ["in"]}, thread("asking"))
+    saver.set_thread_metadata("t0", {"owner": "ann", "tags": ["x"]})
+
+
+def content(saver: Any) -> list[Any]:
+    return [(f.config, f.checkpoint, f.metadata, f.pending_writes) for f in saver.list(None)]
+
+
+def test_threads_move_from_sqlite_to_postgres_and_back(sqlite, postgres, tmp_path):
+    fill(sqlite)
+    lines = list(sqlite.dump())
+    assert sorted(postgres.load(lines)) == ["asking", "t0", "t1", "t2"]
+    assert content(postgres) == content(sqlite)
+    assert postgres.get_thread("t0").metadata == {"owner": "ann", "tags": ["x"]}
+    assert postgres.verify() == []
+    assert asking(postgres).invoke(Command(resume="!"), thread("asking"))["log"][-1] == "!"
+    with SqliteSaver.from_conn_string(str(tmp_path / "back.db")) as back:
+        back.load(postgres.dump(["t0"]))
+        assert back.get_tuple(thread("t0")) == sqlite.get_tuple(thread("t0"))
+
+
+def test_what_is_sealed_stays_sealed_in_a_dump(path, tmp_path):
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        line("a").compile(checkpointer=saver).invoke({"log": ["a secret"]}, thread("t"))
+        lines = list(saver.dump())
+    assert "secret" not in "".join(lines)
+    with SqliteSaver.from_conn_string(str(tmp_path / "other.db"), serde=serde) as other:
+        other.load(lines)
+        assert other.get_tuple(thread("t")).checkpoint["channel_values"]["log"] == ["a secret", "a"]
+
+
+def test_a_thread_is_loaded_as_a_whole_or_not_at_all(sqlite, tmp_path):
+    fill(sqlite)
+    lines = list(sqlite.dump(["t0", "t1"]))
+    with SqliteSaver.from_conn_string(str(tmp_path / "target.db")) as target:
+        with pytest.raises(CheckpointError, match="breaks off after 1"):
+            target.load(lines[: len(lines) - 5])
+        assert [info.thread_id for info in target.list_threads()] == ["t0"]
+        with pytest.raises(CheckpointError, match="exists already"):
+            target.load(lines)
+        altered = [
+            lines[0],
+            lines[1],
+            lines[2].replace('"checkpoints"', '"checkpoints "'),
+            *lines[3:],
+        ]
+        with pytest.raises(CheckpointError, match=r"Line 3 .* checksum"):
+            target.load(altered)
+        with pytest.raises(CheckpointError, match="rows are missing"):
+            target.load([*lines[:2], *lines[3:]])
+        with pytest.raises(CheckpointError, match="beginning"):
+            target.load(lines[1:])
+        assert json.loads(lines[-1]) == {"end": 2}
+
+
+def test_a_sound_database_has_no_problems(saver):
+    fill(saver)
+    saver.prune(["t0"])
+    saver.delete_thread("t1")
+    saver.copy_thread("t2", "t3")
+    assert saver.verify() == []
+
+
+DAMAGE = {
+    "a checkpoint is gone": (
+        "DELETE FROM checkpoints WHERE checkpoint_id = (SELECT MIN(checkpoint_id) FROM checkpoints"
+        " WHERE thread_id = 't0')",
+        "checkpoints",
+    ),
+    "a frame is altered": (
+        "UPDATE checkpoints SET frame = x'c1' WHERE thread_id = 't0' AND complete = 1",
+        "checkpoints",
+    ),
+    "metadata is altered": (
+        "UPDATE checkpoints SET metadata = x'c1' WHERE thread_id = 't0' AND complete = 1",
+        "checkpoints",
+    ),
+    "a value is gone": (
+        "DELETE FROM checkpoint_blobs WHERE thread_id = 't0' AND base IS NULL",
+        "checkpoint_blobs",
+    ),
+    "a value is cut short": (
+        "UPDATE checkpoint_blobs SET blob = substr(blob, 1, 9) WHERE thread_id = 't0' AND base IS NULL",
+        "checkpoint_blobs",
+    ),
+    "a write is altered": (
+        "UPDATE checkpoint_writes SET blob = x'c1', type = NULL, base = NULL WHERE thread_id = 't0'",
+        "checkpoint_writes",
+    ),
+    "the head is gone": ("UPDATE threads SET head = 'x' WHERE thread_id = 't0'", "threads"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named_and_never_read_back_silently(sqlite, path, name):
+    fill(sqlite)
+    sound = content(sqlite)
+    statement, table = DAMAGE[name]
+    sqlite.conn.execute(statement)
+    with SqliteSaver.from_conn_string(path) as saver:
+        problems = saver.verify()
+        assert table in {problem.table for problem in problems}
+        assert {problem.thread_id for problem in problems} == {"t0"}
+        named = " ".join(problem.key for problem in problems)
+        for place, checkpoint, metadata, writes in sound:
+            try:
+                found = saver.get_tuple(place)
+            except MilepostError:
+                continue
+            if found is None:
+                assert name == "a checkpoint is gone"
+                continue
+            assert (found.checkpoint, found.metadata, found.pending_writes) == (
+                checkpoint,
+                metadata,
+                writes,
+            ), named
+
+
+def test_a_sweep_removes_threads_that_were_not_used_for_long(saver):
+    fill(saver)
+    assert saver.sweep(ttl=3600).threads == []
+    assert sorted(saver.sweep(ttl=-10, dry_run=True).threads) == ["asking", "t0", "t1", "t2"]
+    assert len(saver.list_threads()) == 4
+    assert sorted(saver.sweep(ttl=-10).threads) == ["asking", "t0", "t1", "t2"]
+    assert list(saver.list(None)) == []
