@@ -165,6 +165,37 @@ def test_the_input_is_not_stored_a_second_time(sqlite, config):
     assert graph.invoke(None, first.config)["messages"][0]["role"] == "user"
 
 
+def test_a_large_write_of_a_parallel_task_is_stored_once(saver, config, reopen):
+    def writes(letter: str) -> Any:
+        return lambda state: {"messages": [letter * 50_000]}
+
+    builder = StateGraph(Chat)
+    for letter in "abc":
+        builder.add_node(letter, writes(letter)).add_edge(START, letter)
+    builder.compile(checkpointer=saver).invoke({"messages": []}, config, durability="sync")
+    assert stored_bytes(saver) < 165_000
+    with reopen() as other:
+        written = [w for found in other.list(config) for w in found.pending_writes]
+        texts = [value for _, channel, value in written if channel == "messages"]
+        assert sorted(texts) == [["a" * 50_000], ["b" * 50_000], ["c" * 50_000]]
+
+
+def test_a_checkpoint_that_is_put_again_leaves_its_children_as_they_are(saver, config):
+    graph = rewriting(saver, lambda m: m)
+    graph.invoke({"messages": ["kept"], "note": 1}, config)
+    graph.invoke({"messages": ["kept"], "note": 2}, config)
+    found = list(saver.list(config))
+    oldest = found[-1]
+    changed = {**oldest.checkpoint, "channel_values": {"note": 99, "messages": ["changed"]}}
+    version = saver.get_next_version(None, None)
+    changed["channel_versions"] = {"note": version, "messages": version}
+    place = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    saver.put(place, changed, oldest.metadata, changed["channel_versions"])
+    again = list(saver.list(config))
+    assert again[:-1] == found[:-1]
+    assert again[-1].checkpoint["channel_values"] == {"note": 99, "messages": ["changed"]}
+
+
 def oracle_steps(seed: int) -> list[Any]:
     """A random program of updates, forks, copies and prunes."""
     rng = random.Random(seed)

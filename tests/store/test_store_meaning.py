@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import math
+import sqlite3
 import sys
 
 import pytest
@@ -419,3 +420,47 @@ class TestReindex:
     def test_needs_an_index(self, store):
         with pytest.raises(ValueError, match="index="):
             store.reindex()
+
+
+@pytest.mark.skipif(
+    not hasattr(sqlite3.Connection, "enable_load_extension"),
+    reason="this Python's sqlite3 was built without loadable extensions",
+)
+class TestSqliteVec:
+    """What sqlite-vec finds is what numpy finds."""
+
+    def test_ranks_like_numpy(self, tmp_path, monkeypatch):
+        from milepost.store.sqlite import SqliteStore, vectors
+
+        path = str(tmp_path / "store.db")
+        settings = index(Model(5), dims=5, fields=["parts[*]"])
+        with SqliteStore.from_conn_string(path, index=settings) as store:
+            for number in range(80):
+                parts = ["abcd"[: number % 4 + 1] * (number % 7), "dcba"[: number % 3 + 1]]
+                store.put(("n", str(number % 3)), str(number), {"parts": parts, "n": number})
+            store.delete(("n", "0"), "3")
+            searches = [
+                {},
+                {"limit": 3, "offset": 5},
+                {"filter": {"n": {"$gt": 40}}, "limit": 20},
+                {"limit": 200},
+            ]
+
+            def found(prefix):
+                return [
+                    [(item.key, round(item.score, 5)) for item in store.search(prefix, **search)]
+                    for search in ({"query": "ab", **search} for search in searches)
+                ]
+
+            by_numpy = [found(()), found(("n", "1"))]
+            monkeypatch.setattr(vectors, "LARGEST_COPY", -1)
+            assert [found(()), found(("n", "1"))] == by_numpy
+
+    def test_is_used_where_numpy_is_missing(self, monkeypatch):
+        from milepost.store.sqlite import SqliteStore, vectors
+
+        monkeypatch.setattr(vectors, "_numpy", lambda: None)
+        with SqliteStore.from_conn_string(":memory:", index=index()) as store:
+            store.put(NS, "a", {"text": "a"})
+            store.put(NS, "b", {"text": "b"})
+            assert keys(store.search(NS, query="b")) == ["b", "a"]

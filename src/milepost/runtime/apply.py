@@ -34,18 +34,21 @@ def apply_writes(
     changed: set[str] = set()
 
     # What each node saw; its triggers have done their work.
-    triggers: list[str] = []
+    live = board.live
     for writer in writers:
-        seen = {name: versions[name] for name in writer.triggers if name in versions}
+        seen = {}
+        for name in writer.triggers:
+            if name in versions:
+                seen[name] = versions[name]
         if seen:
             before = board.seen.get(writer.name)
             board.seen[writer.name] = {**before, **seen} if before else seen
-            triggers.extend(seen)
-    for name in triggers:
-        channel = board.live.get(name)
-        if channel is not None and channel.consume():
-            versions[name] = version
-            changed.add(name)
+    for writer in writers:
+        for name in writer.triggers:
+            channel = live.get(name)
+            if channel is not None and channel.consume():
+                versions[name] = version
+                changed.add(name)
 
     # The writes themselves, all of a step's at once for each channel.
     by_channel: dict[str, list[Any]] = {}

@@ -21,18 +21,31 @@ if TYPE_CHECKING:
 class Board:
     """Channels with their values and versions."""
 
-    __slots__ = ("dirty", "keys", "live", "seen", "specs", "top", "values", "versions", "volatile")
+    __slots__ = (
+        "dirty",
+        "key_set",
+        "keys",
+        "live",
+        "seen",
+        "specs",
+        "top",
+        "values",
+        "versions",
+        "volatile",
+    )
 
     def __init__(
         self,
         specs: Mapping[str, BaseChannel[Any, Any, Any]],
         keys: Sequence[str],
+        key_set: frozenset[str],
         checkpoint: Checkpoint | None,
     ) -> None:
         self.specs = specs
         """The channels that the graph has, as patterns."""
         self.keys = keys
         """Those that make up the state, in the schema's order."""
+        self.key_set = key_set
         self.live: dict[str, BaseChannel[Any, Any, Any]] = {}
         """The channels in use; any other has its initial value."""
         self.values: dict[str, Any] = {}
@@ -84,11 +97,13 @@ class Board:
         """Bring `values` up to date for channels that have changed."""
         values = self.values
         for name in names:
+            if name not in self.key_set:
+                continue
             channel = self.live[name]
             if channel.is_available():
                 if name in values:
                     values[name] = channel.get()
-                elif name in self.keys:
+                else:
                     # A key that appears must take its place in the order of the schema.
                     self._read_all()
                     values = self.values
@@ -99,7 +114,7 @@ class Board:
         """The state as it would be with some writes applied; nothing is changed."""
         by_channel: dict[str, list[Any]] = {}
         for name, value in writes:
-            if name in self.live and name in self.keys:
+            if name in self.key_set:
                 by_channel.setdefault(name, []).append(value)
         values = self.values.copy()
         for name, written in by_channel.items():

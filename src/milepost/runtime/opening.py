@@ -10,7 +10,6 @@ from milepost.checkpoint.records import CheckpointTuple, Place
 from milepost.constants import INPUT
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
 from milepost.runtime.apply import apply_writes
-from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import Ask, RunProgram
@@ -39,9 +38,7 @@ class Opening(Loading):
         explicit = False
         if saver is not None:
             saved, explicit = yield from self._load(saver)
-        self.board = Board(
-            self.program.channels, self.program.keys, saved.checkpoint if saved else None
-        )
+        self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:
             yield from self._restore(saved)
         self.stop = self.step + recursion_limit(self.config) + 2

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost.constants import PULL, START
+from milepost.runtime.board import Board
 
 if TYPE_CHECKING:
     from milepost.channels.base import BaseChannel
-    from milepost.runtime.board import Board
+    from milepost.checkpoint.records import Checkpoint
     from milepost.runtime.calls import Callee
     from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
@@ -138,6 +139,8 @@ class Program:
     channels: Mapping[str, BaseChannel[Any, Any, Any]]
     keys: tuple[str, ...]
     """The channels that make up the state, in the schema's order."""
+    key_set: frozenset[str] = field(init=False)
+    """The same, for looking up."""
     input_channel: str = START
     output_keys: str | tuple[str, ...] = ()
     """What `invoke` returns: these keys, or the bare value of one channel."""
@@ -153,3 +156,10 @@ class Program:
     """Turns a target of a Command into a write."""
     writes_of_update: Callable[[Any], list[Write]]
     """Turns an update that came from outside into writes."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key_set", frozenset(self.keys))
+
+    def board(self, checkpoint: Checkpoint | None) -> Board:
+        """The channels as a checkpoint has them, or as they are at the beginning."""
+        return Board(self.channels, self.keys, self.key_set, checkpoint)

@@ -32,7 +32,7 @@ def tasks_at(program: Program, board: Board, saved: CheckpointTuple) -> list[Tas
 
 def board_of(program: Program, saved: CheckpointTuple) -> Board:
     """The channels of a checkpoint; delta channels are still to be rebuilt."""
-    return Board(program.channels, program.keys, saved.checkpoint)
+    return program.board(saved.checkpoint)
 
 
 def with_null_writes(board: Board, saved: CheckpointTuple) -> None:

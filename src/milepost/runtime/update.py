@@ -15,7 +15,6 @@ from milepost.checkpoint.records import CheckpointTuple, Place
 from milepost.constants import END, INPUT, START
 from milepost.errors import InvalidUpdateError
 from milepost.runtime.apply import apply_writes
-from milepost.runtime.board import Board
 from milepost.runtime.calls import Callee
 from milepost.runtime.effects import AWAIT, RunProgram, Start
 from milepost.runtime.pending import recall
@@ -46,9 +45,7 @@ class UpdateSession(Session):
         if not all(supersteps):
             raise ValueError("No updates provided: every superstep needs at least one.")
         saved, explicit = yield from self._load(self._saver_of_thread())
-        self.board = Board(
-            self.program.channels, self.program.keys, saved.checkpoint if saved else None
-        )
+        self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:
             yield from self._restore(saved)
             self._around = saved.metadata.get("parents", {})

@@ -48,8 +48,8 @@ class Parts(NamedTuple):
         return self.head + b"".join(self.elements)
 
 
-def difference(old: Parts, new: Parts) -> Program:
-    """What makes `new` out of `old`."""
+def difference(old: Parts, new: Parts, old_size: int | None = None) -> Program:
+    """What makes `new` out of `old`; counting the old one's bytes can be spared."""
     program = _Writer()
     if old.head == new.head:
         program.copy(0, len(old.head))
@@ -59,13 +59,16 @@ def difference(old: Parts, new: Parts) -> Program:
     first = _same_from_start(before, after)
     last = _same_from_end(before, after, first)
     at = len(old.head)
-    size = sum(map(len, before[:first]))
+    if first == len(before):
+        size = (old.size if old_size is None else old_size) - at
+    else:
+        size = sum(map(len, before[:first]))
     program.copy(at, size)
     at += size
     _middle(program, at, before[first : len(before) - last], after[first : len(after) - last])
     if last:
         tail = sum(map(len, before[len(before) - last :]))
-        program.copy(old.size - tail, tail)
+        program.copy((old.size if old_size is None else old_size) - tail, tail)
     return program.finish()
 
 

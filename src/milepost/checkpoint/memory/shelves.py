@@ -145,7 +145,8 @@ class Shelves(StepSaver[Prepared]):
             rows = self.writes.get(write_key)
             if rows is None:
                 rows = self.writes[write_key] = {}
-                if checkpoint_id not in self.storage.get(thread_id, {}).get(ns, {}):
+                known = self.storage.get(thread_id)
+                if known is None or ns not in known or checkpoint_id not in known[ns]:
                     thread.early_writes.add(write_key)
             for at, write in step.writes:
                 if at[1] < 0 or at not in rows:

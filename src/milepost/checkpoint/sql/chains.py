@@ -45,7 +45,7 @@ def blob_row(
     if encoded.parts.head and not base.encoded.parts.head:
         parts = split_like(base.encoded.parts.join(), encoded.parts)
         base.encoded = base.encoded._replace(parts=parts)
-    program = difference(base.encoded.parts, encoded.parts)
+    program = difference(base.encoded.parts, encoded.parts, base.encoded.size)
     row.fresh = program
     chain = base.chain
     if chain.roots is not None and _appends(base.encoded, encoded, program):

@@ -100,12 +100,24 @@ class KnownFrame(Remembered):
     """Whether `frame.inline` still has channels of which only the parent's frame knows more."""
 
 
+class EarlyWrite(NamedTuple):
+    """A large write that was stored before its step had ended."""
+
+    checkpoint_id: str
+    task_id: str
+    position: int
+    channel: str
+    encoded: Encoded
+    token: str
+
+
 @dataclass(slots=True)
 class _Graph:
     """What is known of one graph of one thread; the most recent last."""
 
     frames: list[KnownFrame] = field(default_factory=list)
     values: dict[str, list[Known]] = field(default_factory=dict)
+    early: list[EarlyWrite] = field(default_factory=list)
 
 
 class _Thread(dict[str, _Graph]):
@@ -114,6 +126,9 @@ class _Thread(dict[str, _Graph]):
 
 _KEPT = 3
 """Versions of a value, and frames, that are remembered: one for each of a few branches."""
+
+
+_MOST_EARLY = 256
 
 
 class Memory:
@@ -180,6 +195,23 @@ class Memory:
             while self._size > self._limit and len(self._threads) > 1:
                 _, dropped = self._threads.popitem(last=False)
                 self._size -= dropped.size
+
+    def note_early(self, thread_id: str, ns: str, write: EarlyWrite) -> None:
+        """Remember a large write until its step ends."""
+        self.learn(thread_id, ns, None, {})
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            if graph is not None and len(graph.early) < _MOST_EARLY:
+                graph.early.append(write)
+
+    def take_early(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
+        """The large writes that a run has stored at a checkpoint."""
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            if graph is None or not graph.early:
+                return []
+            found, graph.early = graph.early, []
+            return [w for w in found if w.checkpoint_id == id and w.token == token]
 
     def forget(self, thread_id: str) -> None:
         """Rows of the thread were removed, or could not be stored."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.memory import Frame, KnownFrame, Memory
+from milepost.checkpoint.sql.memory import EarlyWrite, Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.names import check_name, check_place
-from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, WriteRow
+from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, EarlyFold, Fold, Prepared, WriteRow
 from milepost.constants import ERROR, INTERRUPT, START, TASKS
 from milepost.errors import SerdeError
 from milepost.sql.splice import pack
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
+_EARLY: Final = 1024
+"""A write of this size that was stored before its step ended is stored anew as a reference."""
+_NEAR: Final = 256
+"""How many elements from the end of a list to look for a write."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
 
@@ -49,6 +53,11 @@ class Preparer:
             self._checkpoint(prepared, step.new)
         for task, values in zip(step.writes, encoded, strict=True):
             prepared.writes += self._writes(prepared, task, values)
+        if self.codec.splices and step.checkpoint_id is not None:
+            if step.new is None:
+                self._note_early(step, encoded)
+            elif prepared.blobs:
+                self._fold_early(prepared)
         prepared.status = _status(prepared)
         return prepared
 
@@ -154,6 +163,29 @@ class Preparer:
 
     # -- writes
 
+    def _note_early(self, step: StepCommit, encoded: Sequence[Sequence[Encoded]]) -> None:
+        """Remember the large ones of a step that goes on: they will be found in its values."""
+        assert step.checkpoint_id is not None
+        for task, values in zip(step.writes, encoded, strict=True):
+            for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+                at = WRITES_IDX_MAP.get(channel, position)
+                if value.size >= _EARLY and at >= 0:
+                    early = EarlyWrite(
+                        step.checkpoint_id, task.task_id, at, channel, value, step.fence.token
+                    )
+                    self.memory.note_early(step.thread_id, step.checkpoint_ns, early)
+
+    def _fold_early(self, prepared: Prepared) -> None:
+        thread_id, ns, id = prepared.place
+        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        for early in self.memory.take_early(thread_id, ns, str(id), str(prepared.token)):
+            if (row := rows.get(early.channel)) is None:
+                continue
+            program = cut_out(row, early.encoded)
+            if program is not None:
+                fold = EarlyFold(early.task_id, early.position, row.version, program)
+                prepared.early.append(fold)
+
     def _encoded(self, place: Place, task: TaskWrites) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
         check_name("task_id", task.task_id)
@@ -198,11 +230,15 @@ def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
     if value.size == write.size and value.parts == parts:
         return pack([(0, value.size)])
     count = len(parts.elements)
-    if parts.head and value.parts.head and count:
-        elements = value.parts.elements
-        if len(elements) >= count and elements[-count:] == parts.elements:
-            size = write.size - len(parts.head)
-            return pack([parts.head, (value.size - size, size)])
+    if not (parts.head and value.parts.head and count):
+        return None
+    elements = value.parts.elements
+    size = write.size - len(parts.head)
+    after = 0  # the bytes behind the place that is looked at
+    for end in range(len(elements), max(count, len(elements) - _NEAR) - 1, -1):
+        if elements[end - count : end] == parts.elements:
+            return pack([parts.head, (value.size - after - size, size)])
+        after += len(elements[end - 1])
     return None
 
 

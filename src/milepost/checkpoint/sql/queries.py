@@ -62,6 +62,14 @@ class Queries:
         INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx,
             channel, task_path, base, type, blob)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    fold_write: str = f"""
+        UPDATE checkpoint_writes SET base = ?, blob = ?
+        WHERE {_KEY} AND checkpoint_id = ? AND task_id = ? AND idx = ?"""
+    children: str = f"""
+        SELECT {_CHECKPOINT} FROM checkpoints
+        WHERE {_KEY} AND parent_checkpoint_id = ? AND complete = 0"""
+    complete_checkpoint: str = f"""
+        UPDATE checkpoints SET complete = 1, frame = ? WHERE {_KEY} AND checkpoint_id = ?"""
     replace_write: str = """
         INSERT INTO checkpoint_writes (thread_id, checkpoint_ns, checkpoint_id, task_id, idx,
             channel, task_path, base, type, blob)

@@ -65,6 +65,15 @@ class WriteRow:
     base: str | None = None
 
 
+class EarlyFold(NamedTuple):
+    """A write that is stored already, to be stored anew as a part of a channel's version."""
+
+    task_id: str
+    position: int
+    base: str
+    program: bytes
+
+
 @dataclass(slots=True)
 class CheckpointRow:
     """A checkpoint."""
@@ -92,6 +101,7 @@ class Prepared:
     writes: list[WriteRow] = field(default_factory=list)
     blobs: list[BlobRow] = field(default_factory=list)
     checkpoint: CheckpointRow | None = None
+    early: list[EarlyFold] = field(default_factory=list)
     status: str | None = None
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import LOST, Chain, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.reading import CheckpointRecord
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
@@ -129,7 +130,11 @@ class Storer:
                 batch.append(Many(self._q.add_write, ordinary))
             if special:
                 batch.append(Many(self._q.replace_write, special))
+        if step.early:
+            batch.append(Many(self._q.fold_write, self._early(step)))
         if checkpoint is not None:
+            if step.fence is None:
+                yield from self._free_children(step, checkpoint)
             yield from self._checkpoint(step, checkpoint, row.epoch, batch)
             if ns == "" and (
                 token is not None or row.head is None or checkpoint.checkpoint_id > row.head
@@ -145,6 +150,37 @@ class Storer:
         else:
             values_now = (row.head, row.token, status, now, thread_id)
             batch.append(Run(self._q.touch_thread, values_now))
+
+    def _early(self, step: Prepared) -> list[tuple[Any, ...]]:
+        thread_id, ns, id = step.place
+        return [
+            (
+                fold.base,
+                self._codec.seal(
+                    fold.program, "write", thread_id, ns, str(id), fold.task_id, str(fold.position)
+                ),
+                thread_id,
+                ns,
+                id,
+                fold.task_id,
+                fold.position,
+            )
+            for fold in step.early
+        ]
+
+    def _free_children(self, step: Prepared, row: CheckpointRow) -> Operation[None]:
+        """A foreign runtime may put a checkpoint again: what builds on the old one must not change."""
+        thread_id, ns, _ = step.place
+        rows = yield Query(self._q.children, (thread_id, ns, row.checkpoint_id))
+        if not rows:
+            return
+        records = [CheckpointRecord(*record) for record in rows]
+        framed = yield from self._reader.frames(thread_id, ns, records)
+        for record in records:
+            one = framed[record.id]
+            data = frames.pack(one.stamp, one.frame)
+            sealed = self._codec.seal(data, "frame", thread_id, ns, record.id)
+            yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, record.id))
 
     def _blobs(self, step: Prepared, epoch: int, batch: list[Run | Many]) -> None:
         thread_id, ns, _ = step.place
