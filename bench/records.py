@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -98,6 +98,9 @@ def timed(
             record.checks.append(Check(target, summary(walls(taken[OURS])).scaled(1e3)))
         elif target.against in taken:
             record.checks.append(_against(target, taken[OURS], taken[target.against]))
+    if not targets and THEIRS in taken:
+        times = ratio(walls(taken[THEIRS]), walls(taken[OURS])).median
+        record.notes.append(f"{times:.3g}{TIMES} faster")
     return record
 
 
@@ -118,17 +121,35 @@ def within(bound: float, of: str = LIMIT) -> Target:
 
 
 def law(points: Sequence[tuple[float, float]]) -> str:
-    """How a cost grows with a size: flat, logarithmic or so, linear, or worse."""
+    """How a cost grows with a size: flat, or the law that fits the points best."""
     if len(points) < 2:
         return "one point only"
-    (first, low), (last, high) = points[0], points[-1]
-    growth, size = high / low, last / max(first, 1)
-    if growth < 1.4:
-        return f"flat ({growth:.2f}{TIMES} over {size:,.0f}{TIMES})"
-    exponent = math.log(high / points[-2][1]) / math.log(last / points[-2][0])
-    name = "linear" if exponent > 0.6 else "less than linear"
-    if exponent > 1.25:
-        name = "worse than linear"
-    return (
-        f"{name} (exponent {exponent:.2f} at the end, {growth:.1f}{TIMES} over {size:,.0f}{TIMES})"
-    )
+    growth, span = points[-1][1] / points[0][1], points[-1][0] / points[0][0]
+    told = f"({growth:.2g}{TIMES} over {span:,.0f}{TIMES})"
+    if growth < FLAT:
+        return f"flat {told}"
+    best = min(_LAWS, key=lambda name: _misfit(points, _LAWS[name]))
+    return f"{best} {told}"
+
+
+FLAT = 1.4
+"""Growth below this is taken for noise."""
+
+_LAWS: dict[str, Callable[[float], float]] = {
+    "logarithmic": math.log,
+    "linear": lambda size: size,
+    "worse than linear": lambda size: size * size,
+}
+
+
+def _misfit(points: Sequence[tuple[float, float]], of: Callable[[float], float]) -> float:
+    """How far the points are from the best `a + b * of(size)`, relative to their height."""
+    weights = [1 / (y * y) for _, y in points]
+    xs, ys = [of(x) for x, _ in points], [y for _, y in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, x in zip(weights, xs, strict=True)) / total
+    mean_y = sum(w * y for w, y in zip(weights, ys, strict=True)) / total
+    rows = list(zip(weights, xs, ys, strict=True))
+    spread = sum(w * (x - mean_x) ** 2 for w, x, _ in rows)
+    slope = sum(w * (x - mean_x) * (y - mean_y) for w, x, y in rows) / spread
+    return sum(w * (y - mean_y - slope * (x - mean_x)) ** 2 for w, x, y in rows)

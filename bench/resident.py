@@ -25,7 +25,7 @@ def measured(root: str, turns: int) -> tuple[int, float]:
 
 def main(root: str, turns: int) -> None:
     """Grow it here, and print."""
-    import psutil
+    import psutil  # type: ignore[import-untyped,unused-ignore]
 
     from bench.graphs import chat, on_thread, text, user_turn
     from bench.libraries import Library

@@ -29,7 +29,7 @@ def rows(record: Record) -> list[list[str]]:
     ]
     if not record.checks:
         return [[*first, "; ".join(record.notes), "", "", ""]]
-    found = []
+    found: list[list[str]] = []
     for check in record.checks:
         unit = check.target.unit
         spread = f"{plain(check.value.low)} to {plain(check.value.high)}"

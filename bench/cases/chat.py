@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.context import Case, Context
 from bench.graphs import payload
 from bench.growth import POSTGRES, SQLITE, Backend, Grown, grow
@@ -69,7 +71,7 @@ def _slowing(name: str, title: str, grown: dict[str, list[Grown]], turns: int) -
     return record
 
 
-def _smoothed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Medians of neighbours, so that a curve shows the trend."""
     width = max(1, len(points) // 40)
     found = []

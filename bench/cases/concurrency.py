@@ -20,7 +20,7 @@ POOL = 16
 
 def _run(context: Context, library: Library, opener: Opener) -> Contender:
     runs, steps = context.plan.runs, context.plan.run_steps
-    repeats = context.repeats(library)
+    repeats = context.repeats(library, waits=True)
 
     async def go(watch: Watch) -> None:
         async with opener(context, library) as saver:

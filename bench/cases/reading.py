@@ -6,6 +6,7 @@ Unless it says otherwise, the saver is a new one, so that it remembers nothing o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.context import Case, Context
@@ -51,13 +52,17 @@ def _warm(backend: Backend, context: Context, library: Library, work: Work) -> C
     return contend
 
 
-def _whole(backend: Backend, context: Context, library: Library) -> Contender:
-    """The whole thread, once."""
+def _whole(backend: Backend, context: Context, library: Library, *, read: bool) -> Contender:
+    """The whole thread, once; with `read` every checkpoint's messages are looked at."""
     where = kept(backend, context, library)
 
     def contend(watch: Watch) -> None:
         with backend.open(library, where) as saver, watch.over(1):
-            count = sum(1 for _ in saver.list(on_thread(THREAD)))
+            count = 0
+            for found in saver.list(on_thread(THREAD)):
+                count += 1
+                if read:
+                    found.checkpoint["channel_values"].get("messages")
         assert count >= 3 * context.plan.turns
 
     return contend
@@ -88,7 +93,8 @@ def _state(_: Library, graph: Any) -> None:
 
 
 def _newest(_: Library, graph: Any) -> None:
-    assert len(list(graph.get_state_history(on_thread(THREAD), limit=10))) == 10
+    history = graph.get_state_history(on_thread(THREAD), limit=10)
+    assert all(snapshot.values["messages"] for snapshot in history)
 
 
 def _case(
@@ -113,10 +119,11 @@ def _case(
 
 def _cases(backend: Backend, state: float) -> tuple[Case, ...]:
     return (
-        _case(backend, "state", "`get_state`", lambda *a: _cold(*a, _state), faster(state)),
-        _case(backend, "state-warm", "`get_state`, same saver", lambda *a: _warm(*a, _state)),
-        _case(backend, "newest", "ten newest", lambda *a: _cold(*a, _newest), faster(5)),
-        _case(backend, "list", "`list` of the thread", _whole, faster(50), long=True),
+        _case(backend, "state", "`get_state`", partial(_cold, work=_state), faster(state)),
+        _case(backend, "state-warm", "`get_state`, same saver", partial(_warm, work=_state)),
+        _case(backend, "newest", "ten newest", partial(_cold, work=_newest), faster(5)),
+        _case(backend, "list", "`list`", partial(_whole, read=False), faster(50), long=True),
+        _case(backend, "list-read", "`list`, all read", partial(_whole, read=True), long=True),
         _case(backend, "resume", "resume of an interrupt", _resume, faster(3)),
     )
 

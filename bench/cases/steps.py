@@ -21,7 +21,8 @@ MICRO = 1e6
 
 def _run(context: Context, library: Library, opener: Opener, durability: str | None) -> Contender:
     """Steps of the loop in sync code; each repeat is a thread of its own."""
-    steps, repeats = context.plan.steps, context.repeats(library)
+    steps = context.plan.steps
+    repeats = context.repeats(library, waits=durability == "sync")
 
     def contend(watch: Watch) -> None:
         with opener(context, library) as saver:

@@ -33,6 +33,10 @@ def undisturbed() -> Any:
 
 def killed_and_resumed(backend: str, where: str, durability: str, log: str, at: int) -> None:
     ended = child(backend, where, durability, log, at)
+    if ended.returncode == 0:
+        # Two tasks side by side may share a transaction: then there are fewer calls than counted.
+        assert int(ended.stdout) < at
+        return
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     lines = Path(log).read_text().splitlines() if Path(log).exists() else []
     stored = {entry.split()[1] for entry in lines if entry.startswith("stored")} & set("abcd")

@@ -310,7 +310,7 @@ def _with_vector(
     task: Task, documents: Mapping[str, Vector], queries: Mapping[str, Vector]
 ) -> Task:
     if isinstance(task, Write) and task.texts:
-        return task._replace(vectors=[documents[text] for text in task.texts])
+        return Write(*task[:-1], [documents[text] for text in task.texts])
     if isinstance(task, Search) and task.query is not None:
         return task._replace(vector=queries[task.query])
     return task

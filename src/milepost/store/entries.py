@@ -14,7 +14,7 @@ from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.core import StoreCore
 from milepost.store.filters import predicate
-from milepost.store.records import Item, Namespace, Result
+from milepost.store.records import Item, Namespace, Result, make_item
 from milepost.store.tasks import (
     Embed,
     Get,
@@ -126,14 +126,7 @@ class MemoryCore(StoreCore):
             value = self._unpack(entry.data[1])
         except Exception:
             return None
-        return Item(
-            value=value,
-            key=entry.key,
-            namespace=entry.namespace,
-            created_at=entry.created,
-            updated_at=entry.updated,
-            version=entry.updated,
-        )
+        return make_item(value, entry.key, entry.namespace, entry.created, entry.updated)
 
     def drop_in(self, namespace: Namespace, key: str, value: Any) -> bool:
         """Put a value where nothing has to be checked but the value; whether that was so."""

@@ -105,6 +105,22 @@ class Item:
         return (self.namespace, self.key, self.value, self.created_at, self.updated_at)
 
 
+def make_item(
+    value: dict[str, Any], key: str, namespace: Namespace, created: int, updated: int
+) -> Item:
+    """An item from what a store has checked already, without the detour through `__init__`."""
+    item: Item = _new(Item)
+    item.value = value
+    item.key = key
+    item.namespace = namespace
+    item._created = created
+    item._updated = item.version = updated
+    return item
+
+
+_new: Final = object.__new__
+
+
 class SearchItem(Item):
     """An item that a search has found. `score` is None unless it was ranked by meaning."""
 

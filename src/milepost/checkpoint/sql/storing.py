@@ -106,6 +106,8 @@ class Storer:
         thread_id, ns, parent_id = step.place
         token = step.token
         checkpoint = step.checkpoint
+        if checkpoint is not None and step.fence is None and not row.new:
+            yield from self._replaced(step, checkpoint, row)
         if step.blobs:
             self._blobs(step, row.epoch, batch)
         if step.writes:
@@ -133,8 +135,6 @@ class Storer:
         if step.early:
             batch.append(Many(self._q.fold_write, self._early(step)))
         if checkpoint is not None:
-            if step.fence is None:
-                yield from self._free_children(step, checkpoint)
             yield from self._checkpoint(step, checkpoint, row.epoch, batch)
             if ns == "" and (
                 token is not None or row.head is None or checkpoint.checkpoint_id > row.head
@@ -168,12 +168,13 @@ class Storer:
             for fold in step.early
         ]
 
-    def _free_children(self, step: Prepared, row: CheckpointRow) -> Operation[None]:
-        """A foreign runtime may put a checkpoint again: what builds on the old one must not change."""
+    def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
+        """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
         thread_id, ns, _ = step.place
-        rows = yield Query(self._q.children, (thread_id, ns, row.checkpoint_id))
-        if not rows:
+        found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
+        if not found:
             return
+        rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
         records = [CheckpointRecord(*record) for record in rows]
         framed = yield from self._reader.frames(thread_id, ns, records)
         for record in records:
@@ -181,6 +182,9 @@ class Storer:
             data = frames.pack(one.stamp, one.frame)
             sealed = self._codec.seal(data, "frame", thread_id, ns, record.id)
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, record.id))
+        # Others may remember the old one: a new epoch tells them not to build on it.
+        thread.epoch = getrandbits(53)
+        yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
     def _blobs(self, step: Prepared, epoch: int, batch: list[Run | Many]) -> None:
         thread_id, ns, _ = step.place

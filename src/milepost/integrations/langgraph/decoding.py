@@ -27,7 +27,6 @@ from milepost.errors import DeserializationError, UnregisteredTypeError
 _Build = Callable[..., Any]
 
 
-
 def _late(module: str, name: str) -> _Build:
     """A class of the standard library that is imported only when it is met."""
     return lambda *args, **named: getattr(import_module(module), name)(*args, **named)

@@ -8,7 +8,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,13 +37,19 @@ class Names:
     spaces: dict[str, str] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
 
-    def learn(self, found: CheckpointTuple) -> None:
-        """Recognise the tasks that start from a checkpoint. Enclosing graphs come first."""
+    paths: dict[str, str] = field(default_factory=dict)
+    """The paths of tasks, by their names on the other side."""
+
+    def learn(self, found: CheckpointTuple, paths: Iterable[str] = ()) -> None:
+        """Recognise the tasks that start from a checkpoint. Enclosing graphs come first.
+
+        `paths` are those of its tasks, if the source has a column for them.
+        """
         ns = found.config["configurable"].get("checkpoint_ns", "")
         other_ns = self.space(ns)
         step = str(found.metadata.get("step", -2) + 1)
         checkpoint_id = found.checkpoint["id"]
-        for name, path, triggers in _candidates(found):
+        for name, path, triggers in _candidates(found, paths):
             ours = digest_id(
                 checkpoint_id, other_ns if not self.to_langgraph else ns, step, name, path
             )
@@ -52,6 +58,7 @@ class Names:
             )
             old, new = (ours, theirs) if self.to_langgraph else (theirs, ours)
             self.tasks[old] = new
+            self.paths[new] = path
             old_ns, new_ns = _inside(ns, name, old), _inside(other_ns, name, new)
             self.spaces[old_ns] = new_ns
             for at in range(_MOST_ANSWERS if _asks(found, old) else 0):
@@ -76,6 +83,17 @@ class Names:
         outer = self.space(above)
         return f"{outer}{NS_SEP}{last}" if outer else last
 
+    def channel(self, name: str) -> str:
+        """A channel's name on the other side.
+
+        Those of joins have the joined nodes in them: in the program's order there, sorted here.
+        Going back, the order is not known, and a join that waits in the middle starts over.
+        """
+        if self.to_langgraph or not name.startswith("join:"):
+            return name
+        nodes, _, target = name.removeprefix("join:").rpartition(":")
+        return f"join:{'+'.join(sorted(nodes.split('+')))}:{target}"
+
     def value(self, value: Any) -> Any:
         """The interrupts that a task raised, under the names of the other side."""
         if isinstance(value, (list, tuple)):
@@ -97,56 +115,39 @@ def _asks(found: CheckpointTuple, task_id: str) -> bool:
 
 
 def _their_interrupt(ns: str, answered: int) -> str:
-    return xxh3_128_hexdigest(f"{ns}{NS_SEP}{answered}" if answered else ns)
+    text = f"{ns}{NS_SEP}{answered}" if answered else ns
+    return xxh3_128_hexdigest(text.encode())
 
 
-def _their_task(
-    checkpoint_id: str, ns: str, step: str, name: str, triggers: Sequence[str]
-) -> str:
+def _their_task(checkpoint_id: str, ns: str, step: str, name: str, triggers: Sequence[str]) -> str:
     space = f"{ns}{NS_SEP}{name}" if ns else name
     start = bytes.fromhex(checkpoint_id.replace("-", ""))
     text = xxh3_128_hexdigest(start + "".join([space, step, name, *triggers]).encode())
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _candidates(found: CheckpointTuple) -> Iterator[tuple[str, str, Sequence[str]]]:
+def _candidates(
+    found: CheckpointTuple, paths: Iterable[str]
+) -> Iterator[tuple[str, str, Sequence[str]]]:
     """Tasks that may start from a checkpoint: name, path, and what LangGraph's digest adds.
 
-    The graph itself is not at hand, so they are read off its channels.
+    The graph itself is not at hand, so they are read off its channels. LangGraph's digest has the
+    triggers of a task in it; where several are possible, the likeliest comes last.
     """
     checkpoint = found.checkpoint
     sends = checkpoint["channel_values"].get(TASKS) or ()
     for at, send in enumerate(sends):
         if isinstance(send, Send):
             yield send.node, path_text((PUSH, at, False)), (PUSH, str(at))
-    triggers: dict[str, list[str]] = {}
+    triggers: dict[str, list[str]] = {name: [] for name in (START, *checkpoint["versions_seen"])}
+    triggers |= {path.rpartition(", ")[2]: [] for path in paths if path.startswith(f"~{PULL}, ")}
     for channel in checkpoint["channel_versions"]:
         if channel.startswith(("branch:to:", "join:")):
             triggers.setdefault(channel.rpartition(":")[2], []).append(channel)
-    for name in checkpoint["versions_seen"]:
-        triggers.setdefault(name, [])
-    triggers[START] = []
-    for task_path in _paths(found.metadata):
-        triggers.setdefault(task_path.rpartition(", ")[2], [])
     for name, channels in triggers.items():
-        path = path_text((PULL, name))
-        for group in _groups([*channels, START]):
-            yield name, path, (PULL, *group)
-
-
-def _groups(channels: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Each trigger alone, and all that the node has together."""
-    for channel in channels:
-        yield (channel,)
-    if len(channels) > 2:
-        yield sorted(channels[:-1])
-
-
-def _paths(metadata: Mapping[str, Any]) -> Sequence[str]:
-    """Paths of tasks that the source has noted, where it has a column for them."""
-    paths: Sequence[str] = metadata.get(TASK_PATHS, ())
-    return [path for path in paths if path.startswith(f"~{PULL}, ")]
-
-
-TASK_PATHS: Final = "milepost:task_paths"
-"""Where the reader of a database puts the paths of a checkpoint's tasks for a moment."""
+        # A node of a StateGraph has one channel for edges and one for each join; the only node of
+        # a function's graph has the input.
+        edge = f"branch:to:{name}"
+        groups = [(START,), (edge,), tuple(sorted({edge, *channels}))]
+        for group in dict.fromkeys(groups if channels else reversed(groups)):
+            yield name, path_text((PULL, name)), (PULL, *group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from milepost.sql.dialect import POSTGRES, SQLITE, Dialect
@@ -122,7 +123,7 @@ ORDER: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Speech:
     """How one database says what the statements above leave open."""
 
@@ -135,30 +136,37 @@ class Speech:
     search: str
     rows: int
     """How many items one statement stores."""
+    below: str
+    """A namespace's text begins with this, or lies between this and that."""
 
     def dress(self, statement: str) -> str:
         """A statement in this database's words."""
-        text = (
-            statement.replace("%pairs%", self.dialect.pairs)
-            .replace("%items%", self.dialect.items)
-            .replace("%json%", self.json)
-            .replace("%vector%", self.vector)
-            .replace("%integer%", self.integer)
-            .replace("%lock%", self.lock)
-        )
-        return text if self.dialect.name == "sqlite" else text.replace("?", "%s")
+        return _dressed(self, statement)
 
     def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
         """The items below a namespace that are alive and fulfil all conditions."""
         clauses: list[Clause] = [(ALIVE, [now])]
         bounds = namespaces.text_range(prefix)
         if bounds is not None:
-            clauses.append(("i.ns >= ? AND i.ns < ?", list(bounds)))
+            clauses.append((self.below, list(bounds[: self.below.count("?")])))
         clauses += map(self.clause, conditions)
         parameters: list[Any] = []
         for _, more in clauses:
             parameters += more
         return " AND ".join(sql for sql, _ in clauses), parameters
+
+
+@lru_cache(maxsize=256)
+def _dressed(speech: Speech, statement: str) -> str:
+    text = (
+        statement.replace("%pairs%", speech.dialect.pairs)
+        .replace("%items%", speech.dialect.items)
+        .replace("%json%", speech.json)
+        .replace("%vector%", speech.vector)
+        .replace("%integer%", speech.integer)
+        .replace("%lock%", speech.lock)
+    )
+    return text if speech.dialect.name == "sqlite" else text.replace("?", "%s")
 
 
 LITE: Final = Speech(
@@ -170,6 +178,7 @@ LITE: Final = Speech(
     lock="",
     search=SEARCH_IDS_FIRST,
     rows=1,
+    below="i.ns >= ? AND i.ns < ?",
 )
 PG: Final = Speech(
     POSTGRES,
@@ -180,4 +189,7 @@ PG: Final = Speech(
     lock="FOR UPDATE",
     search=SEARCH,
     rows=100,
+    # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
+    # only; for this it looks at the prefix, and uses the index where that pays.
+    below="i.ns ^@ ?::text",
 )

@@ -1,0 +1,395 @@
+"""LangGraph's databases, moved to milepost and back."""
+
+import operator
+import sqlite3
+from typing import Annotated, Any
+
+import pytest
+import stories
+import unseen
+from libraries import LANGGRAPH, MILEPOST
+from stories import Log, line, says, thread
+from typing_extensions import TypedDict
+
+from milepost.checkpoint.serde.registry import default_registry
+from milepost.cli import main
+from milepost.integrations.langgraph.sources import our_saver, their_saver
+
+pytest.importorskip("langgraph.checkpoint.sqlite")
+
+POSTGRES = pytest.mark.xdist_group("postgres")
+ADDRESSES = ["sqlite", pytest.param("postgres", marks=POSTGRES)]
+
+
+@pytest.fixture(params=ADDRESSES)
+def addresses(request, tmp_path) -> tuple[str, str]:
+    """Where LangGraph's threads are, and where ours are to be."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
+    make = request.getfixturevalue("postgres")
+    return make(), make()
+
+
+@pytest.fixture
+def files(tmp_path) -> tuple[str, str]:
+    return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
+
+
+def move_in(theirs: str, ours: str, *options: str) -> int:
+    return main(["import", "--from-langgraph", theirs, "--to", ours, *options])
+
+
+def move_out(ours: str, theirs: str, *options: str) -> int:
+    return main(["export", "--from", ours, "--to-langgraph", theirs, *options])
+
+
+class Approval:
+    """A graph that waits in three ways at once: inside a subgraph, in a node, and for a join."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def build(self, lib: Any, saver: Any) -> Any:
+        def noting(name: str) -> Any:
+            def node(state: Any) -> Any:
+                self.ran.append(name)
+                return {"log": [name]}
+
+            return node
+
+        def ask(state: Any) -> Any:
+            self.ran.append("ask")
+            return {"log": [lib.interrupt("first?"), lib.interrupt("second?")]}
+
+        child = line(lib, ("c1", noting("c1")), ("inner", ask), ("c3", noting("c3"))).compile()
+        builder = lib.StateGraph(Log)
+        builder.add_node("sub", child)
+        builder.add_node("side", noting("side"))
+        builder.add_node("ask", ask)
+        builder.add_node("z", noting("z"))
+        for name in ("sub", "side", "ask"):
+            builder.add_edge(lib.START, name)
+        builder.add_edge(["sub", "side", "ask"], "z")
+        return builder.compile(checkpointer=saver)
+
+
+def answers(lib: Any, snapshot: Any, value: str) -> Any:
+    return lib.Command(resume={question.id: value for question in snapshot.interrupts})
+
+
+def test_a_thread_interrupted_in_langgraph_is_resumed_in_milepost(addresses, capsys):
+    theirs, ours = addresses
+    flow = Approval()
+    with their_saver(theirs) as saver:
+        graph = flow.build(LANGGRAPH, saver)
+        graph.invoke({"log": ["in"]}, thread())
+        graph.invoke(answers(LANGGRAPH, graph.get_state(thread()), "A"), thread())
+    assert move_in(theirs, ours) == 0
+    assert "1 threads: 5 checkpoints" in capsys.readouterr().out
+    flow.ran.clear()
+    with our_saver(ours) as saver:
+        graph = flow.build(MILEPOST, saver)
+        snapshot = graph.get_state(thread())
+        assert snapshot.next == ("ask", "sub")
+        assert [question.value for question in snapshot.interrupts] == ["second?", "second?"]
+        result = graph.invoke(answers(MILEPOST, snapshot, "B"), thread())
+    # Neither `side` nor `c1` ran again, and the first answers were not asked for again.
+    assert sorted(flow.ran) == ["ask", "ask", "c3", "z"]
+    assert result["log"] == ["in", "A", "B", "side", "in", "c1", "A", "B", "c3", "z"]
+
+
+def test_an_interrupted_thread_is_exported_and_resumed_in_langgraph(addresses):
+    theirs, ours = addresses
+    flow = Approval()
+    with our_saver(ours) as saver:
+        graph = line(MILEPOST, *self_asking(MILEPOST, flow)).compile(checkpointer=saver)
+        graph.invoke({"log": ["in"]}, thread())
+        graph.invoke(MILEPOST.Command(resume="A"), thread())
+    assert move_out(ours, theirs) == 0
+    flow.ran.clear()
+    with their_saver(theirs) as saver:
+        graph = line(LANGGRAPH, *self_asking(LANGGRAPH, flow)).compile(checkpointer=saver)
+        assert [q.value for q in graph.get_state(thread()).interrupts] == ["second?"]
+        result = graph.invoke(answers(LANGGRAPH, graph.get_state(thread()), "B"), thread())
+    assert flow.ran == ["ask"]
+    assert result["log"] == ["in", "a", "in", "a", "c1", "A", "B", "z"]
+
+
+def self_asking(lib: Any, flow: Approval) -> Any:
+    def ask(state: Any) -> Any:
+        flow.ran.append("ask")
+        return {"log": [lib.interrupt("first?"), lib.interrupt("second?")]}
+
+    child = line(lib, says("c1"), ("inner", ask)).compile()
+    return says("a"), ("sub", child), says("z")
+
+
+def test_there_and_back_again_loses_nothing(files, tmp_path):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        graph = line(LANGGRAPH, says("a"), says("b")).compile(checkpointer=saver)
+        for n in range(3):
+            graph.invoke({"log": [n]}, thread())
+        before = [
+            (s.config, s.values, s.next, s.metadata) for s in graph.get_state_history(thread())
+        ]
+    back = f"sqlite:///{tmp_path}/back.db"
+    assert move_in(theirs, ours) == 0
+    assert move_out(ours, back) == 0
+    with their_saver(back) as saver:
+        graph = line(LANGGRAPH, says("a"), says("b")).compile(checkpointer=saver)
+        after = [
+            (s.config, s.values, s.next, s.metadata) for s in graph.get_state_history(thread())
+        ]
+    assert after == before
+
+
+def test_a_map_that_waits_for_one_of_its_workers(addresses):
+    theirs, ours = addresses
+    ran: list[int] = []
+
+    def build(lib: Any, saver: Any) -> Any:
+        def square(arg: Any) -> Any:
+            ran.append(arg["n"])
+            if arg["n"] == 2:
+                lib.interrupt("two?")
+            return {"log": [arg["n"] ** 2]}
+
+        builder = lib.StateGraph(Log)
+        builder.add_node("square", square)
+        builder.add_conditional_edges(
+            lib.START, lambda s: [lib.Send("square", {"n": n}) for n in range(4)], ["square"]
+        )
+        return builder.compile(checkpointer=saver)
+
+    with their_saver(theirs) as saver:
+        build(LANGGRAPH, saver).invoke({"log": []}, thread())
+    move_in(theirs, ours)
+    ran.clear()
+    with our_saver(ours) as saver:
+        result = build(MILEPOST, saver).invoke(MILEPOST.Command(resume="yes"), thread())
+    assert ran == [2]
+    assert result == {"log": [0, 1, 4, 9]}
+
+
+def test_delta_channels(files):
+    def joined(value: list, writes: Any) -> list:
+        return [*value, *(one for write in writes for one in write)]
+
+    def build(lib: Any, saver: Any) -> Any:
+        class Delta(TypedDict, total=False):
+            log: Annotated[list, lib.DeltaChannel(joined, snapshot_frequency=4)]
+
+        return line(lib, says("a"), says("b"), schema=Delta).compile(checkpointer=saver)
+
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        graph = build(LANGGRAPH, saver)
+        for n in range(3):
+            graph.invoke({"log": [n]}, thread())
+        graph.update_state(thread(), {"log": ["updated"]}, as_node="b")
+        before = [snapshot.values for snapshot in graph.get_state_history(thread())]
+    move_in(theirs, ours)
+    with our_saver(ours) as saver:
+        graph = build(MILEPOST, saver)
+        assert [snapshot.values for snapshot in graph.get_state_history(thread())] == before
+        assert graph.invoke({"log": ["more"]}, thread())["log"][-4:] == [
+            "updated",
+            "more",
+            "a",
+            "b",
+        ]
+
+
+def test_a_failed_step_is_tried_again(files):
+    theirs, ours = files
+
+    def build(lib: Any, saver: Any, fails: bool) -> Any:
+        def work(state: Any) -> Any:
+            if fails:
+                raise RuntimeError("no disk")
+            return {"log": ["worked"]}
+
+        return line(lib, says("a"), work).compile(checkpointer=saver)
+
+    with their_saver(theirs) as saver, pytest.raises(RuntimeError):
+        build(LANGGRAPH, saver, True).invoke({"log": []}, thread())
+    move_in(theirs, ours)
+    with our_saver(ours) as saver:
+        graph = build(MILEPOST, saver, False)
+        assert graph.get_state(thread()).tasks[0].error == "RuntimeError('no disk')"
+        assert graph.invoke(None, thread()) == {"log": ["a", "worked"]}
+
+
+# -- running it again
+
+
+def test_it_can_be_run_again(files, capsys):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        graph = line(LANGGRAPH, says("a")).compile(checkpointer=saver)
+        graph.invoke({"log": []}, thread("one"))
+        move_in(theirs, ours)
+        capsys.readouterr()
+        graph.invoke({"log": []}, thread("one"))
+        graph.invoke({"log": []}, thread("two"))
+    assert move_in(theirs, ours) == 0
+    assert "2 threads: 6 checkpoints" in capsys.readouterr().out
+    with our_saver(ours) as saver:
+        graph = line(MILEPOST, says("a")).compile(checkpointer=saver)
+        assert graph.get_state(thread("one")).values == {"log": ["a", "a"]}
+
+
+def test_a_thread_that_has_gone_on_here_is_left_alone(files, capsys):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    move_in(theirs, ours)
+    with our_saver(ours) as saver:
+        line(MILEPOST, says("a")).compile(checkpointer=saver).invoke({"log": ["new"]}, thread())
+    assert move_in(theirs, ours) == 0
+    assert "left alone: thread 't' has gone on" in capsys.readouterr().out
+    with our_saver(ours) as saver:
+        values = line(MILEPOST, says("a")).compile(checkpointer=saver).get_state(thread()).values
+    assert values == {"log": ["a", "new", "a"]}
+
+
+def test_only_the_named_threads_are_copied(files):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        for name in ("one", "two"):
+            line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread(name))
+    move_in(theirs, ours, "--thread", "two")
+    with our_saver(ours) as saver:
+        assert [info.thread_id for info in saver.list_threads()] == ["two"]
+
+
+def test_the_source_is_not_changed(files, tmp_path):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
+    before = tmp_path.joinpath("theirs.db").read_bytes()
+    move_in(theirs, ours)
+    assert tmp_path.joinpath("theirs.db").read_bytes() == before
+
+
+# -- what may be read
+
+
+def test_a_type_that_is_not_allowed_is_named_and_its_thread_left_out(files, capsys):
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        for name, value in (("plain", 1), ("typed", unseen.Hidden(1))):
+            keep = ("keep", lambda state, value=value: {"log": [value]})
+            line(LANGGRAPH, keep).compile(checkpointer=saver).invoke({"log": []}, thread(name))
+    default_registry._discovery.modules.pop("unseen", None)
+    assert move_in(theirs, ours) == 1
+    said = capsys.readouterr()
+    assert "1 threads:" in said.out
+    assert "not copied: thread 'typed': the stored type unseen.Hidden is not registered" in said.err
+    assert "--types unseen:Hidden" in said.err
+    with our_saver(ours) as saver:
+        assert [info.thread_id for info in saver.list_threads()] == ["plain"]
+    assert move_in(theirs, ours, "--types", "unseen:Hidden") == 0
+    with our_saver(ours) as saver:
+        values = saver.get_tuple(thread("typed")).checkpoint["channel_values"]
+    assert values["log"] == [unseen.Hidden(1)]
+
+
+def test_values_of_all_kinds(files):
+    import datetime
+    import decimal
+    import pathlib
+    import uuid
+
+    from langchain_core.messages import AIMessage
+
+    values = [
+        datetime.datetime(2025, 1, 2, 3, 4, tzinfo=datetime.UTC),
+        datetime.date(2025, 1, 2),
+        datetime.timedelta(1, 2, 3),
+        decimal.Decimal("1.50"),
+        uuid.UUID(int=7),
+        pathlib.PurePosixPath("/a/b"),
+        {1, 2},
+        (1, (2, 3)),
+        b"bytes",
+        AIMessage("hello", id="1", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "c"}]),
+        stories.Order("pen", 3),
+        stories.Colour.RED,
+        stories.Customer(name="Ann"),
+        {"deep": [{"deeper": None}], 3: "three"},
+    ]
+    theirs, ours = files
+    with their_saver(theirs) as saver:
+        keep = ("keep", lambda state: {"log": values})
+        graph = line(LANGGRAPH, keep).compile(checkpointer=saver)
+        graph.invoke({"log": []}, thread())
+        expected = graph.get_state(thread()).values["log"]
+    assert move_in(theirs, ours, "--types", "stories") == 0
+    with our_saver(ours) as saver:
+        found = saver.get_tuple(thread()).checkpoint["channel_values"]["log"]
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+def test_pickle_is_refused(files, capsys):
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+    from langgraph.checkpoint.sqlite import SqliteSaver as TheirSqliteSaver
+
+    theirs, ours = files
+    connection = sqlite3.connect(theirs.removeprefix("sqlite:///"), check_same_thread=False)
+    saver = TheirSqliteSaver(connection, serde=JsonPlusSerializer(pickle_fallback=True))
+    keep = ("keep", lambda state: {"log": [operator.add]})
+    line(LANGGRAPH, keep).compile(checkpointer=saver).invoke({"log": []}, thread())
+    connection.close()
+    assert move_in(theirs, ours) == 1
+    assert "is pickle, which can run code" in capsys.readouterr().err
+
+
+def test_sends_of_an_older_format_are_found_among_the_writes_of_the_parent(files):
+    """Version 3 kept them there; the checkpoint itself says nothing of them."""
+    from langgraph.checkpoint.base import empty_checkpoint
+    from langgraph.types import Send
+
+    theirs, ours = files
+    first, second = empty_checkpoint(), empty_checkpoint()
+    with their_saver(theirs) as saver:
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        first |= {"v": 3, "channel_versions": {"__start__": "1.0"}}
+        above = saver.put(config, first, {"source": "input", "step": -1, "parents": {}}, {})
+        saver.put_writes(above, [("__pregel_tasks", Send("square", {"n": 5}))], "task")
+        second |= {
+            "v": 3,
+            "channel_values": {"log": []},
+            "channel_versions": {"__start__": "2.0", "log": "2.0"},
+        }
+        saver.put(above, second, {"source": "loop", "step": 0, "parents": {}}, {})
+    move_in(theirs, ours)
+
+    def square(arg: Any) -> Any:
+        return {"log": [arg["n"] ** 2]}
+
+    with our_saver(ours) as saver:
+        graph = line(MILEPOST, square).compile(checkpointer=saver)
+        assert graph.get_state(thread()).next == ("square",)
+        assert graph.invoke(None, thread()) == {"log": [25]}
+
+
+# -- addresses
+
+
+def test_an_address_of_another_kind_is_refused(tmp_path, capsys):
+    assert move_in("mysql://host/db", f"sqlite:///{tmp_path}/ours.db") == 1
+    assert "write sqlite:///file.db or postgresql://" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path, capsys):
+    assert move_in(f"sqlite:///{tmp_path}/none.db", f"sqlite:///{tmp_path}/ours.db") == 1
+    assert "There is no file" in capsys.readouterr().err
+    assert not tmp_path.joinpath("none.db").exists()
+
+
+def test_a_type_that_cannot_be_imported_is_named(files, capsys):
+    assert move_in(*files, "--types", "no_such_module:Thing") == 1
+    assert "--types no_such_module:Thing" in capsys.readouterr().err
