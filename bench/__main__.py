@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     plan = TINY if options.tiny else QUICK if options.quick else FULL
+    if options.rounds:
+        plan = replace(plan, rounds=options.rounds, long_rounds=options.rounds)
     with Context(plan) as context:
         records, skipped = measure(cases, context)
     print(f"\n{machine()}\n\n{table(records)}\n\n{verdict(records)}")
@@ -57,6 +60,9 @@ def measure(cases: Sequence[Case], context: Context) -> tuple[list[Record], list
         start = time.perf_counter()
         try:
             found = case.run(context)
+        except KeyboardInterrupt:
+            skipped.append(f"{case.name} and what comes after it: interrupted")
+            break
         except Skipped as reason:
             skipped.append(f"{case.name}: {reason}")
             print(f"{case.name:28}skipped: {reason}", file=sys.stderr)
@@ -80,6 +86,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--quick", action="store_true", help="measure less: under two minutes")
     parser.add_argument("--tiny", action="store_true", help="only see whether everything runs")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of every case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records")
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="draw the curves")
     return parser.parse_args(arguments)

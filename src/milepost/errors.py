@@ -8,6 +8,7 @@
     ├── EmptyInputError                     a run was started with nothing to do
     ├── NodeError                           what an error handler is told about a failed node
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
+    ├── NodeCancelledError                  something inside a node was cancelled, not the run
     ├── UnknownInterruptError (ValueError)  an answer that fits no open interrupt
     ├── TaskNotFound                        a task id that this step does not have
     ├── OutsideRunError (RuntimeError)      a function that works only inside a running node
@@ -91,6 +92,10 @@ class NodeError(MilepostError):
 
 class NodeTimeoutError(MilepostError, TimeoutError):
     """A node ran longer than its timeout and was cancelled."""
+
+
+class NodeCancelledError(MilepostError):
+    """A node raised `asyncio.CancelledError` although nobody had cancelled the run."""
 
 
 class UnknownInterruptError(MilepostError, ValueError):

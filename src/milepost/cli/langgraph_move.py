@@ -56,20 +56,37 @@ def register(commands: Any) -> None:
 
 def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
-    from milepost.integrations.langgraph.moving import move_threads
-    from milepost.integrations.langgraph.sources import open_theirs, our_saver
+    from milepost.integrations.langgraph.moving import move_items, move_threads
+    from milepost.integrations.langgraph.sources import (
+        open_theirs,
+        our_saver,
+        our_store,
+        their_store,
+    )
 
     registry = _registry(options.types)
     with open_theirs(options.source, registry) as source, our_saver(options.target) as target:
         report = move_threads(source, target, only=options.thread, progress=_progress())
+    if not options.thread:
+        with their_store(options.source) as items:
+            if items is not None:
+                with our_store(options.target, writing=True) as store:
+                    assert store is not None
+                    move_items(items, store, report)
     return _conclude(report)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `milepost export`."""
     from milepost.integrations.langgraph import from_langgraph
-    from milepost.integrations.langgraph.moving import move_threads
-    from milepost.integrations.langgraph.sources import OurDatabase, our_saver, their_saver
+    from milepost.integrations.langgraph.moving import move_items, move_threads
+    from milepost.integrations.langgraph.sources import (
+        OurDatabase,
+        our_saver,
+        our_store,
+        their_saver,
+        their_store,
+    )
 
     _registry(options.types)
     with our_saver(options.source) as saver, their_saver(options.target) as theirs:
@@ -80,6 +97,12 @@ def run_export(options: argparse.Namespace) -> int:
             only=options.thread,
             progress=_progress(),
         )
+    if not options.thread:
+        with our_store(options.source) as store:
+            if store is not None:
+                with their_store(options.target, writing=True) as items:
+                    assert items is not None
+                    move_items(store, items, report)
     return _conclude(report)
 
 

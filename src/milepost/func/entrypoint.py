@@ -14,6 +14,7 @@ from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
 from milepost.graph.compiled import CompiledGraph
 from milepost.runtime.calls import callee_of, hints_of, name_of
+from milepost.runtime.config import retry_policies
 from milepost.runtime.program import Node, Program, Reader, Write
 from milepost.types import RetryPolicy, ensure_valid_checkpointer
 
@@ -56,12 +57,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         self.cache = cache
         self.context_schema = context_schema
         self.cache_policy = cache_policy
-        if retry_policy is None:
-            self.retry: tuple[RetryPolicy, ...] = ()
-        elif isinstance(retry_policy, RetryPolicy):
-            self.retry = (retry_policy,)
-        else:
-            self.retry = tuple(retry_policy)
+        self.retry = retry_policies(retry_policy)
 
     def __call__(self, function: Callable[..., Any]) -> CompiledGraph:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

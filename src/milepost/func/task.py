@@ -11,6 +11,7 @@ from milepost.constants import RETURN
 from milepost.errors import GraphBuildError
 from milepost.runtime.calling import call
 from milepost.runtime.calls import Callee, is_async, name_of
+from milepost.runtime.config import retry_policies
 from milepost.runtime.futures import TaskFuture
 from milepost.runtime.program import Node, Reader
 from milepost.runtime.scope import current_scope
@@ -114,12 +115,7 @@ def task(
     `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
     resumed, provided the program makes its calls in the same order again.
     """
-    if retry_policy is None:
-        retry: tuple[RetryPolicy, ...] = ()
-    elif isinstance(retry_policy, RetryPolicy):
-        retry = (retry_policy,)
-    else:
-        retry = tuple(retry_policy)
+    retry = retry_policies(retry_policy)
 
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         return TaskFunction(

@@ -22,7 +22,7 @@ def edge_channel(node: str) -> str:
 
 def join_channel(sources: Sequence[str], node: str) -> str:
     """The channel that starts a node once several others have run."""
-    return f"join:{'+'.join(sorted(sources))}:{node}"
+    return f"join:{'+'.join(sources)}:{node}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +69,12 @@ def branch_route(
         for one in answers:
             target = one
             if ends is not None and not isinstance(one, Send):
-                if one not in ends:
-                    raise KeyError(one)
+                if not isinstance(one, Hashable) or one not in ends:
+                    known = ", ".join(map(repr, ends))
+                    raise KeyError(
+                        f"The conditional edge of '{source}' returned {one!r}; its path map or "
+                        f"return type has {known}."
+                    )
                 target = ends[one]
             if target is None or target == START:
                 raise ValueError(
@@ -116,6 +120,10 @@ def update_writer(
             return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
         if is_pydantic(type(output)):
             return _fields_that_count(output, keys)
+        if node == START:
+            raise InvalidUpdateError(
+                f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
+            )
         raise InvalidUpdateError(
             f"Node '{node}' returned {output!r}: expected dict of state keys, a Command, or None."
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.graph.request import GraphCore
 from milepost.runtime import workers
-from milepost.runtime.config import merge_configs
+from milepost.runtime.config import concurrency, merge_configs
 from milepost.runtime.driving import async_driver
 from milepost.runtime.stream import Feed, shown
 from milepost.runtime.sync import SyncDriver
@@ -137,7 +137,7 @@ class RunningGraph(GraphCore):
                 with at_once:
                     try:
                         results[at] = self.invoke(inputs[at], configs[at], **options)
-                    except Exception as error:
+                    except BaseException as error:
                         results[at] = error
             done.release()
 
@@ -200,13 +200,15 @@ def _configs(
 
 
 def _at_once(configs: Sequence[RunnableConfig]) -> int:
-    limit = configs[0].get("max_concurrency") if configs else None
+    limit = concurrency(configs[0]) if configs else None
     return limit or max(1, len(configs))
 
 
 def _settled(results: list[Any], return_exceptions: bool) -> list[Any]:
-    if not return_exceptions:
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
+    for result in results:
+        # Only errors may be returned: an exit or an interrupt is for whoever called.
+        if isinstance(result, BaseException) and not (
+            return_exceptions and isinstance(result, Exception)
+        ):
+            raise result
     return results

@@ -22,7 +22,7 @@ from milepost.graph.spec import (
 )
 from milepost.managed import ManagedValue
 from milepost.runtime.calls import callee_of, is_async, name_of
-from milepost.runtime.config import check_interrupt_nodes
+from milepost.runtime.config import check_interrupt_nodes, retry_policies
 from milepost.state.schema import schema_of
 from milepost.types import RetryPolicy, TimeoutPolicy, ensure_valid_checkpointer
 
@@ -130,7 +130,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             input_schema=schema,
             defer=defer,
             metadata=metadata,
-            retry=_policies(retry_policy),
+            retry=None if retry_policy is None else retry_policies(retry_policy),
             cache=cache_policy,
             timeout=limit,
             error_handler=error_handler,
@@ -147,7 +147,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> Self:
         """What nodes get that do not say otherwise."""
         self.defaults = {
-            "retry": _policies(retry_policy),
+            "retry": retry_policies(retry_policy),
             "cache": cache_policy,
             "error_handler": error_handler,
         }
@@ -334,16 +334,6 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             debug=debug,
             name=label,
         )
-
-
-def _policies(
-    policy: RetryPolicy | Sequence[RetryPolicy] | None,
-) -> tuple[RetryPolicy, ...] | None:
-    if policy is None:
-        return None
-    if isinstance(policy, RetryPolicy):
-        return (policy,)
-    return tuple(policy)
 
 
 __all__ = ["CompiledStateGraph", "StateGraph"]

@@ -64,6 +64,9 @@ def apply_writes(
             updated = channel.update(values)
         except InvalidUpdateError as error:
             raise InvalidUpdateError(f"{error} {_who_wrote(name, writers)}") from None
+        except Exception as error:
+            error.add_note(f"In the reducer of key '{name}'. {_who_wrote(name, writers)}")
+            raise
         if updated:
             versions[name] = version
             changed.add(name)

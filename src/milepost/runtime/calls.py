@@ -61,6 +61,12 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
             f"{target!r} cannot be a node: give a function, a callable object, or an object "
             "with an invoke() or ainvoke() method."
         )
+    function = function_of(target)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise GraphBuildError(
+            f"{label} is a generator function, which cannot be a node: return the update, and "
+            "send what should arrive earlier through the stream writer."
+        )
     inject = _injections(target)
     if is_async(target):
         return Callee(label, None, target, inject, target)

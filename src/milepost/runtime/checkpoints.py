@@ -20,6 +20,7 @@ from milepost.errors import SerdeError
 from milepost.ids import checkpoint_id, digest_id, random_token
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
+from milepost.runtime.pending import CHILDREN
 from milepost.runtime.plan import Task, path_text
 from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 
@@ -37,9 +38,6 @@ LINEAGE = "__lineage__"
 A new input, a fork and an update start a new line; a resume goes on with the old one. With the
 step and the path it names a task even if a crash has lost the task's checkpoint.
 """
-
-CHILDREN = "__children__"
-"""Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come."""
 
 
 class Bookkeeping:
@@ -93,8 +91,6 @@ class Bookkeeping:
         """Tasks that running tasks have called and that have not ended."""
         self.writers: Sequence[Writer] = ()
         """Whose writes made the present checkpoint."""
-        self.pins: dict[str, str] = {}
-        """Inner graphs with memory of their own that have run in this step, and how far."""
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
         self._unstored_writes: list[TaskWrites] = []
@@ -154,28 +150,36 @@ class Bookkeeping:
     # -- inner graphs with memory of their own
 
     def pin(self) -> None:
-        """Tell the runs around this one how far it has come, and those inside it."""
+        """Tell the tasks around this run how far it has come, and those inside it."""
         if self.parent is None or self.ledger is None:
             return
-        reached = {**self.board.seen.get(CHILDREN, {}), **self.pins}
+        reached = dict(self.board.seen.get(CHILDREN, {}))
+        for task in self.tasks:
+            reached.update(task.pins)
         if not self._is_transient:
             reached[self.ns] = self.checkpoint_id
-        above: Bookkeeping | None = self.parent.session if reached else None
-        while above is not None:
-            above.pins.update(reached)
-            above = above.parent.session if above.parent is not None else None
+        around = self.parent if reached else None
+        while around is not None:
+            owner: Task | None = around.task
+            while owner is not None:
+                owner.pins = {**owner.pins, **reached}
+                owner = owner.caller
+            around = around.session.parent
 
     def pin_children(self) -> None:
         """Keep in the next checkpoint where inner graphs with memory of their own are."""
-        if self.pins:
-            self.board.seen[CHILDREN] = {**self.board.seen.get(CHILDREN, {}), **self.pins}
-            self.pins = {}
+        for task in self.tasks:
+            if task.pins:
+                self.board.seen[CHILDREN] = {**self.board.seen.get(CHILDREN, {}), **task.pins}
 
     def pinned(self, ns: str) -> str | None:
         """How far such a graph had come when this branch of history was last saved."""
         above: Bookkeeping | None = self
         while above is not None:
-            found: str | None = above.pins.get(ns) or above.board.seen.get(CHILDREN, {}).get(ns)
+            for task in above.tasks:
+                if ns in task.pins:
+                    return task.pins[ns]
+            found: str | None = above.board.seen.get(CHILDREN, {}).get(ns)
             if found is not None:
                 return found
             above = above.parent.session if above.parent is not None else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from milepost.errors import GraphBuildError
-from milepost.types import RunnableConfig
+from milepost.types import RetryPolicy, RunnableConfig
 
 DEFAULT_RECURSION_LIMIT = int(os.environ.get("MILEPOST_DEFAULT_RECURSION_LIMIT", "10007"))
 
@@ -36,6 +37,37 @@ def recursion_limit(config: RunnableConfig) -> int:
     limit = config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
     if limit < 1:
         raise ValueError(f"recursion_limit must be at least 1, not {limit}.")
+    return limit
+
+
+def retry_policies(
+    given: RetryPolicy | Sequence[RetryPolicy] | None,
+) -> tuple[RetryPolicy, ...]:
+    """The policies of a node or task, checked when they are given and not when it fails."""
+    if given is None:
+        return ()
+    policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
+    for policy in policies:
+        if not isinstance(policy, RetryPolicy):
+            raise GraphBuildError(f"A retry policy must be a RetryPolicy, not {policy!r}.")
+        on = policy.retry_on
+        kinds = on if isinstance(on, (list, tuple)) else [on] if isinstance(on, type) else []
+        if not kinds and not callable(on):
+            raise GraphBuildError(
+                "retry_on must be an exception class, a list or tuple of them, or a function of "
+                f"the error, not {on!r}."
+            )
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise GraphBuildError(f"retry_on names {kind!r}, which is no exception class.")
+    return policies
+
+
+def concurrency(config: RunnableConfig) -> int | None:
+    """How many tasks may run at the same time; None if the config does not say."""
+    limit = config.get("max_concurrency")
+    if limit is not None and limit < 1:
+        raise ValueError(f"max_concurrency must be at least 1, not {limit}.")
     return limit
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import TaskWrites
-from milepost.checkpoint.records import CheckpointTuple, Place
+from milepost.checkpoint.records import CheckpointTuple
 from milepost.constants import INPUT
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
 from milepost.runtime.apply import apply_writes
-from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.config import recursion_limit
-from milepost.runtime.effects import Ask, RunProgram
+from milepost.runtime.effects import RunProgram
 from milepost.runtime.loading import Loading
 from milepost.runtime.pending import (
     command_writes,
@@ -78,24 +77,8 @@ class Opening(Loading):
             yield from self._fork()
         else:
             self._recall_tasks()
-            yield from self._recall_pins()
             self.show_checkpoint()
         self.show_present_values()
-
-    def _recall_pins(self) -> RunProgram[None]:
-        """Inner graphs with memory of their own that finished tasks of this step have called."""
-        assert self.ledger is not None
-        assert self.thread_id is not None
-        for task in self.replanned or ():
-            if not task.finished or not any(g.checkpointer is True for g in task.node.subgraphs):
-                continue
-            ns = strip_ids(task.ns)
-            found: CheckpointTuple | None = yield Ask(
-                self.ledger.saver, "get_tuple", (Place(self.thread_id, ns, None).config(),)
-            )
-            around = found.metadata.get("parents", {}) if found is not None else {}
-            if found is not None and around.get(self.ns) == self.checkpoint_id:
-                self.pins[ns] = found.checkpoint["id"]
 
     def _is_fresh_fork(self) -> bool:
         """Whether the head is an update or a fork that nothing has run from yet.
@@ -190,7 +173,6 @@ class Opening(Loading):
             yield from self.save_writes([TaskWrites(owner, "", INPUT, writes)])
             self._apply_outside(writes)
         self._recall_tasks()
-        yield from self._recall_pins()
         assert self.replanned is not None
         if command.resume is not None:
             self.answers = self._match(command.resume, self.replanned, before)

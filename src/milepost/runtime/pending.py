@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from milepost.runtime.plan import Task
     from milepost.runtime.program import Program, Write
 
-_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES})
+CHILDREN = "__children__"
+"""Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come.
+
+A task that is stored before its step has ended keeps it among its writes, under the same name.
+"""
+
+_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN})
 _NULL_PREFIX = NULL_TASK_ID[:24]
 
 
@@ -40,7 +46,9 @@ def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
         task.writes = [write for write in found if write[0] not in _SPECIAL]
         task.finished = any(name not in _SPECIAL or name == NO_WRITES for name, _ in found)
         for channel, value in found:
-            if channel == ERROR:
+            if channel == CHILDREN:
+                task.pins = value
+            elif channel == ERROR:
                 task.error = value
             elif channel == RESUME:
                 task.answers = list(value) if isinstance(value, list) else [value]
@@ -55,6 +63,8 @@ def to_store(task: Task) -> TaskWrites:
     writes: list[tuple[str, Any]]
     if task.finished:
         writes = list(task.writes) or [(NO_WRITES, None)]
+        if task.pins:
+            writes.append((CHILDREN, task.pins))
     elif task.paused:
         writes = [(INTERRUPT, [*map(_Answered, task.asked), *task.interrupts])]
         if task.answers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
@@ -39,6 +40,8 @@ class Task:
     """Earlier ones that were answered."""
     answers: Sequence[Any] = ()
     """Answers to its interrupts, in the order in which it asks."""
+    pins: Mapping[str, str] = MappingProxyType({})
+    """Inner graphs with memory of their own that have run in it, and how far they came."""
     _id: str | None = None
     _path_text: str | None = None
 
@@ -113,7 +116,12 @@ def plan(
     for name in sorted(candidates) if len(candidates) > 1 else candidates:
         node = program.nodes[name]
         if triggered(board, node):
-            tasks.append(Task(node, node.path, node.triggers, node.reader.read(board, steps), base))
+            try:
+                given = node.reader.read(board, steps)
+            except Exception as error:
+                error.add_note(f"While the input of node '{name}' was made from the state.")
+                raise
+            tasks.append(Task(node, node.path, node.triggers, given, base))
     return tasks
 
 

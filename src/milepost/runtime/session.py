@@ -24,7 +24,7 @@ from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.caching import cache_key
 from milepost.runtime.calling import gather_interrupts
-from milepost.runtime.config import recursion_limit
+from milepost.runtime.config import concurrency, recursion_limit
 from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Start
 from milepost.runtime.opening import Opening
 from milepost.runtime.options import Options
@@ -152,7 +152,7 @@ class Session(Opening):
         if todo:
             yield Start(
                 [(task, perform(self, task)) for task in todo],
-                self.config.get("max_concurrency"),
+                concurrency(self.config),
             )
             last = yield from self._take_ended(len(todo))
 
@@ -227,7 +227,12 @@ class Session(Opening):
     def _pause(self, tasks: Sequence[Task]) -> None:
         self.paused = True
         self.interrupts = tuple(
-            {i.id: i for task in tasks if not task.finished for i in task.interrupts}.values()
+            {
+                i.id: i
+                for task in tasks
+                if not task.finished and not isinstance(task.error, ParentCommand)
+                for i in task.interrupts
+            }.values()
         )
         self._show_interrupts()
 

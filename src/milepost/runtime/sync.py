@@ -38,6 +38,7 @@ from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
 from milepost.runtime.stepper import Stepper
 from milepost.runtime.stream import Feed, Part
+from milepost.runtime.task import raise_own_cancellation
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -339,6 +340,9 @@ class SyncDriver:
             if type(result) is CoroutineType:
                 return context.run(self._await, result, f"node '{callee.name}' is async")
             return result
+        except BaseException as error:
+            raise_own_cancellation(error, scope.task.name)
+            raise
         finally:
             if shared is not None:
                 unshare(shared)
@@ -358,7 +362,4 @@ class SyncDriver:
                 if self._loop is None:
                     self._loop = workers.LoopThread()
 
-        async def waiting() -> Any:
-            return await work
-
-        return self._loop.run(waiting())
+        return self._loop.run(work)

@@ -6,11 +6,18 @@ interrupts; only what must end the run at once leaves it as an exception.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from milepost.errors import GraphBubbleUp, GraphInterrupt, NodeError, ParentCommand
+from milepost.errors import (
+    GraphBubbleUp,
+    GraphInterrupt,
+    NodeCancelledError,
+    NodeError,
+    ParentCommand,
+)
 from milepost.ids import getrandbits
 from milepost.runtime.caching import cache_key
 from milepost.runtime.effects import Ask, Call, Pause, TaskEffect, TaskProgram
@@ -129,6 +136,19 @@ def _covers(policy: RetryPolicy, error: Exception) -> bool:
     if isinstance(on, Sequence):
         return isinstance(error, tuple(on))
     return on(error)
+
+
+def raise_own_cancellation(error: BaseException, node: str) -> None:
+    """Raise NodeCancelledError for a CancelledError that a node raised of its own accord.
+
+    Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
+    """
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and isinstance(error, asyncio.CancelledError):
+        raise NodeCancelledError(
+            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
+            "not the run. Catch it in the node, or give the node a retry policy."
+        ) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:

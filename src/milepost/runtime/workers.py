@@ -97,12 +97,27 @@ class LoopThread:
         """Wait for a coroutine that runs on the loop, in this thread's context."""
         import asyncio
 
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        async def carried() -> tuple[Any, BaseException | None]:
+            # SystemExit and KeyboardInterrupt would end the loop instead of reaching the caller.
+            try:
+                return await work, None
+            except (SystemExit, KeyboardInterrupt) as error:
+                return None, error
+            except asyncio.CancelledError as error:
+                running = asyncio.current_task()
+                if running is not None and running.cancelling():
+                    raise
+                return None, error
+
+        future = asyncio.run_coroutine_threadsafe(carried(), self._loop)
         try:
-            return future.result()
+            result, error = future.result()
         except BaseException:
             future.cancel()
             raise
+        if error is not None:
+            raise error
+        return result
 
     def close(self) -> None:
         """Cancel what is left, and end the loop."""

@@ -66,7 +66,9 @@ def _read(schema: Any) -> Schema:
             managed[name] = manager
         else:
             channels[name] = _channel(name, hint)
-    build = None if is_typeddict(schema) else _builder(schema)
+    plain = get_origin(schema) or schema
+    makes = dataclasses.is_dataclass(plain) or is_pydantic(plain)
+    build = _builder(schema) if makes else None
     return Schema(schema, channels, managed, build)
 
 

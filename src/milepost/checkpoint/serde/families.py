@@ -127,7 +127,7 @@ def refusal(cls: type) -> Refused:
             f"a {name} is not data and could not be read back; keep it out of the state, for"
             " example in the run's context"
         )
-    elif cls.__mro__[-2].__module__ == "builtins" and cls.__module__ != "builtins":
+    elif cls.__module__ != "builtins" and cls.__mro__[-2].__module__ == "builtins":
         base = cls.__mro__[-2].__name__
         advice = (
             f"save it as a plain {base}, or call register_type on it with encode and decode"

@@ -16,16 +16,28 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from milepost.integrations.langgraph.as_saver import as_langgraph
     from milepost.integrations.langgraph.from_saver import from_langgraph
+    from milepost.integrations.langgraph.stores import as_langgraph_store, from_langgraph_store
 
-__all__ = ["as_langgraph", "from_langgraph"]
+__all__ = ["as_langgraph", "as_langgraph_store", "from_langgraph", "from_langgraph_store"]
 
-_HOMES: Final = {"as_langgraph": "as_saver", "from_langgraph": "from_saver"}
+_HOMES: Final = {
+    "as_langgraph": "as_saver",
+    "as_langgraph_store": "stores",
+    "from_langgraph": "from_saver",
+    "from_langgraph_store": "stores",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from milepost.integrations.langgraph import hook
     from milepost.integrations.langgraph.requirement import needed
 
+    if hook.is_installed():
+        raise ImportError(
+            f"In this process `langgraph` means milepost, so there is nothing for {name} to adapt:"
+            " pass milepost's savers and stores to its graphs as they are."
+        )
     needed("langgraph.types")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

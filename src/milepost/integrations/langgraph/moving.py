@@ -21,6 +21,7 @@ from milepost.integrations.langgraph.upgrading import upgraded
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.checkpoint.records import Checkpoint
+    from milepost.store.base import BaseStore
 
 
 class Source(Protocol):
@@ -73,6 +74,21 @@ def move_threads(
             report.unreadable.append(f"thread '{thread_id}': {error}")
         progress(thread_id, report)
     return report
+
+
+def move_items(source: BaseStore, target: BaseStore, report: Report) -> None:
+    """Copy the items of a store. An item that the target has with the same value is left."""
+    at = 0
+    while page := source.search((), limit=_PAGE, offset=at, refresh_ttl=False):
+        for item in page:
+            there = target.get(item.namespace, item.key, refresh_ttl=False)
+            if there is None or there.value != item.value:
+                target.put(item.namespace, item.key, item.value)
+                report.items += 1
+        at += len(page)
+
+
+_PAGE = 200
 
 
 class _Move:
@@ -167,27 +183,12 @@ class _Move:
         self._verify(new_place, checkpoint, writes)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
-        updated = checkpoint.get("updated_channels")
         return {
             **checkpoint,
-            "channel_values": {
-                self.names.channel(name): value
-                for name, value in checkpoint["channel_values"].items()
-            },
-            "channel_versions": self._versions(checkpoint["channel_versions"]),
+            "channel_versions": _texts(checkpoint["channel_versions"]),
             "versions_seen": {
-                node: self._versions(seen) for node, seen in checkpoint["versions_seen"].items()
+                node: _texts(seen) for node, seen in checkpoint["versions_seen"].items()
             },
-            "updated_channels": updated and sorted(map(self.names.channel, updated)),
-        }
-
-    def _versions(self, versions: dict[str, Any]) -> dict[str, Any]:
-        return {
-            # Some of LangGraph's savers count in numbers; ours need text.
-            self.names.channel(name): version
-            if isinstance(version, str)
-            else f"{int(version):032}.0"
-            for name, version in versions.items()
         }
 
     def _writes(
@@ -197,14 +198,18 @@ class _Move:
         by_task: dict[str, list[tuple[str, Any]]] = {}
         for task_id, channel, value in found.pending_writes or ():
             content = self.names.value(value) if channel == INTERRUPT else value
-            by_task.setdefault(task_id, []).append((self.names.channel(channel), content))
+            by_task.setdefault(task_id, []).append((channel, content))
+        numbered: list[str] = []
         for task_id, values in by_task.items():
             new_id = self.names.task(task_id)
             known = self.names.knows(task_id)
             if place in self.updates and not (known and place in self.stepped):
-                # The write of an update: here it carries the name of the checkpoint it made.
+                # The write of an update: here it carries the name of the checkpoint it made, and
+                # of the node that it was made as, which LangGraph does not always store.
                 if not self.names.to_langgraph and ":" not in task_id:
-                    new_id = f"{self.updates[place][0]}:{new_id}"
+                    node = self.names.nodes.get(task_id, "?")
+                    new_id = f"{self.updates[place][0]}:{len(numbered)}:{node}"
+                    numbered.append(new_id)
             elif not known and place not in self.stepped:
                 self.report.again += 1
             yield new_id, self.names.paths.get(new_id, ""), values
@@ -227,6 +232,14 @@ class _Move:
                 + (f" in {', '.join(sorted(wrong))}" if wrong else " in its writes")
                 + ". Delete the thread in the target and try again."
             )
+
+
+def _texts(versions: dict[str, Any]) -> dict[str, Any]:
+    """Versions as text: some of LangGraph's savers count in numbers."""
+    return {
+        name: version if isinstance(version, str) else f"{int(version):032}.0"
+        for name, version in versions.items()
+    }
 
 
 _SERDE = JsonPlusSerializer()

@@ -37,6 +37,8 @@ class Names:
     spaces: dict[str, str] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
 
+    nodes: dict[str, str] = field(default_factory=dict)
+    """The nodes of tasks, by their names on this side."""
     paths: dict[str, str] = field(default_factory=dict)
     """The paths of tasks, by their names on the other side."""
 
@@ -59,6 +61,7 @@ class Names:
             old, new = (ours, theirs) if self.to_langgraph else (theirs, ours)
             self.tasks[old] = new
             self.paths[new] = path
+            self.nodes[old] = name
             old_ns, new_ns = _inside(ns, name, old), _inside(other_ns, name, new)
             self.spaces[old_ns] = new_ns
             for at in range(_MOST_ANSWERS if _asks(found, old) else 0):
@@ -83,25 +86,16 @@ class Names:
         outer = self.space(above)
         return f"{outer}{NS_SEP}{last}" if outer else last
 
-    def channel(self, name: str) -> str:
-        """A channel's name on the other side.
-
-        Those of joins have the joined nodes in them: in the program's order there, sorted here.
-        Going back, the order is not known, and a join that waits in the middle starts over.
-        """
-        if self.to_langgraph or not name.startswith("join:"):
-            return name
-        nodes, _, target = name.removeprefix("join:").rpartition(":")
-        return f"join:{'+'.join(sorted(nodes.split('+')))}:{target}"
-
     def value(self, value: Any) -> Any:
         """The interrupts that a task raised, under the names of the other side."""
-        if isinstance(value, (list, tuple)):
-            return [self.value(one) for one in value]
-        if isinstance(value, Interrupt):
-            return Interrupt(value.value, self.interrupts.get(value.id, value.id))
         if isinstance(value, _Answered):
             return _Answered(self.value(value.interrupt))
+        if isinstance(value, (list, tuple)):
+            # LangGraph does not keep questions that were answered.
+            kept = [v for v in value if not (self.to_langgraph and isinstance(v, _Answered))]
+            return [self.value(one) for one in kept]
+        if isinstance(value, Interrupt):
+            return Interrupt(value.value, self.interrupts.get(value.id, value.id))
         return value
 
 

@@ -16,6 +16,7 @@ from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.errors import MilepostError
 from milepost.integrations.langgraph.decoding import StrictSerializer
 from milepost.integrations.langgraph.requirement import needed
+from milepost.store.base import BaseStore
 
 
 class BadAddressError(MilepostError, ValueError):
@@ -194,3 +195,60 @@ def our_saver(address: str) -> Iterator[BaseCheckpointSaver[Any]]:
             yield postgres
     else:
         raise bad_address(address)
+
+
+@contextmanager
+def their_store(address: str, *, writing: bool = False) -> Iterator[BaseStore | None]:
+    """The store in LangGraph's database; None if there is none and none is to be made."""
+    file = sqlite_file(address)
+    module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")
+    with ExitStack() as stack:
+        if file is None:
+            store = stack.enter_context(module.PostgresStore.from_conn_string(address))
+            there = store.conn.execute("SELECT to_regclass('store') AS found").fetchone()["found"]
+        else:
+            connection = (
+                stack.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
+                if writing
+                else stack.enter_context(_copied(file))
+            )
+            store = module.SqliteStore(connection)
+            there = connection.execute(
+                "SELECT name FROM sqlite_master WHERE name = 'store'"
+            ).fetchone()
+        if not there and not writing:
+            yield None
+            return
+        if writing or file is not None:  # what is read of SQLite is a copy, which may be changed
+            store.setup()
+        from milepost.integrations.langgraph.stores import from_langgraph_store
+
+        yield from_langgraph_store(store)
+
+
+@contextmanager
+def our_store(address: str, *, writing: bool = False) -> Iterator[BaseStore | None]:
+    """The store in milepost's database; None if there is none and none is to be made."""
+    if not writing and not _has_items(address):
+        yield None
+    elif (file := sqlite_file(address)) is not None:
+        from milepost.store.sqlite import SqliteStore
+
+        with SqliteStore.from_conn_string(file) as sqlite:
+            yield sqlite
+    else:
+        from milepost.store.postgres import PostgresStore
+
+        with PostgresStore.from_conn_string(address) as postgres:
+            postgres.setup()
+            yield postgres
+
+
+def _has_items(address: str) -> bool:
+    """Whether a milepost database has a store in it."""
+    if (file := sqlite_file(address)) is not None:
+        with closing(sqlite3.connect(file)) as connection:
+            query = "SELECT name FROM sqlite_master WHERE name = 'milepost_items'"
+            return connection.execute(query).fetchone() is not None
+    with needed("psycopg", "milepost[postgres]").connect(address) as connection:
+        return connection.execute("SELECT to_regclass('milepost_items')").fetchone()[0] is not None
