@@ -9,7 +9,7 @@
     ├── NodeError                           what an error handler is told about a failed node
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
-    ├── UnknownInterruptError (ValueError)  an answer that fits no open interrupt
+    ├── UnknownInterruptError (RuntimeError) an answer that fits no open interrupt
     ├── TaskNotFound                        a task id that this step does not have
     ├── OutsideRunError (RuntimeError)      a function that works only inside a running node
     ├── ColourError (RuntimeError)          sync and async were mixed where that cannot work
@@ -89,6 +89,9 @@ class NodeError(MilepostError):
         self.error = error
         self.input = input
 
+    def __reduce__(self) -> tuple[type[NodeError], tuple[str, Exception, Any]]:
+        return type(self), (self.node, self.error, self.input)
+
 
 class NodeTimeoutError(MilepostError, TimeoutError):
     """A node ran longer than its timeout and was cancelled."""
@@ -98,7 +101,7 @@ class NodeCancelledError(MilepostError):
     """A node raised `asyncio.CancelledError` although nobody had cancelled the run."""
 
 
-class UnknownInterruptError(MilepostError, ValueError):
+class UnknownInterruptError(MilepostError, RuntimeError):
     """An answer that cannot be matched with an open interrupt.
 
     `get_state(config).interrupts` lists the open ones with their ids.

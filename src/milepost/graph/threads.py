@@ -111,10 +111,12 @@ class ThreadedGraph(GraphCore):
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove everything that is saved of a thread."""
+        _check_thread_id(thread_id)
         SyncDriver().ask(Ask(self._saver(), "delete_thread", (thread_id,)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, for use on an event loop."""
+        _check_thread_id(thread_id)
         await async_driver().ask(Ask(self._saver(), "delete_thread", (thread_id,)))
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
@@ -172,7 +174,10 @@ class ThreadedGraph(GraphCore):
                     return inner
             return None
 
-        return View(self.program, saver, inside)
+        scope = find_scope()
+        ledger = scope.session.ledger if scope is not None else None
+        writing = ledger if ledger is not None and ledger.saver is saver else None
+        return View(self.program, saver, writing, inside)
 
     def _history(
         self,
@@ -203,3 +208,11 @@ class ThreadedGraph(GraphCore):
         if scope is not None:
             session.share_ledger(scope.session.ledger)
         return session.update(supersteps)
+
+
+def _check_thread_id(thread_id: object) -> None:
+    if isinstance(thread_id, dict):
+        raise TypeError(
+            'delete_thread takes the id of a thread, not a config: pass config["configurable"]'
+            '["thread_id"].'
+        )

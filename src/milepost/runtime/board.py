@@ -110,6 +110,22 @@ class Board:
             elif name in values:
                 del values[name]
 
+    def clone(self, touched: Iterable[str]) -> Board:
+        """A board as this one is now, if only the touched channels are changed hereafter."""
+        new = Board.__new__(Board)
+        new.specs, new.keys, new.key_set, new.top = self.specs, self.keys, self.key_set, self.top
+        new.live = self.live.copy()
+        for name in touched:
+            channel = self.live.get(name)
+            if channel is not None:
+                new.live[name] = channel.copy()
+        new.values = self.values.copy()
+        new.versions = self.versions.copy()
+        new.seen = self.seen.copy()
+        new.volatile = self.volatile.copy()
+        new.dirty = self.dirty.copy()
+        return new
+
     def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """The state as it would be with some writes applied; nothing is changed."""
         by_channel: dict[str, list[Any]] = {}

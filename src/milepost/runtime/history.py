@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.errors import CheckpointNotFoundError
-from milepost.runtime.effects import Ask, Effect, Listing, Next, RunProgram
+from milepost.runtime.effects import Ask, Effect, Flush, Listing, Next, RunProgram
 from milepost.runtime.loading import rebuild_deltas
 from milepost.runtime.plan import Task
 from milepost.runtime.snapshot import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.runtime.board import Board
     from milepost.runtime.program import Program
+    from milepost.runtime.saving import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class View:
 
     program: Program
     saver: BaseCheckpointSaver[Any]
+    writing: Ledger | None
+    """The run that the caller is part of, if it writes to this saver: it reads what it wrote."""
     inside: Callable[[str], View | None]
     """The view of the graph inside a node."""
 
@@ -41,6 +44,8 @@ class View:
 def read_state(view: View, config: RunnableConfig, *, subgraphs: bool) -> RunProgram[StateSnapshot]:
     """The state at one checkpoint, or at the latest."""
     place = place_of(config)
+    if view.writing is not None:
+        yield Flush(view.writing, last=False)
     saved = yield Ask(view.saver, "get_tuple", (place.config(),))
     if saved is None:
         if place.checkpoint_id is not None:
@@ -65,6 +70,8 @@ def read_history(
 ) -> Generator[Effect, Any, None]:
     """The states of a thread, newest first; `emit` takes each as it is read."""
     place = place_of(config)
+    if view.writing is not None:
+        yield Flush(view.writing, last=False)
     cursor = yield Listing(
         view.saver, (place.config(),), {"filter": filter, "before": before, "limit": limit}
     )
@@ -131,8 +138,3 @@ def _parent(
     board = board_of(view.program, parent)
     with_null_writes(board, parent)
     return parent, tasks_at(view.program, board, parent)
-
-
-def place_in(config: RunnableConfig) -> Place:
-    """Where a config points."""
-    return place_of(config)

@@ -73,6 +73,8 @@ class Loading(Telling):
         if self.ledger is not None:
             self.thread_id = self.ledger.thread_id
             return (yield from self._load_inner(saver)), False
+        if self.shared is not None and self.shared.deferred:
+            yield Flush(self.shared, last=False)
         place = place_of(self.config)
         self.thread_id = place.thread_id
         if self.parent is not None:

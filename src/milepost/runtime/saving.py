@@ -123,7 +123,12 @@ class Ledger:
             return error
         typed = SaverError(
             f"{type(self.saver).__name__} could not save a step of thread '{self.thread_id}': "
-            f"{error!r}. The steps before it are stored; mend the cause and resume the thread."
+            f"{error!r}. "
+            + (
+                "Nothing of this run is stored; mend the cause and repeat the call."
+                if self.durability == "exit"
+                else "The steps before it are stored; mend the cause and resume the thread."
+            )
         )
         typed.__cause__ = error
         return typed

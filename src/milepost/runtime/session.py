@@ -168,13 +168,30 @@ class Session(Opening):
         if self.cache is not None:
             yield from self._to_cache(todo)
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
-        self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
+        before = self._board_to_return_to(ordered)
+        try:
+            self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
+        except Exception:
+            self.board = before
+            raise
         self.step += 1
         self.repeats = False
         self.pin_children()
         yield from self.save_checkpoint("loop", last, ordered)
         self._show_values()
         return True
+
+    def _board_to_return_to(self, writers: Sequence[Task]) -> Board:
+        """The board as it is before a step is applied, in case that fails.
+
+        Only `exit` needs a copy: it still has to save the steps before. Others have saved them,
+        and will load them again.
+        """
+        if self.ledger is None or self.ledger.durability != "exit":
+            return self.board
+        touched = {name for writer in writers for name, _ in writer.writes}
+        touched.update(name for writer in writers for name in writer.triggers)
+        return self.board.clone(touched.union(self.board.volatile, self.program.waiting))
 
     def _take_ended(self, left: int) -> RunProgram[Sequence[TaskWrites]]:
         """Take tasks as they end, until none is left; return what is still to be stored of them.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import now
-from milepost.constants import INTERRUPT, NS_SEP, RETURN, START
+from milepost.constants import NS_SEP, RETURN, START
 from milepost.runtime import bridge
 
 if TYPE_CHECKING:
@@ -177,7 +177,3 @@ def as_debug(step: int, kind: str, payload: Any) -> dict[str, Any]:
 def visible(task: Task) -> bool:
     """Whether a task shows in streams."""
     return task.name != START
-
-
-INTERRUPT_KEY = INTERRUPT
-"""The key under which results and streams show open interrupts."""

@@ -225,6 +225,11 @@ class SyncDriver:
         backlog = ledger.backlog
         if backlog is None:
             return
+        if backlog.unstored and workers.loop_is_running():
+            raise ColourError(
+                f"Steps of thread '{ledger.thread_id}' are still being saved by this event loop, "
+                "which a sync call would block. Use the async method: aget_state, aupdate_state."
+            )
         try:
             self._wait_for(backlog, 0)
         finally:
