@@ -31,7 +31,7 @@ LAYERS = (
     ("func",),
     ("testing",),
     ("integrations",),
-    ("cli",),
+    ("cli", "__main__"),
 )
 """From the top: a file imports from its own layer and from those above it, from no other."""
 
