@@ -153,6 +153,31 @@ def test_a_step_that_cannot_be_applied_leaves_the_state_before_it(run, saver, co
     assert (state.values, state.next) == ({"log": ["good"]}, ("bad",))
 
 
+def test_of_parallel_nodes_only_the_one_with_the_bad_write_runs_again(
+    run, saver, config, durability
+):
+    ran = []
+
+    def good(state: Log):
+        ran.append("good")
+        return {"log": ["good"]}
+
+    def bad(state: Log):
+        ran.append("bad")
+        return {"log": ["mended"] if ran.count("bad") > 1 else None}
+
+    builder = StateGraph(Log).add_node(good).add_node(bad)
+    graph = builder.add_edge(START, "good").add_edge(START, "bad").compile(checkpointer=saver)
+    with pytest.raises(TypeError):
+        run.invoke(graph, {"log": []}, config, durability=durability)
+    assert isinstance(
+        {t.name: t for t in run.get_state(graph, config).tasks}["bad"].error, TypeError
+    )
+    result = run.invoke(graph, None, config, durability=durability)
+    assert result == {"log": ["mended", "good"]}
+    assert sorted(ran) == ["bad", "bad", "good"]
+
+
 def test_inside_a_node_the_thread_is_read_and_written_as_the_run_has_left_it(saver, config):
     seen = []
 

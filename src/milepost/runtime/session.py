@@ -154,7 +154,7 @@ class Session(Opening):
                 [(task, perform(self, task)) for task in todo],
                 concurrency(self.config),
             )
-            last = yield from self._take_ended(len(todo))
+            last = yield from self._take_ended(len(todo), alone=len(tasks) == 1)
 
         errors = [task.error for task in tasks if task.error is not None and not task.finished]
         if errors or any(not task.finished for task in tasks):
@@ -173,6 +173,10 @@ class Session(Opening):
             self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
         except Exception:
             self.board = before
+            if len(tasks) > 1:
+                # Each was sound by itself: they contradict each other, and are all kept, so that
+                # a graph that is mended can go on with them.
+                yield from self.save_writes(last)
             raise
         self.step += 1
         self.repeats = False
@@ -193,7 +197,7 @@ class Session(Opening):
         touched.update(name for writer in writers for name in writer.triggers)
         return self.board.clone(touched.union(self.board.volatile, self.program.waiting))
 
-    def _take_ended(self, left: int) -> RunProgram[Sequence[TaskWrites]]:
+    def _take_ended(self, left: int, *, alone: bool) -> RunProgram[Sequence[TaskWrites]]:
         """Take tasks as they end, until none is left; return what is still to be stored of them.
 
         What has ended while others run is stored at once: a crash, or a sibling that fails, shall
@@ -213,6 +217,8 @@ class Session(Opening):
                         # Tasks that it called may still run, and come to interrupts of their own.
                         waiting.append(task)
                         continue
+                    if not alone and task.finished:
+                        self._check_writes(task)
                     self.ended(task)
                 if self.ledger is not None and self._is_stored(task):
                     stored.append(to_store(task))
@@ -224,6 +230,17 @@ class Session(Opening):
             self.ended(task)
             stored.append(to_store(task))
         return stored
+
+    def _check_writes(self, task: Task) -> None:
+        """Fail a task whose writes the state cannot take, before they are stored beside others'.
+
+        Stored, they would be applied at every resume, and fail there for ever.
+        """
+        try:
+            self.board.preview(task.writes)
+        except Exception as error:
+            error.add_note(f"While what task '{task.name}' wrote was checked.")
+            task.finished, task.writes, task.error = False, (), error
 
     # -- interrupts
 
