@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import operator
 import pickle
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -19,7 +20,7 @@ from milepost.errors import (
     SerializationError,
 )
 from milepost.graph import START, StateGraph
-from milepost.types import CachePolicy, RetryPolicy
+from milepost.types import CachePolicy, RetryPolicy, Send
 
 note = contextvars.ContextVar("note", default="unset")
 
@@ -218,3 +219,73 @@ def test_delete_thread_refuses_a_config(run, saver, config):
 def test_a_node_error_can_be_pickled():
     error = pickle.loads(pickle.dumps(NodeError("a", ValueError("b"), {"c": 1})))
     assert (error.node, repr(error.error), error.input) == ("a", "ValueError('b')", {"c": 1})
+
+
+def test_nodes_that_wait_for_their_turn_do_not_start_after_the_stream_was_closed(saver, config):
+    ran = []
+    gate, second_ended = threading.Event(), threading.Event()
+
+    def node(name: str) -> Any:
+        def run_it(state: Log):
+            ran.append(name)
+            if name == "b":
+                gate.wait(10)
+                second_ended.set()
+            return {"log": [name]}
+
+        return run_it
+
+    builder = StateGraph(Log)
+    for name in "abcdef":
+        builder.add_node(name, node(name)).add_edge(START, name)
+    graph = builder.compile(checkpointer=saver)
+    stream = graph.stream({"log": []}, {**config, "max_concurrency": 1})
+    next(stream)
+    stream.close()
+    gate.set()
+    second_ended.wait(10)
+    assert ran == ["a", "b"]
+    graph.invoke(None, config)
+    assert sorted(graph.get_state(config).values["log"]) == list("abcdef")
+    assert ran.count("a") == 1
+
+
+def test_what_ended_beside_a_node_that_exits_is_kept(saver, config):
+    ended = threading.Event()
+
+    def good(state: Log):
+        return {"log": ["good"]}
+
+    def leave(state: Log):
+        ended.wait(10)
+        raise SystemExit(3)
+
+    builder = StateGraph(Log).add_node(good).add_node(leave)
+    graph = builder.add_edge(START, "good").add_edge(START, "leave").compile(checkpointer=saver)
+    stream = graph.stream({"log": []}, config, durability="sync")
+    next(stream)
+    ended.set()
+    with pytest.raises(SystemExit):
+        next(stream)
+    assert graph.get_state(config).next == ("leave",)
+
+
+@pytest.mark.parametrize("wrong", ["5", 0, -1, True])
+def test_a_timeout_that_is_no_time_is_refused(wrong):
+    async def slow(state: Log):
+        return None
+
+    with pytest.raises((TypeError, ValueError), match="timeout"):
+        StateGraph(Log).add_node(slow, timeout=wrong)
+
+
+def test_a_timeout_in_a_send_to_a_sync_node_is_refused(run):
+    def work(state: Log):
+        return None
+
+    def send(state: Log):
+        return [Send("work", {"log": []}, timeout=5)]
+
+    graph = StateGraph(Log).add_node(work).add_conditional_edges(START, send, ["work"]).compile()
+    with pytest.raises(InvalidUpdateError, match="sync function"):
+        run.invoke(graph, {"log": []})

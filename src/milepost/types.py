@@ -174,6 +174,15 @@ class TimeoutPolicy:
     refresh_on: Literal["auto", "heartbeat"] = "auto"
     """What ends idleness: anything the node streams, or `runtime.heartbeat()` alone."""
 
+    def __post_init__(self) -> None:
+        for limit in (self.run_timeout, self.idle_timeout):
+            if limit is None:
+                continue
+            if isinstance(limit, bool) or not isinstance(limit, (int, float, timedelta)):
+                raise TypeError(f"A timeout is a number of seconds or a timedelta, not {limit!r}.")
+            if (seconds(limit) or 0) <= 0:
+                raise ValueError(f"A timeout must be longer than nothing, not {limit!r}.")
+
     @staticmethod
     def of(value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
         """The policy that a user's shorthand stands for."""

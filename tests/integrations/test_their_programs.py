@@ -172,9 +172,8 @@ def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
         "from langgraph.graph import StateGraph\n"
         "def test_it(): assert StateGraph.__module__ == 'milepost.graph.state'\n"
     )
-    plugin = f"{HOOK}.pytest_plugin"
     done = python(
-        *("-m", "pytest", "-p", plugin, "--as-langgraph", "-n", workers, "-p", "no:cacheprovider"),
+        *("-m", "pytest", "--as-langgraph", "-n", workers, "-p", "no:cacheprovider"),
         str(tmp_path),
         cwd=tmp_path,
         check=False,

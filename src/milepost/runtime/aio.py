@@ -161,7 +161,7 @@ class AsyncDriver:
             return aiter(target.alist(*effect.arguments, **effect.keywords))
 
         async def listed() -> AsyncIterator[Any]:
-            cursor = await in_thread(target.list, *effect.arguments, **effect.keywords)
+            cursor = iter(await in_thread(target.list, *effect.arguments, **effect.keywords))
             while (found := await in_thread(next, cursor, None)) is not None:
                 yield found
 
@@ -191,6 +191,7 @@ class AsyncDriver:
             return
         if backlog is None:
             backlog = ledger.backlog = Backlog()
+            backlog.loop = self._loop
             writer = asyncio.create_task(self._write_behind(ledger, backlog))
             _background.add(writer)
             writer.add_done_callback(_background.discard)
@@ -296,11 +297,15 @@ class AsyncDriver:
 
     def _collect(self) -> list[Task]:
         """The tasks that have ended by now."""
-        ended = []
+        ended: list[Task] = []
         while self._ended:
-            task, crash = self._ended.popleft()
+            task, crash = self._ended[0]
             if crash is not None:
+                if ended:
+                    break  # these first: they are done, and can be saved
+                self._ended.popleft()
                 raise crash
+            self._ended.popleft()
             ended.append(task)
         return ended
 

@@ -149,6 +149,11 @@ def _push(
             f"Send names the node '{send.node}', which the graph '{program.name}' does not have. "
             f"Its nodes are: {', '.join(sorted(set(program.nodes) - {START}))}."
         )
+    if send.timeout is not None and node.callee.aio is None:
+        raise InvalidUpdateError(
+            f"Send to '{send.node}' has a timeout, but the node is a sync function, which nothing "
+            "can stop: make it `async def`, or send without a timeout."
+        )
     argument = send.arg
     if node.push_reader is not None and isinstance(argument, dict):
         argument = node.push_reader.shape(argument, steps)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
 from milepost.checkpoint.records import Checkpoint, Place
-from milepost.errors import MilepostError, SaverError
+from milepost.errors import MilepostError, SaverError, SerializationError
 from milepost.runtime.effects import Ask
 
 if TYPE_CHECKING:
@@ -86,13 +86,17 @@ class Ledger:
         if not self.deferred:
             return step
         new = step.new
-        if new is not None:
-            new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
-        return replace(
-            step,
-            writes=[replace(task, writes=deepcopy(list(task.writes))) for task in step.writes],
-            new=new,
-        )
+        try:
+            if new is not None:
+                new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
+            writes = [replace(task, writes=deepcopy(list(task.writes))) for task in step.writes]
+        except Exception as error:
+            raise SerializationError(
+                f"A value in the state of thread '{self.thread_id}' cannot be copied, so "
+                f"{type(self.saver).__name__} cannot save it while the run goes on: {error!r}. "
+                'Keep it out of the state, or run with durability="sync".'
+            ) from error
+        return replace(step, writes=writes, new=new)
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in a saver that never waits: no driver is needed for that."""
@@ -160,6 +164,8 @@ class Backlog:
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._wake: Callable[[], None] | None = None
         self.closed = False
+        self.loop: object = None
+        """The event loop that stores them, if that is not a thread's work."""
         self.error: BaseException | None = None
         """Why the worker gave up; later steps are not stored after a failed one."""
 

@@ -102,6 +102,8 @@ class SyncDriver:
                     self._wind_up(steps, closed)
                     raise
                 except BaseException as failure:
+                    if not isinstance(failure, Exception):
+                        self._queue.clear()
                     steps.error = failure
         except Exception:
             # What was said before the failure still counts.
@@ -118,6 +120,7 @@ class SyncDriver:
 
     def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
+        self._queue.clear()
         steps.error = reason
         with suppress(type(reason)):
             for effect in steps:
@@ -225,7 +228,7 @@ class SyncDriver:
         backlog = ledger.backlog
         if backlog is None:
             return
-        if backlog.unstored and workers.loop_is_running():
+        if backlog.unstored and backlog.loop is not None and workers.runs_here(backlog.loop):
             raise ColourError(
                 f"Steps of thread '{ledger.thread_id}' are still being saved by this event loop, "
                 "which a sync call would block. Use the async method: aget_state, aupdate_state."
@@ -296,12 +299,16 @@ class SyncDriver:
 
     def _collect(self, item: tuple[Task, BaseException | None]) -> list[Task]:
         """The tasks that have ended by now."""
-        ended = []
+        ended: list[Task] = []
         while True:
             if item is not _WAKE:
                 task, crash = item
                 if crash is not None:
-                    raise crash
+                    if not ended:
+                        raise crash
+                    # The others first: they are done, and can be saved.
+                    self._mailbox.put(item)
+                    return ended
                 ended.append(task)
             if self._mailbox.empty():
                 return ended
@@ -329,7 +336,7 @@ class SyncDriver:
         try:
             # In a copy, so that context variables which a node sets end with it.
             context = contextvars.copy_context()
-            if callee.sync is None:
+            if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None
                 work = callee.aio(effect.argument, **callee.arguments(scope))
                 if effect.timeout is not None:

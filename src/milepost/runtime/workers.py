@@ -127,11 +127,20 @@ class LoopThread:
 
 def loop_is_running() -> bool:
     """Whether this thread is inside a running event loop."""
+    return _running_loop() is not None
+
+
+def runs_here(loop: object) -> bool:
+    """Whether it is this loop that this thread is inside."""
+    return _running_loop() is loop
+
+
+def _running_loop() -> object | None:
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
-        return False
+        return None
     try:
-        asyncio.get_running_loop()
+        running: object = asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return None
+    return running
