@@ -1,7 +1,7 @@
 """What a node is given besides the state, and what it can fetch for itself."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.runnables import RunnableConfig as LangChainConfig
@@ -462,3 +462,14 @@ class TestRunnables:
         builder.add_edge("left", "right")
         run.invoke(builder.compile(), {"log": []})
         assert trace == ["left", "right"]
+
+
+def test_a_runnable_may_be_a_reducer_of_the_pair_of_both_values(run):
+    class Total(TypedDict):
+        total: Annotated[int, RunnableLambda(lambda pair: pair[0] + pair[1])]
+
+    def add(state: Total):
+        return {"total": 2}
+
+    graph = StateGraph(Total).add_node(add).add_edge(START, "add").compile()
+    assert run.invoke(graph, {"total": 3}) == {"total": 5}
