@@ -347,10 +347,18 @@ def _stale_answer(run: Run, op: Op) -> bool:
     return again and bool(_open(head)) and str(head.config) in run.resumed
 
 
+def _one_answer_beside_a_failure(run: Run, op: Op) -> bool:
+    """One value for several questions is refused, also when they wait in a subgraph where a
+    sibling failed; LangGraph, which shows none of them outside, gives it to one."""
+    head = run.state()
+    return op.kind == "resume" and len(_open(head)) > 1 and any(task.error for task in head.tasks)
+
+
 NOT_COMPARED = [
     _abandoned_memory,
     _inferred_after_update,
     _kept_siblings,
+    _one_answer_beside_a_failure,
     _replay_of_a_begun_fork,
     _replayed_memory,
     _stale_answer,
