@@ -1,5 +1,6 @@
 """What a node is given besides the state, and what it can fetch for itself."""
 
+import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -473,3 +474,20 @@ def test_a_runnable_may_be_a_reducer_of_the_pair_of_both_values(run):
 
     graph = StateGraph(Total).add_node(add).add_edge(START, "add").compile()
     assert run.invoke(graph, {"total": 3}) == {"total": 5}
+
+
+def test_the_time_of_the_first_attempt_is_the_same_in_every_attempt(run):
+    times = []
+
+    def node(state: State, runtime: Runtime):
+        times.append(runtime.execution_info.node_first_attempt_time)
+        if len(times) < 3:
+            raise ValueError("again")
+
+    retry = RetryPolicy(initial_interval=0, jitter=False, retry_on=ValueError)
+    builder = StateGraph(State).add_node("node", node, retry_policy=retry)
+    before = time.time()
+    run.invoke(builder.add_edge(START, "node").compile(), {"log": []})
+    assert len(times) == 3
+    assert len(set(times)) == 1
+    assert before <= times[0] <= time.time()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import suppress
@@ -326,6 +327,8 @@ class AsyncDriver:
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         scope = effect.scope
+        if scope.task.started is None:
+            scope.task.started = time.time()
         token = enter(scope)
         shared = share_config(scope)
         try:

@@ -89,7 +89,7 @@ class Offering(Bookkeeping):
                 thread_id=self.thread_id,
                 run_id=None if run_id is None else str(run_id),
                 node_attempt=scope.attempt,
-                node_first_attempt_time=scope.started,
+                node_first_attempt_time=task.started,
                 idempotency_key=self.idempotency_key(task),
             ),
             control=self.control,

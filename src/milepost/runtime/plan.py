@@ -31,6 +31,8 @@ class Task:
     """It was called by a running task, and is no part of the plan."""
     caller: Task | None = None
     error: BaseException | str | None = None
+    started: float | None = None
+    """When its first attempt began, in seconds since the epoch; the driver knows the time."""
     failed: bool = False
     """It failed in an earlier attempt at this step."""
     paused: bool = False

@@ -146,8 +146,6 @@ class Scope:
     """Tasks called in this attempt so far: keeps their ids apart."""
     pushed: Sequence[tuple[str, Any]] = ()
     """Writes from inside the node: they come before those that it returns."""
-    started: float | None = None
-    """When the first attempt began, if anybody has asked."""
     _config: RunnableConfig | None = None
     _runtime: Runtime[Any] | None = None
 

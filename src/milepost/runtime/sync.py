@@ -331,6 +331,8 @@ class SyncDriver:
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         scope = effect.scope
+        if scope.task.started is None:
+            scope.task.started = time.time()
         token = enter(scope)
         shared = share_config(scope)
         try:
