@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from hashlib import blake2b
 from random import Random
+
+try:  # without hashlib, which loads OpenSSL
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 # Not the module's shared generator: a program that seeds that one would repeat our ids.
 _random = Random()
@@ -59,6 +63,12 @@ def _ticks_of(identifier: str) -> int:
 def digest_id(*parts: str) -> str:
     """An id in the form of a UUID that depends on nothing but `parts`."""
     text = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def random_uuid() -> str:
+    """A UUID of version 4."""
+    text = f"{getrandbits(128) & ~(0xF << 76) & ~(3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -6,6 +6,7 @@ colour or in both. The others are optional, and unlock what their docstrings say
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from milepost.checkpoint.records import (
@@ -20,14 +21,15 @@ from milepost.checkpoint.records import (
     empty_checkpoint,
     get_checkpoint_id,
 )
-from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import BrokenChainError, EmptyChannelError
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 __all__ = [
     "ERROR",
@@ -55,15 +57,32 @@ __all__ = [
 V = TypeVar("V", int, float, str)
 
 
+def __getattr__(name: str) -> Any:
+    # A graph without a saver needs no serializer.
+    if name == "JsonPlusSerializer":
+        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        return JsonPlusSerializer
+    if name == "SerializerProtocol":
+        from milepost.checkpoint.serde.base import SerializerProtocol
+
+        return SerializerProtocol
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class BaseCheckpointSaver(Generic[V]):
     """Saves the checkpoints of threads. Derive from it to keep them in a place of your own."""
-
-    serde: SerializerProtocol = JsonPlusSerializer()
-    """Turns values into bytes and back. Use it for everything that you store."""
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         if serde is not None:
             self.serde = serde
+
+    @cached_property
+    def serde(self) -> SerializerProtocol:
+        """Turns values into bytes and back. Use it for everything that you store."""
+        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        return JsonPlusSerializer()
 
     @property
     def config_specs(self) -> list[Any]:

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
 from milepost.errors import ThreadConflict
 from milepost.ids import random_token
+from milepost.record import record
 
 Prepared = TypeVar("Prepared")
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Fence:
     """One run's claim on one thread.
 
@@ -58,7 +59,7 @@ class Fence:
         )
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TaskWrites:
     """What one task wrote."""
 
@@ -69,7 +70,7 @@ class TaskWrites:
     writes: Sequence[tuple[str, Any]]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class NewCheckpoint:
     """A checkpoint to be saved, with its changes apart from what it inherits."""
 
@@ -82,7 +83,7 @@ class NewCheckpoint:
     """All channel values, for a saver that stores the whole state."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class StepCommit:
     """What is to be stored together."""
 

@@ -16,7 +16,6 @@ from milepost.channels import (
     NamedBarrierValueAfterFinish,
     Topic,
 )
-from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, ROOT, START, TASKS
 from milepost.graph.routing import (
     Router,
@@ -236,6 +235,8 @@ def _keyed(name: str, channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, A
 
 def _register_types(builder: StateGraph[Any, Any, Any, Any]) -> None:
     """Allow what an ordinary program stores: its schemas' types, and its modules' data types."""
+    from milepost.checkpoint.serde.registry import default_registry
+
     modules: set[str] = set()
     for schema in (builder.state_schema, builder.input_schema, builder.output_schema):
         default_registry.register_schema_types(schema)

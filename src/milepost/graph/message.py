@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias, overload
-from uuid import uuid4
 
 from typing_extensions import TypedDict
 
+import milepost.messages as classes
 from milepost.errors import InvalidUpdateError, MissingDependencyError
-from milepost.messages.coerce import convert_to_messages, is_removal, langchain_messages
+from milepost.ids import random_uuid
+from milepost.messages.kinds import is_removal, langchain_messages
 from milepost.runtime.messages import tell
 from milepost.runtime.scope import current_scope
 
@@ -56,10 +57,10 @@ def add_messages(
 def _conversation(given: Messages) -> list[Any]:
     is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
     many = isinstance(given, (list, tuple)) and not is_pair
-    messages = convert_to_messages(given if many else [given])
+    messages = classes.convert_to_messages(given if many else [given])
     for message in messages:
         if message.id is None:
-            message.id = str(uuid4())
+            message.id = random_uuid()
     return messages
 
 
@@ -120,7 +121,7 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
     """
     scope = current_scope("push_message")
-    (pushed,) = convert_to_messages([message])
+    (pushed,) = classes.convert_to_messages([message])
     if pushed.id is None:
         raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
     program = scope.session.program

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.constants import END, ROOT, START, TASKS
 from milepost.errors import InvalidUpdateError, ParentCommand
+from milepost.record import record
 from milepost.state.schema import is_pydantic
 from milepost.types import Command, Send
 
@@ -25,7 +26,7 @@ def join_channel(sources: Sequence[str], node: str) -> str:
     return f"join:{'+'.join(sources)}:{node}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record
 class Router:
     """Turns targets into writes, for one graph."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from milepost.record import record
 from milepost.runtime.calls import hints_of
 from milepost.state.schema import has_fields
 from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class NodeSpec:
     """A node as it was added."""
 
@@ -28,7 +28,7 @@ class NodeSpec:
     """Nodes that its Commands may go to: for validation and drawing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class BranchSpec:
     """A conditional edge as it was added."""
 

@@ -9,12 +9,13 @@ is decided when a name is first used, so that importing milepost imports nothing
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from milepost.messages import light
-from milepost.messages.coerce import convert_to_messages, is_message, is_removal, langchain_messages
+from milepost.messages.kinds import is_message, is_removal, langchain_messages
 
 if TYPE_CHECKING:
+    from milepost.messages.coerce import convert_to_messages
     from milepost.messages.light import (
         AIMessage,
         AIMessageChunk,
@@ -42,10 +43,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):  # what the import system and inspection tools ask for
+    # What the import system and inspection tools ask for.
+    if name.startswith("_") or name in ("coerce", "kinds", "light"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "convert_to_messages":
+        from milepost.messages.coerce import convert_to_messages
+
+        globals()[name] = convert_to_messages
+        return convert_to_messages
     installed = langchain_messages()
-    source: Any = light if installed is None else installed
+    source = import_module("milepost.messages.light") if installed is None else installed
     try:
         found = getattr(source, name)
     except AttributeError:

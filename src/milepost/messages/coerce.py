@@ -7,20 +7,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import fields
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milepost.messages import light
+from milepost.messages.kinds import langchain_messages
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-_LANGCHAIN = "langchain_core.messages"
 _ROLES: dict[str, type[light.BaseMessage]] = {
     "human": light.HumanMessage,
     "user": light.HumanMessage,
@@ -32,29 +25,6 @@ _ROLES: dict[str, type[light.BaseMessage]] = {
     "tool": light.ToolMessage,
     "remove": light.RemoveMessage,
 }
-
-
-@cache
-def langchain_messages() -> ModuleType | None:
-    """LangChain's module of messages, imported now; None if it is not installed."""
-    try:
-        found = "langchain_core" in sys.modules or find_spec("langchain_core") is not None
-    except (ImportError, ValueError):
-        found = False
-    return import_module(_LANGCHAIN) if found else None
-
-
-def is_message(value: object) -> bool:
-    """Whether something is a message, of LangChain's or ours. Imports nothing."""
-    if isinstance(value, light.BaseMessage):
-        return True
-    langchain = sys.modules.get(_LANGCHAIN)
-    return langchain is not None and isinstance(value, langchain.BaseMessage)
-
-
-def is_removal(message: Any) -> bool:
-    """Whether a message stands for the removal of another."""
-    return getattr(message, "type", None) == "remove"
 
 
 def convert_to_messages(given: Iterable[Any]) -> list[Any]:

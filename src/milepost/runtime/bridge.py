@@ -16,7 +16,7 @@ from contextvars import Token
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from milepost.messages.coerce import langchain_messages
+from milepost.messages.kinds import langchain_messages
 
 if TYPE_CHECKING:
     from milepost.runtime.scope import Scope

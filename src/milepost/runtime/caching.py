@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from milepost.errors import SerdeError, SerializationError
@@ -29,6 +28,8 @@ def cache_key(task: Task) -> CacheKey:
             f"{error.reason}. Give it one that picks what matters: CachePolicy(key_func=...)."
         ) from error
     if isinstance(key, bytes):
+        from hashlib import blake2b
+
         key = blake2b(key, digest_size=16).hexdigest()
     return CacheKey(namespace_of(task.node), str(key), policy.ttl)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from milepost.errors import GraphBuildError, NodeError
+from milepost.record import record
 
 if TYPE_CHECKING:
     from milepost.runtime.scope import Scope
@@ -29,7 +29,7 @@ _INJECTED: dict[str, Callable[[Scope], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Callee:
     """Something to call with an input, in the colours that it comes in."""
 

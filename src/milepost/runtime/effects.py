@@ -18,8 +18,10 @@ wait, and never call a node or a saver themselves.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from milepost.record import record
 
 if TYPE_CHECKING:
     from milepost.runtime.calls import Callee
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from milepost.types import TimeoutPolicy
 
 
-@dataclass(slots=True)
+@record
 class Ask:
     """Call a method of a saver, store or cache: `method` in sync code, `amethod` on a loop."""
 
@@ -39,7 +41,7 @@ class Ask:
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@record
 class Listing:
     """Open `saver.list(...)` or `saver.alist(...)`."""
 
@@ -48,14 +50,14 @@ class Listing:
     keywords: Mapping[str, Any]
 
 
-@dataclass(slots=True)
+@record
 class Next:
     """The next item of an open listing."""
 
     cursor: Any
 
 
-@dataclass(slots=True)
+@record
 class Start:
     """Start tasks. The driver may leave one of them until it is awaited."""
 
@@ -73,7 +75,7 @@ class Await:
 AWAIT = Await()
 
 
-@dataclass(slots=True)
+@record
 class Save:
     """Store a prepared step: now, or soon and in order."""
 
@@ -82,7 +84,7 @@ class Save:
     wait: bool
 
 
-@dataclass(slots=True)
+@record
 class Flush:
     """Wait until everything that was queued is stored."""
 
@@ -91,7 +93,7 @@ class Flush:
     """Whether the run has nothing more to store."""
 
 
-@dataclass(slots=True)
+@record
 class Call:
     """Call a node, a branch or an error handler in the scope of a task."""
 
@@ -103,7 +105,7 @@ class Call:
     """It is a branch: a quick decision, which need not leave the event loop for a thread."""
 
 
-@dataclass(slots=True)
+@record
 class Pause:
     """Wait before the next attempt."""
 

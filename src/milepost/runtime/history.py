@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.errors import CheckpointNotFoundError
+from milepost.record import record
 from milepost.runtime.effects import Ask, Effect, Flush, Listing, Next, RunProgram
 from milepost.runtime.loading import rebuild_deltas
 from milepost.runtime.plan import Task
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from milepost.runtime.saving import Ledger
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """A graph's way to look at a saver."""
 

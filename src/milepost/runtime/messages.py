@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from milepost.messages.coerce import is_message, is_removal
+from milepost.ids import random_uuid
+from milepost.messages.kinds import is_message, is_removal
 from milepost.runtime.stream import Part, ns_parts, visible
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def tell_returned(session: Offering, task: Task) -> None:
             if is_removal(message):
                 continue
             if message.id is None:
-                message.id = str(uuid4())  # the state will have it under the same one
+                message.id = random_uuid()  # the state will have it under the same one
             if metadata is None:
                 metadata = session.config_for(task).get("metadata") or {}
             tell(session, message, metadata, once=True)

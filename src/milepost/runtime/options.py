@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from milepost.record import record
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from milepost.types import All, Checkpointer, Durability, RunnableConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Options:
     """What a caller says about a run, and what the graph was compiled with."""
 

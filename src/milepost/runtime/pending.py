@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import TaskWrites
-from milepost.checkpoint.serde.failures import storable_error
 from milepost.constants import ERROR, INTERRUPT, NO_WRITES, NULL_TASK_ID, RESUME, RETURN, SCHEDULED
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
@@ -70,6 +69,8 @@ def to_store(task: Task) -> TaskWrites:
         if task.answers:
             writes.append((RESUME, list(task.answers)))
     else:
+        from milepost.checkpoint.serde.failures import storable_error
+
         error = task.error
         writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
         if task.interrupts:

@@ -6,10 +6,11 @@ Builders (`StateGraph`, `@entrypoint`) make a Program once; runs only read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost.constants import PULL, START
+from milepost.record import record
 from milepost.runtime.board import Board
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Writer(Protocol):
         """What it wrote, in order."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Outside:
     """A writer that is no task."""
 
@@ -54,7 +55,7 @@ class StepsLeft(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reader:
     """How a node's input is made from the state."""
 
@@ -85,7 +86,7 @@ class Reader:
         return picked if self.build is None else self.build(picked)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branch:
     """A conditional edge: asks a function where to go."""
 
@@ -96,7 +97,7 @@ class Branch:
     """Turns what the function returned into writes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Node:
     """A node and everything that happens around its call."""
 
@@ -130,7 +131,7 @@ class Node:
         object.__setattr__(self, "path_text", f"~{PULL}, {self.name}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(kw_only=True)
 class Program:
     """What a graph compiles to."""
 

@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
@@ -16,12 +15,13 @@ from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
 from milepost.errors import GraphBuildError
 from milepost.managed import ManagedValue
+from milepost.record import record
 
 Channel = BaseChannel[Any, Any, Any]
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Schema:
     """What a schema says."""
 
