@@ -41,6 +41,8 @@ class Fence:
     token: str = field(default_factory=random_token)
     taken: bool = False
     """Whether the first commit has succeeded."""
+    epoch: int | None = None
+    """The thread's epoch at the last commit, if the saver keeps one."""
 
     def check(self, thread_id: str, head: str | None, token: str | None) -> None:
         """Raise ThreadConflict unless a thread with this head and token may be written to."""

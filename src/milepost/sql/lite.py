@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
-from milepost.sql.operations import Batch, Many, Operation, Query, Run, Work
+from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 R = TypeVar("R")
 
@@ -139,7 +139,7 @@ class SqliteEngine:
             cursor = self._cursor()
             try:
                 cursor.execute(begin)
-                result = _drive(cursor, work())
+                result = _drive(cursor, work(), begin)
                 cursor.execute("COMMIT")
                 return result
             finally:
@@ -149,7 +149,7 @@ class SqliteEngine:
                 cursor.close()
 
 
-def _drive(cursor: sqlite3.Cursor, operation: Operation[R]) -> R:
+def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
     execute = cursor.execute
     try:
         statement = next(operation)
@@ -159,19 +159,32 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R]) -> R:
                 answer = execute(statement.sql, statement.parameters).fetchall()
             elif isinstance(statement, Run):
                 answer = execute(statement.sql, statement.parameters).rowcount
+            elif isinstance(statement, Guarded):
+                guard = statement.guard
+                answer = all(execute(guard.sql, row).rowcount == 1 for row in guard.rows)
+                if answer:
+                    _run_all(cursor, statement.statements)
+                else:
+                    execute("ROLLBACK")
+                    execute(begin)
+            elif isinstance(statement, Batch):
+                _run_all(cursor, statement.statements)
             else:
-                for one in statement.statements if isinstance(statement, Batch) else (statement,):
-                    if isinstance(one, Many):
-                        for row in one.rows:
-                            execute(one.sql, row)
-                    else:
-                        execute(one.sql, one.parameters)
+                cursor.executemany(statement.sql, statement.rows)
             statement = operation.send(answer)
     except StopIteration as done:
         result: R = done.value
         return result
     finally:
         operation.close()
+
+
+def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:
+    for one in statements:
+        if isinstance(one, Many):
+            cursor.executemany(one.sql, one.rows)
+        else:
+            cursor.execute(one.sql, one.parameters)
 
 
 _OPEN_TRANSACTION = (

@@ -8,6 +8,7 @@ their results. A driver runs a whole operation in one transaction, in its own co
     Run       the number of rows that were changed
     Many      None; the statement has run once for each set of parameters
     Batch     None; all its statements have run
+    Guarded   True if all of it has run; False if none of it has
 """
 
 from __future__ import annotations
@@ -43,7 +44,19 @@ class Batch(NamedTuple):
     statements: Sequence[Run | Many]
 
 
-Statement: TypeAlias = Query | Run | Many | Batch
+class Guarded(NamedTuple):
+    """Statements that are to run if every row of the guard changes one row.
+
+    It comes first in an operation; answered with True, it is also the last. So a driver may send
+    it together with the beginning and the end of the transaction. Answered with False, the
+    transaction has begun anew, and the operation goes on.
+    """
+
+    guard: Many
+    statements: Sequence[Run | Many]
+
+
+Statement: TypeAlias = Query | Run | Many | Batch | Guarded
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from milepost.errors import ColourError
-from milepost.sql.operations import Batch, Many, Query, Run
+from milepost.sql.operations import Batch, Guarded, Many, Query, Run
 from milepost.sql.pg import ATTEMPTS, Settings, check_idle, cursor_of, explain, may_retry
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class AsyncPostgresEngine:
         async with _autocommit(connection), cursor_of(connection) as cursor:
             try:
                 await cursor.execute(begin, prepare=False)
-                result = await self._drive(connection, cursor, work())
+                result = await self._drive(connection, cursor, work(), begin)
                 await cursor.execute("COMMIT", prepare=False)
                 return result
             except BaseException:
@@ -171,7 +171,7 @@ class AsyncPostgresEngine:
                     await cursor.execute("ROLLBACK", prepare=False)
                 raise
 
-    async def _drive(self, connection: Any, cursor: Any, operation: Operation[R]) -> R:
+    async def _drive(self, connection: Any, cursor: Any, operation: Operation[R], begin: str) -> R:
         prepare = self.settings.prepare
         try:
             statement = next(operation)
@@ -183,6 +183,8 @@ class AsyncPostgresEngine:
                 elif isinstance(statement, Run):
                     await cursor.execute(statement.sql, statement.parameters, prepare=prepare)
                     answer = cursor.rowcount
+                elif isinstance(statement, Guarded):
+                    answer = await self._guarded(cursor, statement, begin)
                 elif isinstance(statement, Batch):
                     async with connection.pipeline():
                         for one in statement.statements:
@@ -198,6 +200,19 @@ class AsyncPostgresEngine:
             return result
         finally:
             operation.close()
+
+    async def _guarded(self, cursor: Any, statement: Guarded, begin: str) -> bool:
+        prepare = self.settings.prepare
+        for row in statement.guard.rows:
+            await cursor.execute(statement.guard.sql, row, prepare=prepare)
+            if cursor.rowcount != 1:
+                await cursor.execute("ROLLBACK", prepare=False)
+                await cursor.execute(begin, prepare=False)
+                return False
+        for one in statement.statements:
+            for row in one.rows if isinstance(one, Many) else (one.parameters,):
+                await cursor.execute(one.sql, row, prepare=prepare)
+        return True
 
 
 @asynccontextmanager

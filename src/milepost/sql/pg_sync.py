@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from milepost.sql.operations import Batch, Many, Query, Run
+from milepost.sql.operations import Batch, Guarded, Many, Query, Run
 from milepost.sql.pg import ATTEMPTS, Settings, check_idle, cursor_of, explain, may_retry
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class PostgresEngine:
         with _autocommit(connection), cursor_of(connection) as cursor:
             try:
                 cursor.execute(begin, prepare=False)
-                result = self._drive(connection, cursor, work())
+                result = self._drive(connection, cursor, work(), begin)
                 cursor.execute("COMMIT", prepare=False)
                 return result
             except BaseException:
@@ -116,7 +116,7 @@ class PostgresEngine:
                     cursor.execute("ROLLBACK", prepare=False)
                 raise
 
-    def _drive(self, connection: Any, cursor: Any, operation: Operation[R]) -> R:
+    def _drive(self, connection: Any, cursor: Any, operation: Operation[R], begin: str) -> R:
         prepare = self.settings.prepare
         try:
             statement = next(operation)
@@ -128,6 +128,8 @@ class PostgresEngine:
                 elif isinstance(statement, Run):
                     cursor.execute(statement.sql, statement.parameters, prepare=prepare)
                     answer = cursor.rowcount
+                elif isinstance(statement, Guarded):
+                    answer = self._guarded(cursor, statement, begin)
                 elif isinstance(statement, Batch):
                     with connection.pipeline():
                         for one in statement.statements:
@@ -143,6 +145,19 @@ class PostgresEngine:
             return result
         finally:
             operation.close()
+
+    def _guarded(self, cursor: Any, statement: Guarded, begin: str) -> bool:
+        prepare = self.settings.prepare
+        for row in statement.guard.rows:
+            cursor.execute(statement.guard.sql, row, prepare=prepare)
+            if cursor.rowcount != 1:
+                cursor.execute("ROLLBACK", prepare=False)
+                cursor.execute(begin, prepare=False)
+                return False
+        for one in statement.statements:
+            for row in one.rows if isinstance(one, Many) else (one.parameters,):
+                cursor.execute(one.sql, row, prepare=prepare)
+        return True
 
 
 @contextmanager

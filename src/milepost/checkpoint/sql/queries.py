@@ -27,6 +27,10 @@ class Queries:
     touch_thread: str = (
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
     )
+    hold_thread: str = """
+        UPDATE threads SET head = COALESCE(?, head), status = ?, updated_at = ?
+        WHERE thread_id = ? AND token = ? AND epoch = ?"""
+    """Touches a thread if the run still has it and nothing that it builds on was removed."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = "SELECT head FROM threads WHERE thread_id = ?"
 

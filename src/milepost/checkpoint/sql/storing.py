@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.memory import LOST, Chain, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.memory import LOST, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.reading import CheckpointRecord
-from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
+from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
+from milepost.checkpoint.sql.tables import Tables
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
-from milepost.sql import splice
-from milepost.sql.operations import Batch, Many, Operation, Query, Run
+from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.sql.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
     from milepost.checkpoint.sql.reading import Reader
@@ -31,6 +32,8 @@ class _Row:
     token: str | None
     epoch: int
     new: bool
+    status: str | None = None
+    """What it is to be; None as long as nothing is to be stored."""
 
 
 class Storer:
@@ -44,31 +47,10 @@ class Storer:
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
         """For each step None, or the conflict because of which it was left out."""
-        threads: dict[str, _Row] = {}
-        lost: dict[str, ThreadConflict] = {}
-        outcome: list[Exception | None] = []
-        batch: list[Run | Many] = []
-        for step in steps:
-            token = step.token
-            if token is not None and token in lost:
-                outcome.append(lost[token])
-                continue
-            row = threads.get(step.place.thread_id)
-            if row is None:
-                row = threads[step.place.thread_id] = yield from self._thread(step.place.thread_id)
-            try:
-                if step.fence is not None:
-                    step.fence.check(step.place.thread_id, row.head, row.token)
-            except ThreadConflict as conflict:
-                assert token is not None
-                lost[token] = conflict
-                outcome.append(conflict)
-                continue
-            yield from self._step(step, row, batch)
-            outcome.append(None)
-        if batch:
-            yield Batch(batch)
-        return outcome
+        guarded = self._guarded(steps)
+        if guarded is not None and (yield guarded):
+            return [None] * len(steps)
+        return (yield from self._checked(steps))
 
     def settle(self, steps: Sequence[Prepared], outcome: Sequence[Exception | None]) -> None:
         """Remember what a transaction has done, after it was committed or rolled back."""
@@ -92,7 +74,78 @@ class Storer:
                     step.place.thread_id, step.place.checkpoint_ns, row.known, values
                 )
 
-    # -- one step
+    # -- runs that have their threads already
+
+    def _guarded(self, steps: Sequence[Prepared]) -> Guarded | None:
+        """All steps at once, if each comes from a run that took its thread before.
+
+        Nothing has to be looked up for them; whether a run still has its thread is found out by
+        the statement that touches the thread.
+        """
+        touched: dict[str, tuple[Fence, str | None, str]] = {}
+        tables = Tables(self._codec, self._q)
+        for step in steps:
+            fence, checkpoint = step.fence, step.checkpoint
+            if fence is None or not fence.taken or fence.epoch is None:
+                return None
+            thread_id, ns, _ = step.place
+            holder, head, _ = touched.get(thread_id, (fence, None, ""))
+            if holder is not fence:
+                return None
+            if checkpoint is not None:
+                if checkpoint.known.partial:
+                    return None
+                if ns == "":
+                    head = checkpoint.checkpoint_id
+            tables.add(step, fence.epoch)
+            touched[thread_id] = (fence, head, step.status or "running")
+        now = time.time()
+        # In order, so that two such transactions cannot wait for each other.
+        rows = [
+            (head, status, now, thread_id, fence.token, fence.epoch)
+            for thread_id, (fence, head, status) in sorted(touched.items())
+        ]
+        return Guarded(Many(self._q.hold_thread, rows), tables.statements())
+
+    # -- all others
+
+    def _checked(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
+        threads: dict[str, _Row] = {}
+        lost: dict[str, ThreadConflict] = {}
+        outcome: list[Exception | None] = []
+        tables = Tables(self._codec, self._q)
+        for step in steps:
+            token = step.token
+            if token is not None and token in lost:
+                outcome.append(lost[token])
+                continue
+            row = threads.get(step.place.thread_id)
+            if row is None:
+                row = threads[step.place.thread_id] = yield from self._thread(step.place.thread_id)
+            try:
+                if step.fence is not None:
+                    step.fence.check(step.place.thread_id, row.head, row.token)
+            except ThreadConflict as conflict:
+                assert token is not None
+                lost[token] = conflict
+                outcome.append(conflict)
+                continue
+            yield from self._step(step, row, tables)
+            outcome.append(None)
+        now = time.time()
+        batch: list[Run | Many] = [*tables.statements()]
+        for thread_id, row in threads.items():
+            if row.status is None:
+                continue
+            if row.new:
+                values = (thread_id, row.head, row.token, row.epoch, row.status, now, now)
+                batch.append(Run(self._q.add_thread, values))
+            else:
+                values_now = (row.head, row.token, row.status, now, thread_id)
+                batch.append(Run(self._q.touch_thread, values_now))
+        if batch:
+            yield Batch(batch)
+        return outcome
 
     def _thread(self, thread_id: str) -> Operation[_Row]:
         rows = yield Query(self._q.lock_thread, (thread_id,))
@@ -102,71 +155,25 @@ class Storer:
         head, token, epoch = rows[0]
         return _Row(head, token, epoch, False)
 
-    def _step(self, step: Prepared, row: _Row, batch: list[Run | Many]) -> Operation[None]:
-        thread_id, ns, parent_id = step.place
-        token = step.token
-        checkpoint = step.checkpoint
-        if checkpoint is not None and step.fence is None and not row.new:
-            yield from self._replaced(step, checkpoint, row)
-        if step.blobs:
-            self._blobs(step, row.epoch, batch)
-        if step.writes:
-            ordinary: list[tuple[Any, ...]] = []
-            special: list[tuple[Any, ...]] = []
-            for write in step.writes:
-                (special if write.position < 0 else ordinary).append(
-                    (
-                        thread_id,
-                        ns,
-                        parent_id,
-                        write.task_id,
-                        write.position,
-                        write.channel,
-                        write.task_path,
-                        write.base,
-                        short_kind(write.kind),
-                        write.data,
-                    )
-                )
-            if ordinary:
-                batch.append(Many(self._q.add_write, ordinary))
-            if special:
-                batch.append(Many(self._q.replace_write, special))
-        if step.early:
-            batch.append(Many(self._q.fold_write, self._early(step)))
+    def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
+        checkpoint, fence = step.checkpoint, step.fence
         if checkpoint is not None:
-            yield from self._checkpoint(step, checkpoint, row.epoch, batch)
-            if ns == "" and (
-                token is not None or row.head is None or checkpoint.checkpoint_id > row.head
+            if fence is None and not (row.new and row.status is None):
+                yield Batch(tables.statements())
+                tables.clear()
+                yield from self._replaced(step, checkpoint, row)
+            if checkpoint.known.partial:
+                base = checkpoint.base
+                supported = base is not None and base.supports(step.token, row.epoch)
+                yield from self._complete(step, checkpoint.known, base if supported else None)
+            if step.place.checkpoint_ns == "" and (
+                fence is not None or row.head is None or checkpoint.checkpoint_id > row.head
             ):
                 row.head = checkpoint.checkpoint_id
-        row.token = token if token is not None else row.token
-        now = time.time()
-        status = step.status or "running"
-        if row.new:
-            row.new = False
-            values = (thread_id, row.head, row.token, row.epoch, status, now, now)
-            batch.append(Run(self._q.add_thread, values))
-        else:
-            values_now = (row.head, row.token, status, now, thread_id)
-            batch.append(Run(self._q.touch_thread, values_now))
-
-    def _early(self, step: Prepared) -> list[tuple[Any, ...]]:
-        thread_id, ns, id = step.place
-        return [
-            (
-                fold.base,
-                self._codec.seal(
-                    fold.program, "write", thread_id, ns, str(id), fold.task_id, str(fold.position)
-                ),
-                thread_id,
-                ns,
-                id,
-                fold.task_id,
-                fold.position,
-            )
-            for fold in step.early
-        ]
+        if fence is not None:
+            row.token, fence.epoch = fence.token, row.epoch
+        row.status = step.status or "running"
+        tables.add(step, row.epoch)
 
     def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
         """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
@@ -185,67 +192,6 @@ class Storer:
         # Others may remember the old one: a new epoch tells them not to build on it.
         thread.epoch = getrandbits(53)
         yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
-
-    def _blobs(self, step: Prepared, epoch: int, batch: list[Run | Many]) -> None:
-        thread_id, ns, _ = step.place
-        rows, folded = [], []
-        for blob in step.blobs:
-            base: str | None = None
-            known = blob.known
-            data = b""
-            if blob.base is not None and blob.program is not None:
-                if blob.base.supports(step.token, epoch):
-                    base = blob.base_version or blob.base.version
-                    data = splice.pack(blob.program)
-                elif known is not None:
-                    known.chain = Chain()
-            if base is None:
-                data = blob.encoded.parts.join()
-            level = 0
-            if known is not None:
-                known.epoch = epoch
-                level = known.chain.folds if base is None else int(known.chain.is_root)
-            place = (thread_id, ns, blob.channel, blob.version)
-            data = self._codec.seal(data, "blob", *place)
-            rows.append((*place, None, base, level, short_kind(blob.encoded.kind), data))
-            for fold in blob.folds:
-                place = (thread_id, ns, fold.channel or blob.channel, fold.version)
-                data = self._codec.seal(splice.pack(fold.program), "blob", *place)
-                folded.append((fold.channel and blob.channel, blob.version, data, *place))
-        batch.append(Many(self._q.add_blob, rows))
-        if folded:
-            batch.append(Many(self._q.fold_blob, folded))
-
-    def _checkpoint(
-        self, step: Prepared, row: CheckpointRow, epoch: int, batch: list[Run | Many]
-    ) -> Operation[None]:
-        thread_id, ns, parent_id = step.place
-        known, base, changes = row.known, row.base, row.changes
-        supported = base is not None and base.supports(step.token, epoch)
-        if known.partial:
-            yield from self._complete(step, known, base if supported else None)
-        if changes is not None and supported:
-            assert base is not None
-            data = frames.pack(row.stamp, changes)
-            known.rows, known.spent = base.rows + 1, base.spent + len(data)
-            known.size = base.size
-        else:
-            changes = None
-            data = frames.pack(row.stamp, known.frame)
-            known.rows, known.spent, known.size = 1, 0, len(data)
-        known.epoch = epoch
-        values = (
-            thread_id,
-            ns,
-            row.checkpoint_id,
-            parent_id,
-            1 if changes is None else 0,
-            row.run_id,
-            self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
-            short_kind(row.metadata_kind),
-            row.metadata,
-        )
-        batch.append(Run(self._q.add_checkpoint, values))
 
     def _complete(
         self, step: Prepared, known: KnownFrame, base: KnownFrame | None

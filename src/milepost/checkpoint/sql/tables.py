@@ -1,0 +1,146 @@
+"""Prepared steps as rows of the tables, gathered so that each table is written to once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.memory import Chain
+from milepost.checkpoint.sql.rows import short_kind
+from milepost.sql import splice
+from milepost.sql.operations import Many
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.sql.queries import Queries
+    from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
+
+_Rows = list[tuple[Any, ...]]
+
+
+class Tables:
+    """The rows of one transaction."""
+
+    __slots__ = ("_codec", "_q", "blobs", "checkpoints", "early", "folds", "special", "writes")
+
+    def __init__(self, codec: Codec, queries: Queries) -> None:
+        self._codec = codec
+        self._q = queries
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows: they have been stored."""
+        self.blobs: _Rows = []
+        self.folds: _Rows = []
+        self.writes: _Rows = []
+        self.special: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        """Writes that replace those of an earlier attempt, by their key."""
+        self.early: _Rows = []
+        self.checkpoints: _Rows = []
+
+    def statements(self) -> list[Many]:
+        """In this order: what is folded must be there first."""
+        q = self._q
+        found = []
+        if self.blobs:
+            found.append(Many(q.add_blob, self.blobs))
+        if self.folds:
+            found.append(Many(q.fold_blob, self.folds))
+        if self.writes:
+            found.append(Many(q.add_write, self.writes))
+        if self.special:
+            found.append(Many(q.replace_write, list(self.special.values())))
+        if self.early:
+            found.append(Many(q.fold_write, self.early))
+        if self.checkpoints:
+            found.append(Many(q.add_checkpoint, self.checkpoints))
+        return found
+
+    def add(self, step: Prepared, epoch: int) -> None:
+        """Add the rows of a step of a thread that is in this epoch."""
+        if step.blobs:
+            self._add_blobs(step, epoch)
+        if step.writes:
+            self._add_writes(step)
+        if step.early:
+            self._add_early(step)
+        if step.checkpoint is not None:
+            self._add_checkpoint(step, step.checkpoint, epoch)
+
+    def _add_blobs(self, step: Prepared, epoch: int) -> None:
+        thread_id, ns, _ = step.place
+        for blob in step.blobs:
+            base: str | None = None
+            known = blob.known
+            data = b""
+            if blob.base is not None and blob.program is not None:
+                if blob.base.supports(step.token, epoch):
+                    base = blob.base_version or blob.base.version
+                    data = splice.pack(blob.program)
+                elif known is not None:
+                    known.chain = Chain()
+            if base is None:
+                data = blob.encoded.parts.join()
+            level = 0
+            if known is not None:
+                known.epoch = epoch
+                level = known.chain.folds if base is None else int(known.chain.is_root)
+            place = (thread_id, ns, blob.channel, blob.version)
+            data = self._codec.seal(data, "blob", *place)
+            self.blobs.append((*place, None, base, level, short_kind(blob.encoded.kind), data))
+            for fold in blob.folds:
+                place = (thread_id, ns, fold.channel or blob.channel, fold.version)
+                data = self._codec.seal(splice.pack(fold.program), "blob", *place)
+                self.folds.append((fold.channel and blob.channel, blob.version, data, *place))
+
+    def _add_writes(self, step: Prepared) -> None:
+        thread_id, ns, parent_id = step.place
+        for write in step.writes:
+            key = (thread_id, ns, parent_id, write.task_id, write.position)
+            row = (
+                *key,
+                write.channel,
+                write.task_path,
+                write.base,
+                short_kind(write.kind),
+                write.data,
+            )
+            if write.position < 0:
+                self.special[key] = row
+            else:
+                self.writes.append(row)
+
+    def _add_early(self, step: Prepared) -> None:
+        thread_id, ns, id = step.place
+        for fold in step.early:
+            place = ("write", thread_id, ns, str(id), fold.task_id, str(fold.position))
+            sealed = self._codec.seal(fold.program, *place)
+            key = (thread_id, ns, id, fold.task_id, fold.position)
+            self.early.append((fold.base, sealed, *key))
+
+    def _add_checkpoint(self, step: Prepared, row: CheckpointRow, epoch: int) -> None:
+        thread_id, ns, parent_id = step.place
+        known, base, changes = row.known, row.base, row.changes
+        if changes is not None and base is not None and base.supports(step.token, epoch):
+            complete = 0
+            data = frames.pack(row.stamp, changes)
+            known.rows, known.spent = base.rows + 1, base.spent + len(data)
+            known.size = base.size
+        else:
+            complete = 1
+            data = frames.pack(row.stamp, known.frame)
+            known.rows, known.spent, known.size = 1, 0, len(data)
+        known.epoch = epoch
+        self.checkpoints.append(
+            (
+                thread_id,
+                ns,
+                row.checkpoint_id,
+                parent_id,
+                complete,
+                row.run_id,
+                self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
+                short_kind(row.metadata_kind),
+                row.metadata,
+            )
+        )
