@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from graphs import Doc, Log, appends, id_of, line, single, steps, thread, two_nodes
-from milepost.errors import CheckpointNotFoundError, MissingThreadError, SaverError
+from milepost.errors import (
+    CheckpointNotFoundError,
+    InvalidUpdateError,
+    MissingThreadError,
+    SaverError,
+)
 from milepost.graph import START, StateGraph
 from milepost.types import Command, PregelTask, Send, StateSnapshot, interrupt
 
@@ -408,6 +413,57 @@ def test_sync_saves_each_step_before_the_next_starts(run, saver, config):
     graph, observer = observed(saver, config)
     run.invoke(graph, {}, config, durability="sync")
     assert observer.seen == [[0, -1], [1, 0, -1], [2, 1, 0, -1]]
+
+
+@pytest.fixture
+def commits(saver, monkeypatch):
+    """How many steps each transaction of the saver has stored."""
+    counted: list[int] = []
+    commit, acommit = saver.commit, saver.acommit
+
+    def counting(steps):
+        counted.append(len(steps))
+        return commit(steps)
+
+    async def counting_on_a_loop(steps):
+        counted.append(len(steps))
+        return await acommit(steps)
+
+    monkeypatch.setattr(saver, "commit", counting)
+    monkeypatch.setattr(saver, "acommit", counting_on_a_loop)
+    return counted
+
+
+def test_the_input_is_saved_together_with_the_step_that_passes_it_on(run, saver, config, commits):
+    graph = two_nodes().compile(checkpointer=saver)
+    run.invoke(graph, {"foo": ""}, config, durability="sync")
+    assert commits == [2, 1, 1]
+
+
+def test_the_input_is_saved_before_a_router_of_the_program_sees_it(run, saver, config, commits):
+    builder = StateGraph(Log).add_node("a", appends("a"))
+    seen: list[int] = []
+    builder.add_conditional_edges(START, lambda _state: seen.append(len(commits)) or "a")
+    run.invoke(builder.compile(checkpointer=saver), {"log": []}, config, durability="sync")
+    assert seen == [1]
+
+
+def test_the_input_is_saved_if_it_cannot_be_passed_on(run, saver, config):
+    graph = two_nodes().compile(checkpointer=saver)
+    with pytest.raises(InvalidUpdateError):
+        run.invoke(graph, ["no", "dict"], config, durability="sync")
+    assert steps(run.history(graph, config)) == [(-1, "input", ("__start__",))]
+
+
+def test_whoever_streams_checkpoints_finds_each_one_saved(run, saver, config):
+    graph = two_nodes().compile(checkpointer=saver)
+    found = [
+        run.get_state(graph, part["config"]).metadata["step"]
+        for part in run.stream(
+            graph, {"foo": ""}, config, stream_mode="checkpoints", durability="sync"
+        )
+    ]
+    assert found == [-1, 0, 1, 2]
 
 
 def test_async_saves_in_order_and_everything_before_the_call_returns(run, saver, config):

@@ -91,6 +91,8 @@ class Bookkeeping:
         """Tasks that running tasks have called and that have not ended."""
         self.writers: Sequence[Writer] = ()
         """Whose writes made the present checkpoint."""
+        self._prepared: list[Any] = []
+        """Encoded steps that are to be stored next."""
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
         self._unstored_writes: list[TaskWrites] = []
@@ -195,15 +197,28 @@ class Bookkeeping:
         if ledger.durability == "exit":
             self._unstored_writes.extend(writes)
             return
-        yield Save(ledger, [ledger.prepare(self._commit(writes, None))], not ledger.deferred)
+        self._prepared.append(ledger.prepare(self._commit(writes, None)))
+        yield from self.store_prepared()
+
+    def store_prepared(self) -> RunProgram[None]:
+        """Store what is ready, in one transaction if the saver can."""
+        if self._prepared:
+            assert self.ledger is not None
+            steps, self._prepared = self._prepared, []
+            yield Save(self.ledger, steps, not self.ledger.deferred)
 
     def save_checkpoint(
         self,
         source: str,
         writes: Sequence[TaskWrites] = (),
         writers: Sequence[Writer] = (),
+        *,
+        held: bool = False,
     ) -> RunProgram[None]:
-        """The present state becomes a checkpoint; `writes` are stored along with it."""
+        """The present state becomes a checkpoint; `writes` are stored along with it.
+
+        `held`: until the next one, because nothing happens in between that a crash could lose.
+        """
         ledger = self.ledger
         self.writers = writers
         if ledger is None:
@@ -221,7 +236,9 @@ class Bookkeeping:
             self._authors.update((name, w.name) for w in writers for name, _ in w.writes)
         else:
             step = self._commit(writes, self._new_checkpoint())
-            yield Save(ledger, [ledger.prepare(step)], not ledger.deferred)
+            self._prepared.append(ledger.prepare(step))
+            if not held:
+                yield from self.store_prepared()
             self.stored_id = self.checkpoint_id
             self.board.dirty.clear()
         self.pending = ()

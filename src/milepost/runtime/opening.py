@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.checkpoint.commit import TaskWrites
 from milepost.checkpoint.records import CheckpointTuple
-from milepost.constants import INPUT
+from milepost.constants import INPUT, START
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.config import recursion_limit
@@ -136,7 +136,18 @@ class Opening(Loading):
         )
         self.step += 1
         self.start_lineage()
-        yield from self.save_checkpoint("input")
+        yield from self.save_checkpoint("input", held=self._only_passes_input_on())
+
+    def _only_passes_input_on(self) -> bool:
+        """Whether the first step calls nothing of the program's, and nobody watches checkpoints."""
+        start = self.program.nodes.get(START)
+        return (
+            start is not None
+            and not start.branches
+            and self.program.triggers.get(START) == (START,)
+            and not self.feed.wants("checkpoints")
+            and not self.feed.wants("debug")
+        )
 
     # -- commands
 

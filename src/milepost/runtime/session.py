@@ -323,6 +323,7 @@ class Session(Opening):
         """Save what is not saved yet, whatever ended the run."""
         if self.ledger is None:
             return
+        yield from self.store_prepared()
         yield from self.save_on_exit(error)
         self.pin()
         if self.parent is None or self.owns_ledger:
