@@ -82,13 +82,14 @@ class LiteVectors(VectorIndex):
         assert search.vector is not None
         clause, parameters = LITE.where(search.prefix, search.conditions, now)
         rows = yield Query(
-            f"SELECT vec_distance_l2(v.vector, ?) AS distance, v.item FROM {generation.table} v"
+            # A vector of zeros has no angle: it is far from everything.
+            "SELECT coalesce(vec_distance_cosine(v.vector, ?), 1.0) AS distance, v.item"
+            f" FROM {generation.table} v"
             f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
             " ORDER BY distance, v.item LIMIT ?",
             (self.pack(search.vector), *generation.twice, *parameters, count),
         )
-        # Of vectors of length 1, the distance tells the angle.
-        return [(1 - row[0] ** 2 / 2, row[1]) for row in rows], len(rows) < count
+        return [(1 - row[0], row[1]) for row in rows], len(rows) < count
 
     # -- numpy
 
