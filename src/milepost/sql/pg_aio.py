@@ -171,7 +171,9 @@ class AsyncPostgresEngine:
                     await cursor.execute("ROLLBACK", prepare=False)
                 raise
 
-    async def _drive(self, connection: Any, cursor: Any, operation: Operation[R], begin: str) -> R:
+    async def _drive(
+        self, connection: Any, cursor: Any, operation: Operation[R], begin: str = "BEGIN"
+    ) -> R:
         prepare = self.settings.prepare
         try:
             statement = next(operation)

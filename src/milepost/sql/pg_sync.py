@@ -116,7 +116,9 @@ class PostgresEngine:
                     cursor.execute("ROLLBACK", prepare=False)
                 raise
 
-    def _drive(self, connection: Any, cursor: Any, operation: Operation[R], begin: str) -> R:
+    def _drive(
+        self, connection: Any, cursor: Any, operation: Operation[R], begin: str = "BEGIN"
+    ) -> R:
         prepare = self.settings.prepare
         try:
             statement = next(operation)
