@@ -33,6 +33,7 @@ __all__ = [
     "Command",
     "Durability",
     "Interrupt",
+    "OnConflict",
     "Overwrite",
     "PregelTask",
     "RetryPolicy",
@@ -51,6 +52,8 @@ All: TypeAlias = Literal["*"]
 """In `interrupt_before` and `interrupt_after`: every node."""
 
 Durability: TypeAlias = Literal["sync", "async", "exit"]
+OnConflict: TypeAlias = Literal["newest", "reject"]
+"""What a run does that finds another one at work on its thread: take it over, or be refused."""
 """When a step is saved.
 
 - `sync`: before the next step starts.

@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped: nothing acknowledged is lost, nothing runs twice."""
+"""Processes that are killed: nothing acknowledged is lost, nothing runs twice."""
 
 import signal
 import subprocess
@@ -13,9 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from crash_child import CONFIG, INPUT, graph_of, opened
 
-from graphs import line
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.sqlite import SqliteSaver
 
 CHILD = str(Path(__file__).with_name("crash_child.py"))
 
@@ -90,48 +88,3 @@ def test_killed_at_every_storage_call_a_run_on_postgres_resumes(tmp_path, server
     for at in range(1, int(ended.stdout) + 1):
         where = database("crash1")
         killed_and_resumed("postgres", where, durability, str(tmp_path / f"{at}.log"), at)
-
-
-STOPPED = """
-import os, sys, time
-sys.path.insert(0, sys.argv[3])
-from graphs import Log
-from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.errors import ThreadConflict
-from milepost.graph import START, StateGraph
-
-def node(state):
-    print("here", flush=True)
-    while not os.path.exists(sys.argv[2]):
-        time.sleep(0.01)
-    return {"log": ["late"]}
-
-with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    graph = StateGraph(Log).add_node("node", node).add_edge(START, "node").compile(checkpointer=saver)
-    try:
-        graph.invoke({"log": ["a"]}, {"configurable": {"thread_id": "t"}}, durability=sys.argv[4])
-    except ThreadConflict:
-        sys.exit(42)
-"""
-
-
-@pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_a_stopped_writer_that_goes_on_later_gets_a_conflict(path, tmp_path, durability):
-    go = tmp_path / "go"
-    tests = str(Path(__file__).parent.parent)
-    command = [sys.executable, "-c", STOPPED, path, str(go), tests, durability]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as stopped:
-        assert stopped.stdout is not None
-        assert stopped.stdout.readline() == b"here\n"
-        stopped.send_signal(signal.SIGSTOP)
-        with SqliteSaver.from_conn_string(path) as saver:
-            graph = line("x", "y").compile(checkpointer=saver)
-            graph.invoke({"log": ["b"]}, CONFIG, durability="sync")
-            go.touch()
-            stopped.send_signal(signal.SIGCONT)
-            assert stopped.wait(60) == 42
-            history = list(graph.get_state_history(CONFIG))
-            assert history[0].values["log"][-3:] == ["b", "x", "y"]
-            assert "late" not in repr(history)
-            parents = [s.parent_config for s in history]
-            assert parents == [*(s.config for s in history[1:]), None]

@@ -11,7 +11,12 @@ from graphs import Log, line, thread
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.errors import BrokenChainError, CheckpointError, ThreadConflict
+from milepost.errors import (
+    BrokenChainError,
+    CheckpointError,
+    GraphRecursionError,
+    ThreadConflict,
+)
 from milepost.graph import START, StateGraph
 from milepost.types import Command, interrupt
 
@@ -54,7 +59,7 @@ def test_pages_follow_each_other(saver):
     assert ids([*first, *second, *third]) == ids(saver.list_threads())
 
 
-def test_the_status_says_how_a_thread_stands(saver, monkeypatch):
+def test_the_status_says_how_a_thread_stands(saver):
     def ask(state: Log) -> Any:
         return {"log": [interrupt("?")]}
 
@@ -87,15 +92,42 @@ def test_the_status_says_how_a_thread_stands(saver, monkeypatch):
     assert ids(saver.list_threads(status="error")) == ["failing"]
 
 
-def test_a_run_that_is_not_heard_of_any_more_is_stale(saver, monkeypatch):
-    graph = line("a", "b").compile(checkpointer=saver, interrupt_before=["b"])
-    graph.invoke({}, thread("t"), durability="sync")
-    assert saver.get_thread("t").status in ("running", "interrupted")
-    monkeypatch.setattr("milepost.checkpoint.sql.registry.LEASE", -1.0)
-    if saver.get_thread("t").status != "interrupted":
-        assert saver.get_thread("t").status == "stale"
-        assert ids(saver.list_threads(status="stale")) == ["t"]
-        assert ids(saver.list_threads(status="running")) == []
+def test_the_status_says_how_a_run_ended_that_stored_nothing_in_the_end(saver):
+    paused = line("a", "b").compile(checkpointer=saver, interrupt_before=["b"])
+    for durability in ("sync", "async", "exit"):
+        paused.invoke({}, thread("paused"), durability=durability)
+        assert saver.get_thread("paused").status == "interrupted"
+    paused.invoke(None, thread("paused"))
+    assert saver.get_thread("paused").status == "idle"
+    with pytest.raises(GraphRecursionError):
+        line("a", "b", "c").compile(checkpointer=saver).invoke(
+            {}, {**thread("limited"), "recursion_limit": 2}, durability="sync"
+        )
+    assert saver.get_thread("limited").status == "error"
+    paused.update_state(thread("paused"), {"log": ["edit"]}, as_node="a")
+    assert saver.get_thread("paused").status == "interrupted"
+    paused.update_state(thread("paused"), {"log": ["edit"]}, as_node="b")
+    assert saver.get_thread("paused").status == "idle"
+    events = paused.stream({}, thread("left"), durability="sync")
+    next(events)
+    assert saver.get_thread("left").status == "running"
+    events.close()
+    assert saver.get_thread("left").status == "interrupted"
+
+
+def test_a_run_between_two_nodes_that_join_is_running(saver):
+    seen: list[str] = []
+
+    def look(state: Log) -> None:
+        seen.append(saver.get_thread("t").status)
+
+    builder = StateGraph(Log)
+    for name in "abc":
+        builder.add_node(name, look)
+    builder.add_edge(START, "a").add_edge(START, "b").add_edge(["a", "b"], "c")
+    builder.compile(checkpointer=saver).invoke({}, thread("t"), durability="sync")
+    assert seen == ["running"] * 3
+    assert saver.get_thread("t").status == "idle"
 
 
 def test_a_thread_is_counted_and_weighed(saver):

@@ -43,6 +43,37 @@ class Fence:
     """Whether the first commit has succeeded."""
     epoch: int | None = None
     """The thread's epoch at the last commit, if the saver keeps one."""
+    waiting: str = "running"
+    """What the registry is to say of the thread while tasks wait in it. A run that is about to
+    end puts here how it ends."""
+    status: str | None = None
+    """What it says since the run's last commit; None before the first."""
+    before: str | None = None
+    """What it said when the run claimed the thread; None if it did not, "" for a new thread."""
+    ended: bool = False
+    """Whether the run is over, so that nobody has to wait for it."""
+
+    def claim(self, thread_id: str, token: str | None, busy: bool) -> None:
+        """Raise ThreadConflict if another run is at work on a thread with this token."""
+        if token == self.token:
+            return
+        if self.taken:
+            raise ThreadConflict(
+                f"Thread '{thread_id}' was taken by another run, or deleted, since this one "
+                "claimed it."
+            )
+        if busy:
+            raise ThreadConflict(
+                f"Another run is at work on thread '{thread_id}', and this one was to be refused "
+                "in that case (on_conflict='reject'). Nothing was changed. Repeat the call when "
+                "the other run has ended, use another thread, or take this one over with "
+                "on_conflict='newest'. A run that was killed holds its thread for a minute."
+            )
+
+    def held(self, before: str) -> None:
+        """The claim is made, or renewed."""
+        if not self.taken:
+            self.taken, self.before = True, before
 
     def check(self, thread_id: str, head: str | None, token: str | None) -> None:
         """Raise ThreadConflict unless a thread with this head and token may be written to."""
@@ -96,6 +127,8 @@ class StepCommit:
     writes: Sequence[TaskWrites]
     new: NewCheckpoint | None
     fence: Fence
+    status: str = "running"
+    """What the registry says of the thread afterwards: idle, interrupted, error or running."""
 
 
 class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
@@ -115,6 +148,28 @@ class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
     @abstractmethod
     async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
         """`commit`, for use on an event loop."""
+
+    @abstractmethod
+    def hold(self, thread_id: str, fence: Fence) -> None:
+        """Claim a thread before the first commit, or renew the claim while a node is at work.
+
+        Raises ThreadConflict if another run is at work on it; that changes nothing.
+        """
+
+    @abstractmethod
+    async def ahold(self, thread_id: str, fence: Fence) -> None:
+        """`hold`, for use on an event loop."""
+
+    @abstractmethod
+    def release(self, thread_id: str, fence: Fence, status: str) -> None:
+        """The run is over, and its last commit did not say how: the registry shall say `status`.
+
+        An empty status takes a claim back that nothing was stored under.
+        """
+
+    @abstractmethod
+    async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
+        """`release`, for use on an event loop."""
 
     @abstractmethod
     def head(self, thread_id: str) -> str | None:

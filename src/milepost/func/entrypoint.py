@@ -21,7 +21,7 @@ from milepost.types import RetryPolicy, ensure_valid_checkpointer
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
-    from milepost.types import CachePolicy, Checkpointer
+    from milepost.types import CachePolicy, Checkpointer, OnConflict
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -51,12 +51,14 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         context_schema: Any = None,
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        on_conflict: OnConflict = "newest",
     ) -> None:
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = store
         self.cache = cache
         self.context_schema = context_schema
         self.cache_policy = cache_policy
+        self.on_conflict = on_conflict
         self.retry = retry_policies(retry_policy)
 
     def __call__(self, function: Callable[..., Any]) -> CompiledGraph:
@@ -75,6 +77,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             checkpointer=self.checkpointer,
             store=self.store,
             cache=self.cache,
+            on_conflict=self.on_conflict,
             name=name,
         )
         graph.context_schema = self.context_schema

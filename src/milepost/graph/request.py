@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.runtime.program import Program
     from milepost.store.base import BaseStore
-    from milepost.types import All, Checkpointer, RunnableConfig, StreamMode
+    from milepost.types import All, Checkpointer, OnConflict, RunnableConfig, StreamMode
 
 _MODES = ("values", "updates", "checkpoints", "tasks", "debug", "messages", "custom")
 _INHERITED = (
@@ -39,6 +39,7 @@ _KNOWN = frozenset(
         "durability",
         "interrupt_after",
         "interrupt_before",
+        "on_conflict",
         "output_keys",
         "print_mode",
         "version",
@@ -63,6 +64,7 @@ class GraphCore:
         cache: BaseCache[Any] | None = None,
         interrupt_before: All | Sequence[str] = (),
         interrupt_after: All | Sequence[str] = (),
+        on_conflict: OnConflict = "newest",
         debug: bool = False,
         name: str = "graph",
         config: RunnableConfig | None = None,
@@ -73,6 +75,7 @@ class GraphCore:
         self.cache = cache
         self.interrupt_before = interrupt_before
         self.interrupt_after = interrupt_after
+        self.on_conflict = checked_policy(on_conflict)
         self.debug = debug
         self.name = name
         self.config: RunnableConfig = config or {}
@@ -137,6 +140,7 @@ class GraphCore:
             config=merge_configs(self.config, _inherited(parent), config),
             checkpointer=self.checkpointer,
             durability=settings.get("durability"),
+            on_conflict=checked_policy(settings.get("on_conflict") or self.on_conflict),
             context=self._context(settings.get("context")),
             interrupt_before=self.interrupt_before if before is None else before,
             interrupt_after=self.interrupt_after if after is None else after,
@@ -190,6 +194,13 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     if control is not None and not isinstance(control, RunControl):
         raise TypeError("control must be a milepost.runtime.RunControl.")
     return settings
+
+
+def checked_policy(policy: OnConflict) -> OnConflict:
+    """A policy for two runs on one thread, if it is one."""
+    if policy not in ("newest", "reject"):
+        raise ValueError(f"Unknown on_conflict '{policy}'. Use 'newest' or 'reject'.")
+    return policy
 
 
 def _inherited(parent: Scope | None) -> RunnableConfig | None:

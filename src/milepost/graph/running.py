@@ -78,6 +78,8 @@ class RunningGraph(GraphCore):
             output_keys: a key, or several, to show instead of the output schema's.
             interrupt_before, interrupt_after: nodes to pause at, or "*", in this run.
             durability: "sync", "async" (default) or "exit"; see `milepost.types.Durability`.
+            on_conflict: what to do if another run is at work on the thread: "newest" takes it
+                over, "reject" raises ThreadConflict. The default is the graph's.
             control: a RunControl, to ask the run to stop.
         """
         feed, many = self._feed(stream_mode, subgraphs)

@@ -29,7 +29,7 @@ from milepost.types import RetryPolicy, TimeoutPolicy, ensure_valid_checkpointer
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
-    from milepost.types import All, CachePolicy, Checkpointer
+    from milepost.types import All, CachePolicy, Checkpointer, OnConflict
 
 StateT = TypeVar("StateT", default=Any)
 ContextT = TypeVar("ContextT", default=None)
@@ -309,6 +309,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         store: BaseStore | None = None,
         interrupt_before: All | Sequence[str] | None = None,
         interrupt_after: All | Sequence[str] | None = None,
+        on_conflict: OnConflict = "newest",
         debug: bool = False,
         name: str | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
@@ -316,7 +317,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
         `checkpointer` saves every step of a thread. `store` is memory across threads. `cache`
         keeps results of nodes with a cache policy. `interrupt_before` and `interrupt_after` name
-        nodes to pause at, or "*" for all.
+        nodes to pause at, or "*" for all. `on_conflict` says what a run does that finds another
+        one at work on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
         """
         ensure_valid_checkpointer(checkpointer)
         self.validate()
@@ -331,6 +333,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             cache=cache,
             interrupt_before=interrupt_before or (),
             interrupt_after=interrupt_after or (),
+            on_conflict=on_conflict,
             debug=debug,
             name=label,
         )

@@ -29,7 +29,7 @@ from milepost.types import StateSnapshot, StateUpdate
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.runtime.effects import RunProgram
-    from milepost.types import RunnableConfig
+    from milepost.types import OnConflict, RunnableConfig
 
 
 class ThreadedGraph(GraphCore):
@@ -80,12 +80,16 @@ class ThreadedGraph(GraphCore):
         values: Any,
         as_node: str | None = None,
         task_id: str | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
     ) -> RunnableConfig:
         """Write to a thread as if `as_node` had returned `values`; returns the new config.
 
-        Without `as_node` it is the last node that wrote, if that is clear.
+        Without `as_node` it is the last node that wrote, if that is clear. If a run is at work on
+        the thread, `on_conflict` says whether to take it over or to be refused, as for a run.
         """
-        return self.bulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
+        steps = [[StateUpdate(values, as_node, task_id)]]
+        return self.bulk_update_state(config, steps, on_conflict=on_conflict)
 
     async def aupdate_state(
         self,
@@ -93,21 +97,32 @@ class ThreadedGraph(GraphCore):
         values: Any,
         as_node: str | None = None,
         task_id: str | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
     ) -> RunnableConfig:
         """`update_state`, for use on an event loop."""
-        return await self.abulk_update_state(config, [[StateUpdate(values, as_node, task_id)]])
+        steps = [[StateUpdate(values, as_node, task_id)]]
+        return await self.abulk_update_state(config, steps, on_conflict=on_conflict)
 
     def bulk_update_state(
-        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+        self,
+        config: RunnableConfig,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        *,
+        on_conflict: OnConflict | None = None,
     ) -> RunnableConfig:
         """Several updates: one checkpoint for each inner sequence."""
-        return SyncDriver().run(self._update(config, supersteps))
+        return SyncDriver().run(self._update(config, supersteps, on_conflict))
 
     async def abulk_update_state(
-        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+        self,
+        config: RunnableConfig,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        *,
+        on_conflict: OnConflict | None = None,
     ) -> RunnableConfig:
         """`bulk_update_state`, for use on an event loop."""
-        return await async_driver().run(self._update(config, supersteps))
+        return await async_driver().run(self._update(config, supersteps, on_conflict))
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove everything that is saved of a thread."""
@@ -197,13 +212,15 @@ class ThreadedGraph(GraphCore):
         )
 
     def _update(
-        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+        self,
+        config: RunnableConfig,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        on_conflict: OnConflict | None,
     ) -> RunProgram[RunnableConfig]:
         view, config = self._view(config)
         scope = find_scope()
-        options = replace(
-            self._options(config, {}, None), checkpointer=view.saver, durability="sync"
-        )
+        options = self._options(config, {"on_conflict": on_conflict}, None)
+        options = replace(options, checkpointer=view.saver, durability="sync")
         session = UpdateSession(view.program, options, Feed(), None)
         if scope is not None:
             session.share_ledger(scope.session.ledger)

@@ -21,7 +21,7 @@ from milepost.ids import checkpoint_id, digest_id, random_token
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
 from milepost.runtime.pending import CHILDREN
-from milepost.runtime.plan import Task, path_text
+from milepost.runtime.plan import Task, is_waiting, path_text
 from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -277,9 +277,14 @@ class Bookkeeping:
         return self.parent is not None and NS_END in self.ns
 
     def _commit(self, writes: Sequence[TaskWrites], new: NewCheckpoint | None) -> StepCommit:
-        assert self.ledger is not None
+        ledger = self.ledger
+        assert ledger is not None
+        status = ledger.fence.waiting
+        if new is not None and not self.ns and not ledger.instant:
+            waiting = is_waiting(self.program, self.board, self.changed)
+            status = status if waiting else "idle"
         return StepCommit(
-            self.ledger.thread_id, self.ns, self.stored_id, writes, new, self.ledger.fence
+            ledger.thread_id, self.ns, self.stored_id, writes, new, ledger.fence, status
         )
 
     def _note(self, source: str, writers: Sequence[Writer]) -> None:

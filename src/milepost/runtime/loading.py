@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from milepost.checkpoint.commit import Fence, StepSaver
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
-from milepost.errors import CheckpointNotFoundError, OutsideRunError
+from milepost.errors import CheckpointError, CheckpointNotFoundError, OutsideRunError
+from milepost.runtime import leases
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import strip_ids
@@ -77,6 +78,8 @@ class Loading(Telling):
             yield Flush(self.shared, last=False)
         place = place_of(self.config)
         self.thread_id = place.thread_id
+        ledger = self.ledger = yield from self._join(saver, place.thread_id)
+        self.owns_ledger = True
         if self.parent is not None:
             place = place._replace(checkpoint_ns=self.ns, checkpoint_id=None)
         else:
@@ -91,14 +94,26 @@ class Loading(Telling):
         head: str | None = saved.checkpoint["id"] if saved else None
         if explicit or place.checkpoint_ns:
             head = yield from head_of(saver, place.thread_id)
-        durability = self.options.durability or "async"
-        if self.shared is not None:
-            fence = self.shared.fence
-        else:
-            fence = Fence(head, forced=explicit and saved.checkpoint["id"] != head)
-        self.ledger = Ledger(saver, place.thread_id, durability, fence)
-        self.owns_ledger = True
+        if self.shared is None:
+            fence = ledger.fence
+            fence.head, fence.forced = head, explicit and saved.checkpoint["id"] != head
         return saved, explicit
+
+    def _join(self, saver: BaseCheckpointSaver[Any], thread_id: str) -> RunProgram[Ledger]:
+        """Become a writer of the thread; claim it first if nobody else may be at work on it."""
+        fence = Fence(None) if self.shared is None else self.shared.fence
+        if self.options.on_conflict == "reject" and self.shared is None:
+            if not isinstance(saver, StepSaver):
+                raise CheckpointError(
+                    f"on_conflict='reject' needs a saver that knows who is at work on a thread. "
+                    f"{type(saver).__name__} has only the methods of BaseCheckpointSaver. Use one "
+                    "of milepost's savers, or leave on_conflict out."
+                )
+            yield Ask(saver, "hold", (thread_id, fence))
+            if not saver.instant:
+                leases.keep(saver, thread_id, fence)
+        durability = self.options.durability or "async"
+        return Ledger(saver, thread_id, durability, fence)
 
     def _destination(self, saver: BaseCheckpointSaver[Any], place: Place) -> RunProgram[Place]:
         """Where a run from an inner graph's checkpoint starts: at the root's around it."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.runtime.scope import RunControl
     from milepost.store.base import BaseStore
-    from milepost.types import All, Checkpointer, Durability, RunnableConfig
+    from milepost.types import All, Checkpointer, Durability, OnConflict, RunnableConfig
 
 
 @record(kw_only=True)
@@ -21,6 +21,7 @@ class Options:
     config: RunnableConfig
     checkpointer: Checkpointer = None
     durability: Durability | None = None
+    on_conflict: OnConflict = "newest"
     context: Any = None
     interrupt_before: All | Sequence[str] = ()
     interrupt_after: All | Sequence[str] = ()

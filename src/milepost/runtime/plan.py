@@ -127,6 +127,18 @@ def plan(
     return tasks
 
 
+def is_waiting(program: Program, board: Board, changed: Iterable[str] | None) -> bool:
+    """Whether `plan` would give any task."""
+    sends = board.live.get(TASKS)
+    if sends is not None and sends.is_available():
+        return True
+    return any(
+        triggered(board, program.nodes[name])
+        for channel in (board.versions if changed is None else changed)
+        for name in program.triggers.get(channel, ())
+    )
+
+
 def triggered(board: Board, node: Node) -> bool:
     """Whether a trigger of the node has a value that the node has not seen."""
     seen: Mapping[str, Any] = board.seen.get(node.name, {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import INTERRUPT, START
@@ -158,6 +159,7 @@ class Session(Opening):
 
         errors = [task.error for task in tasks if task.error is not None and not task.finished]
         if errors or any(not task.finished for task in tasks):
+            self._rest("error" if errors else "interrupted")
             if last:
                 yield from self.save_writes(last)
             self._pause(tasks)
@@ -323,11 +325,41 @@ class Session(Opening):
         """Save what is not saved yet, whatever ended the run."""
         if self.ledger is None:
             return
-        yield from self.store_prepared()
-        yield from self.save_on_exit(error)
-        self.pin()
-        if self.parent is None or self.owns_ledger:
-            yield Flush(self.ledger)
+        self._rest(self._outcome(error))
+        try:
+            yield from self.store_prepared()
+            yield from self.save_on_exit(error)
+            self.pin()
+            if self.parent is None or self.owns_ledger:
+                yield Flush(self.ledger)
+        finally:
+            yield from self._leave_thread()
+
+    def _outcome(self, error: BaseException | None) -> str:
+        """How the run ends, in the registry's words."""
+        if isinstance(error, Exception) and not isinstance(error, GraphDrained):
+            return "error"
+        return "interrupted" if self.paused or error is not None else "idle"
+
+    def _rest(self, status: str) -> None:
+        """From now on nobody is at work on the tasks that wait."""
+        if self.ledger is not None and self.owns_ledger and self.shared is None:
+            self.ledger.fence.waiting = status
+
+    def _leave_thread(self) -> RunProgram[None]:
+        """See to it that the registry does not say that this run is still going on."""
+        ledger = self.ledger
+        if ledger is None or not self.owns_ledger or self.shared is not None:
+            return
+        fence = ledger.fence
+        fence.ended = True
+        status = fence.waiting if fence.status == "running" else None
+        if fence.status is None:
+            status = fence.before  # nothing was stored: all is as it was
+        if ledger.native is not None and status is not None:
+            # If that fails, the lease is over before long.
+            with suppress(Exception):
+                yield Ask(ledger.native, "release", (ledger.thread_id, fence, status))
 
     def output(self) -> Any:
         """What `invoke` returns."""

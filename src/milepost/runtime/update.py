@@ -44,6 +44,19 @@ class UpdateSession(Session):
             raise ValueError("No supersteps provided: bulk_update_state needs at least one.")
         if not all(supersteps):
             raise ValueError("No updates provided: every superstep needs at least one.")
+        try:
+            config = yield from self._update(supersteps)
+        except BaseException as error:
+            yield from self.close(error)
+            raise
+        yield from self.close(None)
+        return config
+
+    def _outcome(self, error: BaseException | None) -> str:  # noqa: ARG002
+        """An update is no run: what waits after it waits for somebody to resume the thread."""
+        return "interrupted"
+
+    def _update(self, supersteps: Sequence[Sequence[StateUpdate]]) -> RunProgram[RunnableConfig]:
         saved, explicit = yield from self._load(self._saver_of_thread())
         self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:
@@ -53,7 +66,6 @@ class UpdateSession(Session):
             yield from self._superstep(updates, saved, explicit)
             explicit = False
             saved = None
-        yield from self.close(None)
         assert self.place is not None
         config = self.place.config()
         if self.ns:
@@ -82,6 +94,7 @@ class UpdateSession(Session):
     def _superstep(
         self, updates: Sequence[StateUpdate], saved: CheckpointTuple | None, explicit: bool
     ) -> RunProgram[None]:
+        self._rest(self._outcome(None))
         first = updates[0]
         if len(updates) > 1:
             if any(update.as_node is None for update in updates):
@@ -169,6 +182,8 @@ class UpdateSession(Session):
             for at, task in enumerate(tasks)
             if task.writes
         ]
+        assert self.ledger is not None
+        self._rest(self.ledger.fence.status or self._outcome(None))
         here, self.stored_id = self.stored_id, parent
         yield from self.save_writes(writes)
         self.stored_id = here

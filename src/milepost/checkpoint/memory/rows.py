@@ -40,11 +40,13 @@ Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 class Thread:
     """The registry's entry for a thread: its head, and the run that owns it."""
 
-    __slots__ = ("early_writes", "head", "token")
+    __slots__ = ("early_writes", "fence", "head", "token")
 
     def __init__(self, head: str | None) -> None:
         self.head = head
         self.token: str | None = None
+        self.fence: Fence | None = None
+        """Of the run with that token."""
         self.early_writes: set[tuple[str, str, str]] = set()
         """Where writes are whose checkpoint was not there when they came."""
 

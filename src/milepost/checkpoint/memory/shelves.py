@@ -8,7 +8,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 
-from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.memory.rows import (
     EMPTY,
     NULL,
@@ -123,6 +123,32 @@ class Shelves(StepSaver[Prepared]):
     async def ahead(self, thread_id: str) -> str | None:
         return self.head(thread_id)
 
+    def hold(self, thread_id: str, fence: Fence) -> None:
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            before = "idle"
+            if thread is None:
+                head = self.head(thread_id)
+                thread, before = Thread(head), before if head else ""
+            holder = thread.fence
+            # No lease: in one process a run cannot die without ending.
+            fence.claim(thread_id, thread.token, holder is not None and not holder.ended)
+            self._threads[thread_id] = thread
+            thread.token, thread.fence = fence.token, fence
+            fence.held(before)
+
+    async def ahold(self, thread_id: str, fence: Fence) -> None:
+        self.hold(thread_id, fence)
+
+    def release(self, thread_id: str, fence: Fence, status: str) -> None:
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            if thread is not None and thread.fence is fence and thread.head is None and not status:
+                del self._threads[thread_id]
+
+    async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
+        self.release(thread_id, fence, status)
+
     def _store(self, step: Prepared) -> None:
         thread_id, ns, checkpoint_id = step.place
         thread = self._threads.get(thread_id)
@@ -138,6 +164,7 @@ class Shelves(StepSaver[Prepared]):
             thread = self._threads[thread_id] = Thread(head)
         if fence is not None:
             thread.token = fence.token
+            thread.fence = fence
             fence.taken = True
         if step.writes:
             assert checkpoint_id is not None

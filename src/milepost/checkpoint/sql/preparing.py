@@ -58,7 +58,7 @@ class Preparer:
                 self._note_early(step, encoded)
             elif prepared.blobs:
                 self._fold_early(prepared)
-        prepared.status = _status(prepared)
+        prepared.status = step.status
         return prepared
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
@@ -66,6 +66,7 @@ class Preparer:
         check_place(place)
         prepared = Prepared(place, None)
         self._checkpoint(prepared, new)
+        prepared.status = _status(prepared)
         return prepared
 
     def writes(self, place: Place, task: TaskWrites) -> Prepared:
@@ -242,15 +243,15 @@ def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
     return None
 
 
-def _status(prepared: Prepared) -> str | None:
-    """What the registry should say of the thread after this step."""
+def _status(prepared: Prepared) -> str:
+    """What a foreign runtime leaves behind; ours says how a thread stands."""
     channels = {row.channel for row in prepared.writes}
     if INTERRUPT in channels:
         return "interrupted"
     if ERROR in channels:
         return "error"
     if prepared.checkpoint is None or prepared.place.checkpoint_ns:
-        return None
+        return "running"
     inline = prepared.checkpoint.frame.inline
     waiting = any(
         held is not None and (channel in _WAITING or channel.startswith("branch:to:"))

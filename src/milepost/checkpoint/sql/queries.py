@@ -34,6 +34,16 @@ class Queries:
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = "SELECT head FROM threads WHERE thread_id = ?"
 
+    lock_lease: str = "SELECT token, status, updated_at FROM threads WHERE thread_id = ?{lock}"
+    take_lease: str = (
+        "UPDATE threads SET token = ?, status = 'running', updated_at = ? WHERE thread_id = ?"
+    )
+    renew_lease: str = (
+        "UPDATE threads SET updated_at = ? WHERE thread_id = ? AND status = 'running'"
+    )
+    end_lease: str = "UPDATE threads SET status = ? WHERE thread_id = ? AND token = ?"
+    drop_claim: str = "DELETE FROM threads WHERE thread_id = ? AND token = ? AND head IS NULL"
+
     thread_info: str = """
         SELECT thread_id, status, created_at, updated_at, head, metadata
         FROM threads WHERE thread_id = ?"""

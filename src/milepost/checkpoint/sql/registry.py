@@ -26,6 +26,11 @@ STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
 _COLUMNS = "thread_id, status, created_at, updated_at, head, metadata"
 
 
+def is_alive(status: str, updated_at: float) -> bool:
+    """Whether a run is at work on a thread, as far as its entry tells."""
+    return status == "running" and time.time() - updated_at <= LEASE
+
+
 class ThreadInfo(NamedTuple):
     """A thread, as the registry knows it."""
 
@@ -169,7 +174,7 @@ class Registry:
 
 def _info(row: Sequence[Any]) -> ThreadInfo:
     thread_id, status, created_at, updated_at, head, metadata = row
-    if status == "running" and time.time() - updated_at > LEASE:
+    if status == "running" and not is_alive(status, updated_at):
         status = "stale"
     if isinstance(metadata, str):
         metadata = json.loads(metadata)

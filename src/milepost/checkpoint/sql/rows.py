@@ -102,7 +102,8 @@ class Prepared:
     blobs: list[BlobRow] = field(default_factory=list)
     checkpoint: CheckpointRow | None = None
     early: list[EarlyFold] = field(default_factory=list)
-    status: str | None = None
+    status: str = "running"
+    """What the registry says of the thread afterwards."""
 
     @property
     def token(self) -> str | None:

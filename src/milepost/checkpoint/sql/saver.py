@@ -7,9 +7,10 @@ nothing but how they wait.
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from milepost.checkpoint.commit import NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.records import (
     ChannelVersions,
     Checkpoint,
@@ -19,6 +20,7 @@ from milepost.checkpoint.records import (
     get_checkpoint_id,
     place_of,
 )
+from milepost.checkpoint.sql import leases
 from milepost.checkpoint.sql.codec import Codec
 from milepost.checkpoint.sql.committing import Committer, Outcome
 from milepost.checkpoint.sql.listing import Listing
@@ -32,7 +34,7 @@ from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
 from milepost.ids import getrandbits
-from milepost.sql.operations import Operation, Query
+from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -75,6 +77,23 @@ class SqlSaver(StepSaver[Prepared]):
         outcome: Outcome
         outcome = await self.engine.acommit(self._committer, self._committer.add(steps))
         return outcome
+
+    def hold(self, thread_id: str, fence: Fence) -> None:
+        fence.held(self.engine.run(self._hold(thread_id, fence), write=True))
+
+    async def ahold(self, thread_id: str, fence: Fence) -> None:
+        fence.held(await self.engine.arun(self._hold(thread_id, fence), write=True))
+
+    def _hold(self, thread_id: str, fence: Fence) -> Work[str]:
+        return partial(leases.hold, self._queries, check_name("thread_id", thread_id), fence)
+
+    def release(self, thread_id: str, fence: Fence, status: str) -> None:
+        work = partial(leases.release, self._queries, thread_id, fence, status)
+        self.engine.run(work, write=True)
+
+    async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
+        work = partial(leases.release, self._queries, thread_id, fence, status)
+        await self.engine.arun(work, write=True)
 
     def head(self, thread_id: str) -> str | None:
         return self.engine.run(lambda: self._head(thread_id), write=False)

@@ -69,6 +69,7 @@ class Storer:
                 continue
             if step.fence is not None:
                 step.fence.taken = True
+                step.fence.status = step.status
             elif row is not None and self._codec.splices:
                 self._memory.learn(
                     step.place.thread_id, step.place.checkpoint_ns, row.known, values
@@ -98,7 +99,7 @@ class Storer:
                 if ns == "":
                     head = checkpoint.checkpoint_id
             tables.add(step, fence.epoch)
-            touched[thread_id] = (fence, head, step.status or "running")
+            touched[thread_id] = (fence, head, step.status)
         now = time.time()
         # In order, so that two such transactions cannot wait for each other.
         rows = [
@@ -172,7 +173,7 @@ class Storer:
                 row.head = checkpoint.checkpoint_id
         if fence is not None:
             row.token, fence.epoch = fence.token, row.epoch
-        row.status = step.status or "running"
+        row.status = step.status
         tables.add(step, row.epoch)
 
     def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
