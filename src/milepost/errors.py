@@ -23,6 +23,7 @@
     ├── SerdeError
     │   ├── SerializationError (TypeError)  a value that could not be read back is refused
     │   ├── DeserializationError (ValueError)  stored bytes that do not decode
+    │   ├── DamagedRowError                 stored bytes are not those that were written
     │   ├── UnregisteredTypeError           stored bytes name a type that is not registered
     │   └── DecryptionError                 a wrong key, or a row that was altered or moved
     ├── StoreError
@@ -191,6 +192,14 @@ class SerializationError(SerdeError, TypeError):
 
 class DeserializationError(SerdeError, ValueError):
     """Stored bytes could not be decoded. They are left as they are."""
+
+
+class DamagedRowError(DeserializationError):
+    """A stored cell is not what was written there: its checksum does not fit.
+
+    Restore the row from a backup. `verify()` names every damaged row of a database, and
+    `salvage()` returns what is sound.
+    """
 
 
 class UnregisteredTypeError(DeserializationError):

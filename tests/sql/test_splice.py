@@ -66,7 +66,7 @@ def test_a_chain_of_differences_applied_as_ropes_gives_the_last_value(versions):
         assert rope.read() == new.join()
         assert len(rope) == new.size
     for size in range(8):
-        assert rope.read(size) == versions[-1].join()[:size]
+        assert rope.start(size) == versions[-1].join()[:size]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=9000))

@@ -11,8 +11,9 @@ encoded, and cannot go wrong halfway.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import ormsgpack
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 Program: TypeAlias = list[bytes | tuple[int, int]]
 """New bytes, or the start and length of a piece of the base."""
+Buffer: TypeAlias = bytes | memoryview
+"""Bytes, or a view of some that were not worth copying."""
+
+_length = itemgetter(2)
 
 _CHUNK = 4096
 _WORTH_COPYING = 16
@@ -81,13 +86,13 @@ class Rope:
 
     __slots__ = ("_ends", "_pieces")
 
-    def __init__(self, pieces: Sequence[tuple[bytes, int, int]]) -> None:
+    def __init__(self, pieces: Sequence[tuple[Buffer, int, int]]) -> None:
         self._pieces = pieces
         """Source, start and length."""
-        self._ends = list(accumulate(length for _, _, length in pieces))
+        self._ends = list(accumulate(map(_length, pieces)))
 
     @classmethod
-    def of(cls, data: bytes) -> Rope:
+    def of(cls, data: Buffer) -> Rope:
         """A value in one piece."""
         return cls([(data, 0, len(data))])
 
@@ -96,7 +101,7 @@ class Rope:
 
     def apply(self, program: Program) -> Rope:
         """The value that `program` makes of this one."""
-        pieces: list[tuple[bytes, int, int]] = []
+        pieces: list[tuple[Buffer, int, int]] = []
         for step in program:
             if isinstance(step, bytes):
                 pieces.append((step, 0, len(step)))
@@ -104,32 +109,41 @@ class Rope:
                 pieces += self._cut(*step)
         return Rope(pieces)
 
-    def read(self, size: int | None = None) -> bytes:
-        """The value, or its first bytes."""
-        if size is not None and size < len(self):
-            return Rope(self._cut(0, size)).read()
-        if len(self._pieces) == 1:
-            source, _start, length = self._pieces[0]
-            if length == len(source):
-                return source
-        return b"".join(source[at : at + length] for source, at, length in self._pieces)
+    def start(self, size: int) -> bytes:
+        """The first bytes of the value."""
+        return b"".join(Rope(self._cut(0, min(size, len(self)))).buffers())
 
-    def _cut(self, start: int, length: int) -> list[tuple[bytes, int, int]]:
+    def read(self) -> bytes:
+        """The value in one piece."""
+        buffers = self.buffers()
+        if len(buffers) == 1 and isinstance(buffers[0], bytes):
+            return buffers[0]
+        return b"".join(buffers)
+
+    def buffers(self) -> list[Buffer]:
+        """The value's pieces, none of them copied."""
+        return [
+            source if length == len(source) else memoryview(source)[at : at + length]
+            for source, at, length in self._pieces
+        ]
+
+    def _cut(self, start: int, length: int) -> Sequence[tuple[Buffer, int, int]]:
         end = start + length
         if start < 0 or length < 0 or end > len(self):
             raise DeserializationError(
                 f"a stored difference refers to bytes {start} to {end} of a value that has "
                 f"{len(self)}"
             )
-        found = []
-        at = bisect_right(self._ends, start)
-        while start < end:
-            source, offset, size = self._pieces[at]
-            skip = start - (self._ends[at] - size)
-            taken = min(size - skip, end - start)
-            found.append((source, offset + skip, taken))
-            start += taken
-            at += 1
+        if not length:
+            return ()
+        first, last = bisect_right(self._ends, start), bisect_left(self._ends, end)
+        # What lies between is taken over as it is: mostly that is all but the ends of a chain.
+        found = list(self._pieces[first : last + 1])
+        source, offset, size = found[-1]
+        found[-1] = (source, offset, size - (self._ends[last] - end))
+        source, offset, size = found[0]
+        skipped = start - (self._ends[first - 1] if first else 0)
+        found[0] = (source, offset + skipped, size - skipped)
         return found
 
 
@@ -143,7 +157,7 @@ def pack(program: Program) -> bytes:
     return ormsgpack.packb(program)
 
 
-def unpack(data: bytes) -> Program:
+def unpack(data: Buffer) -> Program:
     """The program that `pack` was given."""
     try:
         return [

@@ -1,15 +1,31 @@
-"""Values in their stored form: encoded, cut into parts, sealed for their place."""
+"""Values in their stored form: encoded, cut into parts, sealed for their place.
+
+What is not sealed by a cipher gets a checksum, which covers its place as well: of a cell that was
+damaged, or exchanged for another, no value is made. The thread is left out, so that a thread can
+be copied row by row in the database.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.elements import elements_kind, encode_elements, offers_elements
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.standard import array_head, map_head
-from milepost.errors import SerializationError
+from milepost.errors import DamagedRowError, SerializationError
 from milepost.sql.splice import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.sql.splice import Buffer
+
+_SUM = 4
+"""Bytes of a checksum."""
+_LARGE = 4096
+"""From this size on a view is cheaper than a copy."""
 
 
 class Encoded(NamedTuple):
@@ -52,22 +68,47 @@ class Codec:
             kind, data = dumps_at(self.serde, value, "\0".join(place))
         return Encoded(kind, Parts(b"", [data]), len(data))
 
-    def decode(self, kind: str, data: bytes, *place: str) -> Any:
-        """The value that `encode` was given."""
+    def decode(self, kind: str, pieces: Sequence[Buffer], *place: str) -> Any:
+        """The value whose bytes, or pieces of them, `encode` has made."""
+        data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
         if self.splices:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
 
     def seal(self, data: bytes, *place: str) -> bytes:
         """What to store for encoded bytes or a difference."""
-        if not self.seals:
-            return data
-        sealed: bytes = self.serde.seal(data, "\0".join(place))
-        return sealed
+        if self.seals:
+            sealed: bytes = self.serde.seal(data, "\0".join(place))
+            return sealed
+        return data + crc32(data, _start(place)).to_bytes(_SUM, "big")
 
-    def unseal(self, data: bytes, *place: str) -> bytes:
-        """What was sealed for `place`."""
-        if not self.seals:
-            return data
-        opened: bytes = self.serde.unseal(data, "\0".join(place))
-        return opened
+    def unseal(self, data: bytes, *place: str) -> Buffer:
+        """What was sealed for `place`; DamagedRowError if it is not that any more."""
+        if self.seals:
+            opened: bytes = self.serde.unseal(data, "\0".join(place))
+            return opened
+        end = len(data) - _SUM
+        body = data[:end] if end < _LARGE else memoryview(data)[:end]
+        if end < 0 or crc32(body, _start(place)) != int.from_bytes(data[end:], "big"):
+            what, thread_id, ns, *key = place
+            where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+            raise DamagedRowError(
+                f"The {_NAMES[what]} '{' '.join(key)}' in {where} is damaged: its bytes are not "
+                "those that were written. Restore the row from a backup, or go on from another "
+                "checkpoint; `verify()` names all that is damaged."
+            )
+        return body
+
+
+_NAMES = {
+    "frame": "frame of checkpoint",
+    "metadata": "metadata of checkpoint",
+    "blob": "stored value",
+    "write": "stored write",
+}
+
+
+def _start(place: Sequence[str]) -> int:
+    """What a checksum starts with: the place, but not the thread."""
+    what, _thread_id, *rest = place
+    return crc32("\0".join((what, *rest)).encode("utf-8", "surrogatepass"))

@@ -15,6 +15,7 @@ from milepost.sql.operations import Many, Operation, Query, Run
 if TYPE_CHECKING:
     from milepost.checkpoint.sql.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
+    from milepost.sql.splice import Buffer
 
 
 def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
@@ -41,28 +42,33 @@ def _resealed(codec: Codec, q: Queries, source: str, target: str) -> Operation[N
 
     def move(kind: str | None, data: bytes, *place: str) -> tuple[str | None, bytes]:
         what, *rest = place
+        opened = codec.unseal(data, what, source, *rest)
+        kind, opened = anew(kind, opened, *place)
+        return kind, codec.seal(bytes(opened), what, target, *rest)
+
+    def anew(kind: str | None, data: Buffer, *place: str) -> tuple[str | None, Buffer]:
+        """A foreign serializer may have bound the value itself to its place."""
         if codec.splices:
-            opened = codec.unseal(data, what, source, *rest)
-            return kind, codec.seal(opened, what, target, *rest)
-        value = codec.decode(long_kind(kind), data, what, source, *rest)
+            return kind, data
+        what, *rest = place
+        value = codec.decode(long_kind(kind), [data], what, source, *rest)
         encoded = codec.encode(value, what, target, *rest)
         return encoded.kind, encoded.parts.join()
 
     rows: list[tuple[Any, ...]] = []
     found = yield Query(q.checkpoints_of, (source,))
     for ns, id, parent, complete, frame, kind, metadata, run_id in found:
-        if codec.splices:
-            opened = codec.unseal(frame, "frame", source, ns, id)
-            frame = codec.seal(opened, "frame", target, ns, id)
-        else:
-            stamp, held = frames.unpack(frame)
+        opened = codec.unseal(frame, "frame", source, ns, id)
+        if not codec.splices:
+            stamp, held = frames.unpack(opened)
             inline = {
-                channel: [*move(*small, "blob", ns, channel, str(held.versions[channel]))]
+                channel: [*anew(*small, "blob", ns, channel, str(held.versions[channel]))]
                 if isinstance(small, list) and channel in held.versions
                 else small
                 for channel, small in held.inline.items()
             }
-            frame = frames.pack(stamp, Frame(held.versions, held.seen, inline))
+            opened = frames.pack(stamp.read(), Frame(held.versions, held.seen, inline))
+        frame = codec.seal(bytes(opened), "frame", target, ns, id)
         kind, metadata = move(kind, metadata, "metadata", ns, id)
         rows.append((target, ns, id, parent, complete, run_id, frame, _kind(kind), metadata))
     yield Many(q.add_checkpoint, rows)

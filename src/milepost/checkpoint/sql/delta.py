@@ -1,8 +1,7 @@
-"""What delta channels are rebuilt from: the ancestors in one query, their writes in another."""
+"""What delta channels are rebuilt from: the ancestors in one query, all else in another."""
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,14 +12,14 @@ from milepost.checkpoint.records import (
     Place,
     empty_checkpoint,
 )
-from milepost.checkpoint.sql.reading import CheckpointRecord, Reader, WriteRecord, write_order
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, metadata_of
 from milepost.errors import BrokenChainError
 from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.sql.memory import Frame
+    from milepost.checkpoint.sql.reading import Reader
 
 _FAR = 100_000
 """Ancestors that one query may return."""
@@ -34,19 +33,13 @@ def history(
     thread_id, ns, id = place
     if not channels:
         return found
-    if id is None:
-        rows = yield Query(reader.q.latest, (thread_id, ns))
-        if ns == "":
-            heads = yield Query(reader.q.head, (thread_id,))
-            id = heads[0][0] if heads else None
-        id = id or (rows[0][0] if rows else None)
-    if id is None:
-        return found
-    rows = yield Query(reader.q.lineage, (json.dumps([id]), thread_id, ns, _FAR, thread_id, ns))
+    at = (thread_id, ns)
+    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, _FAR, *at))
     line = [CheckpointRecord(*row) for row in rows]
     if not line:
         return found
-    framed = yield from reader.frames(thread_id, ns, line)
+    ids = {row.id: row for row in line}
+    frames = Frames(reader.codec, thread_id, ns, ids, ids.keys(), {})
     searching = set(channels)
     seeds: dict[str, CheckpointRecord] = {}
     reach = 1
@@ -55,7 +48,7 @@ def history(
             break
         reach += 1
         for channel in tuple(searching):
-            if framed[ancestor.id].frame.inline.get(channel) is not None:
+            if frames.of(ancestor.id).frame.inline.get(channel) is not None:
                 seeds[channel] = ancestor
                 searching.discard(channel)
     if searching and line[-1].parent_id is not None:
@@ -65,33 +58,27 @@ def history(
             "ancestors that delta channels need."
         )
     line = line[:reach]
-    ids = json.dumps([record.id for record in line[1:]])
-    rows = yield Query(reader.q.writes_of, (ids, thread_id, ns))
-    writes: dict[str, list[WriteRecord]] = {}
-    for write in sorted(map(WriteRecord._make, rows), key=write_order):
-        if write.channel in found:
-            writes.setdefault(write.checkpoint_id, []).append(write)
-    needed: list[Frame] = [framed[seed.id].frame for seed in seeds.values()]
-    resolver = yield from reader.resolver(
-        thread_id, ns, needed, [write for group in writes.values() for write in group]
+    wanted = {
+        key
+        for channel, seed in seeds.items()
+        for key in frames.of(seed.id).wanted
+        if key[0] == channel
+    }
+    lot = yield from reader.rows_of(
+        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):
         made = CheckpointTuple(
             place.config(),
             {**empty_checkpoint(), "id": child.id},
-            reader.metadata(thread_id, ns, child),
+            metadata_of(reader.codec, thread_id, ns, child),
         )
-        pending = [
-            reader.write(thread_id, ns, write, resolver)
-            for write in writes.get(ancestor.id, ())
-            if write.channel in open_
-        ]
+        pending = lot.pending_writes(ancestor.id, open_)
         applied = writes_leading_to(made, pending)
         for channel in tuple(open_):
             found[channel]["writes"][:0] = [w for w in applied if w[1] == channel]
             if seeds.get(channel) is ancestor:
-                frame = framed[ancestor.id].frame
-                found[channel]["seed"] = reader.channel(thread_id, ns, frame, channel, resolver)
+                found[channel]["seed"] = lot.channel(frames.of(ancestor.id).frame, channel)
                 open_.discard(channel)
     return found

@@ -7,7 +7,7 @@ small for a row of their own. It is stored as what differs from the parent's fra
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import ormsgpack
 
@@ -17,7 +17,9 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ROWS: Final = 32
+    from milepost.sql.splice import Buffer
+
+_ROWS: Final = 16
 """A chain of differences this long ends with a complete frame, unless that would be costly."""
 _MOST_ROWS: Final = 256
 _NOTHING: Final = object()
@@ -70,14 +72,29 @@ def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
     )
 
 
-def unpack(data: bytes) -> tuple[tuple[Any, ...], Frame]:
-    """What `pack` was given."""
-    try:
-        format, time, updated, versions, seen, inline = ormsgpack.unpackb(data)
+class Stamp(NamedTuple):
+    """What a frame has of its own, as it is stored."""
+
+    format: Any
+    time: str | int
+    updated: Any
+    """A list, None, or True: those that the frame, or the changes, name."""
+    versions: Sequence[Sequence[Any]]
+
+    def read(self) -> tuple[Any, str, Any]:
+        """What `pack` was given."""
+        updated = self.updated
         if updated is True:
-            updated = sorted(name for _, *names in versions for name in names)
-        versions = {name: version for version, *names in versions for name in names}
-        return (format, _long(time), updated), Frame(versions, dict(seen), dict(inline))
+            updated = sorted(name for _, *names in self.versions for name in names)
+        return self.format, _long(self.time), updated
+
+
+def unpack(data: Buffer) -> tuple[Stamp, Frame]:
+    """What `pack` was given; the stamp is still to be read."""
+    try:
+        format, time, updated, grouped, seen, inline = ormsgpack.unpackb(data)
+        versions = {name: version for version, *names in grouped for name in names}
+        return Stamp(format, time, updated, grouped), Frame(versions, dict(seen), dict(inline))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
 

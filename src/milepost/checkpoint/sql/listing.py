@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from milepost.checkpoint.records import CheckpointTuple, place_of
+from milepost.checkpoint.sql.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint.sql.names import check_name, check_place
-from milepost.checkpoint.sql.reading import CheckpointRecord, Reader, WriteRecord, write_order
+from milepost.checkpoint.sql.reading import Reader
 from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
 
@@ -18,12 +18,11 @@ _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
 
-Lazy = Callable[[], CheckpointTuple]
 Walk = Generator[Work[Any], Any, None]
 
 
 class _Page(NamedTuple):
-    found: list[Lazy]
+    found: list[CheckpointTuple]
     cursor: tuple[str, str] | None
     """The id and namespace that the page ended with; None at the end of the thread."""
 
@@ -57,7 +56,7 @@ class Listing:
 
         The driver takes what has been found from `take()` after each.
         """
-        self._found: list[Lazy] = []
+        self._found: list[CheckpointTuple] = []
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
             return
@@ -72,7 +71,7 @@ class Listing:
                 return
             after = threads[-1]
 
-    def take(self) -> list[Lazy]:
+    def take(self) -> list[CheckpointTuple]:
         """What was found since the last call."""
         found, self._found = self._found, []
         return found
@@ -113,34 +112,20 @@ class Listing:
             records = [
                 (ns, record)
                 for ns, record in records
-                if self._matches(self._reader.metadata(thread_id, ns, record))
+                if self._matches(metadata_of(self._reader.codec, thread_id, ns, record))
             ]
-        return _Page((yield from self._assembled(thread_id, records)), end)
+        return _Page((yield from self._records(thread_id, records)), end)
 
     def _matches(self, metadata: Mapping[str, Any]) -> bool:
         return all(metadata.get(key, MISSING) == wanted for key, wanted in self._filter.items())
 
-    def _assembled(
-        self, thread_id: str, records: Sequence[tuple[str, CheckpointRecord]]
-    ) -> Operation[list[Lazy]]:
-        reader = self._reader
-        found: dict[tuple[str, str], Lazy] = {}
-        for ns in dict.fromkeys(ns for ns, _ in records):
-            own = [record for other, record in records if other == ns]
-            framed = yield from reader.frames(thread_id, ns, own)
-            ids = json.dumps([record.id for record in own])
-            rows = yield Query(reader.q.writes_of, (ids, thread_id, ns))
-            writes: dict[str, list[WriteRecord]] = {record.id: [] for record in own}
-            for write in sorted(map(WriteRecord._make, rows), key=write_order):
-                writes[write.checkpoint_id].append(write)
-            resolver = yield from reader.resolver(
-                thread_id,
-                ns,
-                [framed[record.id].frame for record in own],
-                [write for group in writes.values() for write in group],
-            )
-            for record in own:
-                found[ns, record.id] = partial(
-                    reader.assemble, thread_id, ns, framed[record.id], writes[record.id], resolver
-                )
-        return [found[ns, record.id] for ns, record in records]
+    def _records(
+        self, thread_id: str, rows: Sequence[tuple[str, CheckpointRecord]]
+    ) -> Operation[list[CheckpointTuple]]:
+        found: dict[tuple[str, str], CheckpointTuple] = {}
+        for ns in dict.fromkeys(ns for ns, _ in rows):
+            own = [row for other, row in rows if other == ns]
+            lot = yield from self._reader.lot(thread_id, ns, own)
+            for row in own:
+                found[ns, row.id] = lot.record(row)
+        return [found[ns, row.id] for ns, row in rows]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import DeltaChannelHistory, place_of
-from milepost.checkpoint.sql import transfer, verifying
+from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
 from milepost.checkpoint.sql.names import check_place
 from milepost.checkpoint.sql.registry import ThreadInfo, Wanted
@@ -16,7 +16,9 @@ from milepost.sql.engine import Program, Transaction, adrive, drive
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from milepost.checkpoint.sql.salvaging import Salvaged
     from milepost.checkpoint.sql.verifying import Problem
+    from milepost.sql.operations import Work
     from milepost.types import RunnableConfig
 
 _STRATEGIES = ("keep_latest", "delete")
@@ -120,7 +122,7 @@ class MaintainedSaver(RetainingSaver):
         return loaded
 
     def verify(self, thread_ids: Sequence[str] | None = None) -> list[Problem]:
-        """Check lineage, chains and every value of threads, or of all; what is wrong.
+        """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
 
         It only reads. Checkpoints that are not named can still be read and resumed from.
         """
@@ -129,6 +131,20 @@ class MaintainedSaver(RetainingSaver):
     async def averify(self, thread_ids: Sequence[str] | None = None) -> list[Problem]:
         """`verify`, for use on an event loop."""
         return await adrive(self.engine, self._verify(thread_ids))
+
+    def salvage(self, thread_id: str) -> list[Salvaged]:
+        """What can still be read of a damaged thread, newest first, and what is lost of it.
+
+        It only reads. A checkpoint whose frame is gone is left out; `verify` names it.
+        """
+        return self.engine.run(self._salvage(thread_id), write=False)
+
+    async def asalvage(self, thread_id: str) -> list[Salvaged]:
+        """`salvage`, for use on an event loop."""
+        return await self.engine.arun(self._salvage(thread_id), write=False)
+
+    def _salvage(self, thread_id: str) -> Work[list[Salvaged]]:
+        return partial(salvaging.thread, self._reader, thread_id_of(thread_id))
 
     def _verify(self, thread_ids: Sequence[str] | None) -> Program[list[Problem]]:
         problems: list[Problem] = []

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from milepost.checkpoint.sql.codec import Encoded
+    from milepost.sql.splice import Buffer
 
 Inline: TypeAlias = Any
 """In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.
@@ -73,6 +74,21 @@ class Known(Remembered):
     version: str
     encoded: Encoded
     chain: Chain
+
+    @property
+    def kind(self) -> str:
+        """How it is encoded."""
+        return self.encoded.kind
+
+    @property
+    def size(self) -> int:
+        """How long it is."""
+        return self.encoded.size
+
+    def pieces(self) -> Sequence[Buffer]:
+        """Its bytes, in pieces."""
+        head, elements = self.encoded.parts
+        return [head, *elements] if head else elements
 
 
 @dataclass(slots=True)
@@ -140,6 +156,12 @@ class Memory:
         self._size = 0
         self._lock = threading.Lock()
 
+    def holds(self, thread_id: str, ns: str) -> bool:
+        """Whether anything is remembered of a graph's checkpoints."""
+        with self._lock:
+            graph = self._graph(thread_id, ns)
+            return graph is not None and bool(graph.frames)
+
     def frame(self, thread_id: str, ns: str, id: str, token: str | None) -> KnownFrame | None:
         """The frame of a checkpoint, if a run with this token may build on it."""
         with self._lock:
@@ -189,8 +211,8 @@ class Memory:
                 old = graph.values.get(channel, [])
                 kept = [k for k in old if k.version != known.version][1 - _KEPT :]
                 graph.values[channel] = [*kept, known]
-                thread.size += sum(k.encoded.size for k in graph.values[channel])
-                thread.size -= sum(k.encoded.size for k in old)
+                thread.size += sum(k.size for k in graph.values[channel])
+                thread.size -= sum(k.size for k in old)
             self._size += thread.size - before
             while self._size > self._limit and len(self._threads) > 1:
                 _, dropped = self._threads.popitem(last=False)

@@ -12,6 +12,33 @@ _CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_ty
 
 _KEY = "thread_id = ? AND checkpoint_ns = ?"
 
+_WANTED = f"""COALESCE(?, (SELECT head FROM threads WHERE thread_id = ? AND ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints WHERE {_KEY}))"""
+"""The checkpoint that is asked for, or the head, or of an inner graph the latest."""
+
+
+def _rows_of(which: str) -> str:
+    """The writes at some checkpoints, and values with the versions that they are made of."""
+    return f"""
+        WITH RECURSIVE done AS (
+            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
+            FROM checkpoint_writes JOIN {{items}} AS wanted ON checkpoint_id = a
+            WHERE {_KEY}{which}),
+        chain (channel, version) AS (
+            SELECT a, b FROM {{pairs}} AS wanted
+            UNION
+            SELECT channel, base FROM done WHERE base IS NOT NULL
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version
+            WHERE c.base IS NOT NULL)
+        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
+        FROM chain JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done"""
+
 
 @dataclass(frozen=True, slots=True)
 class Queries:
@@ -94,6 +121,25 @@ class Queries:
 
     # -- reading
 
+    found: str = f"""
+        WITH RECURSIVE line (id, depth) AS (
+            SELECT {_WANTED}, 0
+            UNION ALL
+            SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
+            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            WHERE c.parent_checkpoint_id IS NOT NULL AND (c.complete = 0 OR line.depth = 0)
+                AND line.depth < ?)
+        SELECT -depth, checkpoint_id, parent_checkpoint_id, complete, metadata_type, frame,
+            metadata, NULL, NULL, NULL
+        FROM line JOIN checkpoints ON {_KEY} AND checkpoint_id = id
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
+        FROM line JOIN checkpoint_writes ON {_KEY} AND checkpoint_id = id WHERE depth < 2
+        UNION ALL
+        SELECT 2, NULL, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
+        FROM threads WHERE thread_id = ?"""
+    """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its
+    parent's; the thread's epoch."""
     checkpoint: str = f"""
         SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"""
     latest: str = f"""
@@ -109,12 +155,6 @@ class Queries:
         SELECT {_CHECKPOINT} FROM line
         JOIN checkpoints ON {_KEY} AND checkpoint_id = id"""
     """Frames, with those that they are changes to."""
-    writes: str = f"""
-        SELECT checkpoint_id, task_id, idx, channel, task_path, base, type, blob
-        FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?"""
-    writes_of: str = f"""
-        SELECT checkpoint_id, task_id, idx, channel, task_path, base, type, blob
-        FROM checkpoint_writes JOIN {{items}} AS wanted ON checkpoint_id = a WHERE {_KEY}"""
     blobs: str = """
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM {pairs} AS wanted
@@ -127,6 +167,8 @@ class Queries:
         JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version"""
     """Values, with the versions that they are differences from."""
+    rows_of: str = _rows_of("")
+    rows_of_channels: str = _rows_of(" AND channel IN (SELECT a FROM {items} AS chosen)")
 
     # -- listing
 
@@ -147,7 +189,7 @@ class Queries:
 
     lineage: str = f"""
         WITH RECURSIVE line (id, depth) AS (
-            SELECT a, 0 FROM {{items}} AS wanted
+            SELECT {_WANTED}, 0
             UNION ALL
             SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
             JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id

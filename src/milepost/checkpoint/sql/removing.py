@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.reading import CheckpointRecord, Framed, Reader, WriteRecord
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
+from milepost.checkpoint.sql.reading import Reader
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
@@ -120,7 +121,7 @@ class Remover:
             found = yield from self._reader.frames(thread_id, ns, own)
             framed.update({(ns, id): one for id, one in found.items()})
         metadata = {
-            node: self._reader.metadata(thread_id, node[0], record)
+            node: metadata_of(self._reader.codec, thread_id, node[0], record)
             for node, record in records.items()
         }
         return Thread(records, framed, metadata)

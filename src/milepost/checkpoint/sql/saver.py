@@ -132,8 +132,7 @@ class SqlSaver(StepSaver[Prepared]):
                 work = pages.send(answer)
             except StopIteration:
                 work = None
-            for found in listing.take():
-                yield found()
+            yield from listing.take()
 
     async def alist(
         self,
@@ -153,7 +152,7 @@ class SqlSaver(StepSaver[Prepared]):
             except StopIteration:
                 work = None
             for found in listing.take():
-                yield found()
+                yield found
 
     def put(
         self,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.fetched import CheckpointRecord
 from milepost.checkpoint.sql.memory import LOST, Frame, Known, KnownFrame, Memory
-from milepost.checkpoint.sql.reading import CheckpointRecord
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables
 from milepost.errors import ThreadConflict

@@ -15,6 +15,8 @@ from milepost.sql.splice import Parts, Program, Rope
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from milepost.sql.splice import Buffer
+
 _LONGEST_HEAD = 5
 
 
@@ -45,16 +47,13 @@ class Resolver:
         self._place = (thread_id, ns)
         self._rows = {(row[0], row[1]): BlobRecord(*row) for row in rows}
         self._known = known
-        self._data: dict[tuple[str, str], bytes] = {}
         self._ropes: dict[tuple[str, str], Rope] = {}
         self._programs: dict[tuple[str, str], Program] = {}
 
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
         known = self._known.get((channel, version))
-        return (
-            known.encoded.kind if known is not None else long_kind(self._row(channel, version).kind)
-        )
+        return known.kind if known is not None else long_kind(self._row(channel, version).kind)
 
     def base(self, channel: str, version: str) -> tuple[str, str] | None:
         """The channel and version that a version is stored as a difference from."""
@@ -63,11 +62,7 @@ class Resolver:
 
     def data(self, channel: str, version: str) -> bytes:
         """The encoded bytes of a version."""
-        key = (channel, version)
-        data = self._data.get(key)
-        if data is None:
-            data = self._data[key] = self.rope(channel, version).read()
-        return data
+        return self.rope(channel, version).read()
 
     def rope(self, channel: str, version: str) -> Rope:
         """A version as pieces of the rows that it was stored in."""
@@ -75,11 +70,11 @@ class Resolver:
         pending: list[tuple[str, str]] = []
         while key not in self._ropes:
             if (known := self._known.get(key)) is not None:
-                self._ropes[key] = Rope.of(known.encoded.parts.join())
+                self._ropes[key] = Rope.of(b"".join(known.pieces()))
                 break
             row = self._row(*key)
             if row.base is None:
-                self._ropes[key] = Rope.of(self._open(row))
+                self._ropes[key] = Rope.of(self.open(row))
                 break
             pending.append(key)
             key = (row.base_channel or row.channel, row.base)
@@ -87,8 +82,8 @@ class Resolver:
                 raise self._broken(channel, version, "its chain of differences is a circle")
         rope = self._ropes[key]
         for key in reversed(pending):
-            program = self._programs[key] = splice.unpack(self._open(self._row(*key)))
             try:
+                program = self._programs[key] = splice.unpack(self.open(self._row(*key)))
                 rope = self._ropes[key] = rope.apply(program)
             except SerdeError as error:
                 raise error.at(thread=self._place[0], channel=channel) from None
@@ -96,18 +91,22 @@ class Resolver:
 
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
-        data = self.data(channel, version)
+        known = self._known.get((channel, version))
+        pieces = known.pieces() if known is not None else self.rope(channel, version).buffers()
         try:
             return self._codec.decode(
-                self.kind(channel, version), data, "blob", *self._place, channel, version
+                self.kind(channel, version), pieces, "blob", *self._place, channel, version
             )
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
 
     def remember(self, channel: str, version: str, epoch: int | None) -> Known:
         """A version as later ones are to be compared with it."""
-        if (known := self._known.get((channel, version))) is not None:
-            return known
+        known = self._known.get((channel, version))
+        return known if known is not None else Recalled(self, channel, version, epoch)
+
+    def recall(self, channel: str, version: str) -> tuple[Encoded, Chain]:
+        """The bytes of a version, and how it is stored."""
         data = self.data(channel, version)
         line: list[BlobRecord] = []
         at: str | None = version
@@ -121,8 +120,7 @@ class Resolver:
             chain = Chain(chain.rows + before.rows, spent + before.spent, None)
         elif line[-1].base is None:
             self._growth(line, chain)
-        encoded = Encoded(self.kind(channel, version), Parts(b"", [data]), len(data))
-        return Known(None, epoch, version, encoded, chain)
+        return Encoded(self.kind(channel, version), Parts(b"", [data]), len(data)), chain
 
     def _growth(self, line: Sequence[BlobRecord], chain: Chain) -> None:
         """See whether each version of a chain only added to the one before."""
@@ -131,7 +129,7 @@ class Resolver:
         older: Older | None = None
         for row in reversed(line):
             rope = self._ropes[(row.channel, row.version)]
-            head = container_head(rope.read(_LONGEST_HEAD))
+            head = container_head(rope.start(_LONGEST_HEAD))
             if head is None:
                 return
             if older is not None:
@@ -149,7 +147,8 @@ class Resolver:
         chain.roots, chain.tail = tuple(roots), tuple(tail)
         chain.folds = line[-1].level
 
-    def _open(self, row: BlobRecord) -> bytes:
+    def open(self, row: BlobRecord) -> Buffer:
+        """What is stored in a row."""
         try:
             return self._codec.unseal(row.data, "blob", *self._place, row.channel, row.version)
         except SerdeError as error:
@@ -166,6 +165,56 @@ class Resolver:
             f"Version {version} of channel '{channel}' in thread '{self._place[0]}' cannot be "
             f"rebuilt: {reason}. Restore the row from a backup, or go on from an older checkpoint."
         )
+
+
+class Recalled(Known):
+    """A version that was read. Only if a run goes on from it, its parts are needed."""
+
+    __slots__ = ("_channel", "_made", "_resolver")
+
+    def __init__(self, resolver: Resolver, channel: str, version: str, epoch: int | None) -> None:
+        self.owner, self.epoch, self.version = None, epoch, version
+        self._resolver: Resolver | None = resolver
+        self._channel = channel
+        self._made: tuple[Encoded, Chain] | None = None
+
+    def _make(self) -> tuple[Encoded, Chain]:
+        resolver = self._resolver
+        if self._made is None and resolver is not None:
+            self._made = resolver.recall(self._channel, self.version)
+            self._resolver = None
+        assert self._made is not None
+        return self._made
+
+    @property
+    def encoded(self) -> Encoded:
+        return self._make()[0]
+
+    @encoded.setter
+    def encoded(self, encoded: Encoded) -> None:
+        self._made = (encoded, self._make()[1])
+
+    @property
+    def chain(self) -> Chain:  # type: ignore[override]
+        return self._make()[1]
+
+    @property
+    def kind(self) -> str:
+        resolver = self._resolver
+        return self.encoded.kind if resolver is None else resolver.kind(self._channel, self.version)
+
+    @property
+    def size(self) -> int:
+        resolver = self._resolver
+        if resolver is None:
+            return self.encoded.size
+        return len(resolver.rope(self._channel, self.version))
+
+    def pieces(self) -> Sequence[Buffer]:
+        resolver = self._resolver
+        if resolver is None:
+            return super().pieces()
+        return resolver.rope(self._channel, self.version).buffers()
 
 
 def container_head(data: bytes) -> bytes | None:

@@ -1,18 +1,23 @@
-"""A full check of a database: lineage, chains and every value. It changes nothing."""
+"""A full check of a database: lineage, chains, checksums, every value. It changes nothing.
+
+What is damaged is named row by row, and so is what cannot be put together because of it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from milepost.checkpoint.sql.reading import CheckpointRecord, Framed, Reader, WriteRecord
-from milepost.checkpoint.sql.values import Resolver
-from milepost.errors import BrokenChainError, SerdeError
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, metadata_of
+from milepost.checkpoint.sql.lots import Lot, by_checkpoint
+from milepost.checkpoint.sql.reading import UNREADABLE
+from milepost.checkpoint.sql.values import BlobRecord, Resolver
 from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-_BAD = (BrokenChainError, SerdeError)
+    from milepost.checkpoint.sql.fetched import Framed
+    from milepost.checkpoint.sql.reading import Reader
 
 
 class Problem(NamedTuple):
@@ -25,56 +30,101 @@ class Problem(NamedTuple):
     reason: str
 
 
-def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
-    """What is wrong with one thread."""
+class Graph:
+    """All rows of one graph of a thread."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        thread_id: str,
+        ns: str,
+        checkpoints: Sequence[CheckpointRecord],
+        blobs: Sequence[BlobRecord],
+        writes: Sequence[WriteRecord],
+    ) -> None:
+        self.place = (thread_id, ns)
+        self.codec = reader.codec
+        self.checkpoints = {row.id: row for row in checkpoints}
+        self.blobs = {(row.channel, row.version): row for row in blobs}
+        self.writes = writes
+        self.frames = Frames(
+            reader.codec, thread_id, ns, self.checkpoints, self.checkpoints.keys(), {}
+        )
+        self.resolver = Resolver(reader.codec, thread_id, ns, blobs, {})
+        self.lot = Lot(
+            reader.codec, thread_id, ns, self.frames, by_checkpoint(writes), self.resolver
+        )
+
+
+def graphs(reader: Reader, thread_id: str) -> Operation[list[Graph]]:
+    """A thread as it is stored, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
     blobs = yield Query(reader.q.blobs_of, (thread_id,))
     writes = yield Query(reader.q.all_writes_of, (thread_id,))
+    return [
+        Graph(
+            reader,
+            thread_id,
+            ns,
+            [CheckpointRecord(*row[1:]) for row in checkpoints if row[0] == ns],
+            [BlobRecord(*row[1:]) for row in blobs if row[0] == ns],
+            [WriteRecord(*row[1:]) for row in writes if row[0] == ns],
+        )
+        for ns in dict.fromkeys(row[0] for rows in (checkpoints, blobs, writes) for row in rows)
+    ]
+
+
+def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
+    """What is wrong with one thread."""
+    found = yield from graphs(reader, thread_id)
     heads = yield Query(reader.q.head, (thread_id,))
     problems: list[Problem] = []
-    spaces = dict.fromkeys(row[0] for rows in (checkpoints, blobs, writes) for row in rows)
-    for ns in spaces:
-        check = _Graph(reader, thread_id, ns, problems)
-        check.checkpoints([CheckpointRecord(*row[1:]) for row in checkpoints if row[0] == ns])
-        check.values([row[1:] for row in blobs if row[0] == ns])
-        check.writes([WriteRecord(*row[1:]) for row in writes if row[0] == ns])
+    for graph in found:
+        check = _Check(graph, problems)
+        check.checkpoints()
+        check.values()
+        check.writes()
         check.orphans()
     head = heads[0][0] if heads else None
-    if head is not None and not any(row[0] == "" and row[1] == head for row in checkpoints):
+    if head is not None and not any(g.place[1] == "" and head in g.checkpoints for g in found):
         problems.append(Problem(thread_id, "", "threads", head, "the head is gone"))
     return problems
 
 
-class _Graph:
-    """The rows of one graph of a thread."""
+class _Check:
+    """Looks at one graph of a thread."""
 
-    def __init__(self, reader: Reader, thread_id: str, ns: str, problems: list[Problem]) -> None:
-        self._reader = reader
-        self._place = (thread_id, ns)
+    def __init__(self, graph: Graph, problems: list[Problem]) -> None:
+        self._graph = graph
         self._problems = problems
-        self._framed: dict[str, Framed] = {}
-        self._rows: Mapping[str, CheckpointRecord] = {}
-        self._keys: set[tuple[str, str]] = set()
         self._used: set[tuple[str, str]] = set()
 
     def _report(self, table: str, key: str, reason: object) -> None:
-        self._problems.append(Problem(*self._place, table, key, str(reason)))
+        self._problems.append(Problem(*self._graph.place, table, key, str(reason)))
 
-    def checkpoints(self, rows: list[CheckpointRecord]) -> None:
-        self._rows = {row.id: row for row in rows}
-        for row in rows:
+    def checkpoints(self) -> None:
+        graph = self._graph
+        for row in graph.checkpoints.values():
             try:
-                self._reader.put_together(*self._place, row, self._rows, {}, self._framed)
-                self._reader.metadata(*self._place, row)
-            except _BAD as error:
+                metadata_of(graph.codec, *graph.place, row)
+                graph.frames.of(row.id)
+            except UNREADABLE as error:
                 self._report("checkpoints", row.id, error)
-            if row.parent_id is not None and row.parent_id not in self._rows:
+            if row.parent_id is not None and row.parent_id not in graph.checkpoints:
                 self._report("checkpoints", row.id, f"its parent '{row.parent_id}' is gone")
 
-    def values(self, rows: list[Any]) -> None:
-        self._keys = {(row[0], row[1]) for row in rows}
-        self._resolver = Resolver(self._reader.codec, *self._place, rows, {})
-        for id, framed in self._framed.items():
+    def values(self) -> None:
+        graph = self._graph
+        for row in graph.blobs.values():
+            try:
+                graph.resolver.open(row)
+            except UNREADABLE as error:
+                self._report("checkpoint_blobs", f"{row.channel} {row.version}", error)
+        for id in graph.checkpoints:
+            try:
+                framed = graph.frames.of(id)
+            except UNREADABLE:
+                continue
             for channel, held in framed.frame.inline.items():
                 if held is not None and channel in framed.frame.versions:
                     self._value(id, channel, framed)
@@ -86,28 +136,28 @@ class _Graph:
                 return
             self._use(channel, version)
         try:
-            self._reader.channel(*self._place, framed.frame, channel, self._resolver)
-        except _BAD as error:
+            self._graph.lot.channel(framed.frame, channel)
+        except UNREADABLE as error:
             self._report("checkpoint_blobs", f"{channel} {version} of {id}", error)
 
     def _use(self, channel: str, version: str) -> None:
         key: tuple[str, str] | None = (channel, version)
         while key is not None and key not in self._used:
             self._used.add(key)
-            key = self._resolver.base(*key) if key in self._keys else None
+            key = self._graph.resolver.base(*key) if key in self._graph.blobs else None
 
-    def writes(self, rows: list[WriteRecord]) -> None:
-        for row in rows:
+    def writes(self) -> None:
+        for row in self._graph.writes:
             key = f"{row.checkpoint_id} {row.task_id} {row.position}"
             if row.base is not None:
                 self._use(row.channel, row.base)
             try:
-                self._reader.write(*self._place, row, self._resolver)
-            except _BAD as error:
+                self._graph.lot.write(row)
+            except UNREADABLE as error:
                 self._report("checkpoint_writes", key, error)
-            if row.checkpoint_id not in self._rows:
+            if row.checkpoint_id not in self._graph.checkpoints:
                 self._report("checkpoint_writes", key, "its checkpoint is gone")
 
     def orphans(self) -> None:
-        for channel, version in sorted(self._keys - self._used):
+        for channel, version in sorted(self._graph.blobs.keys() - self._used):
             self._report("checkpoint_blobs", f"{channel} {version}", "nothing refers to it")

@@ -1,0 +1,161 @@
+"""Rows of checkpoints and writes as they come from the database, and frames put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql.memory import Frame, KnownFrame
+from milepost.checkpoint.sql.rows import long_kind
+from milepost.errors import BrokenChainError, SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from milepost.checkpoint.records import CheckpointMetadata
+    from milepost.checkpoint.sql.codec import Codec
+
+
+class CheckpointRecord(NamedTuple):
+    """A row of `checkpoints` without the thread and namespace."""
+
+    id: str
+    parent_id: str | None
+    complete: int
+    frame: bytes
+    metadata_kind: str | None
+    metadata: bytes
+    run_id: str | None = None
+    """Only where it was asked for."""
+
+
+class WriteRecord(NamedTuple):
+    """A row of `checkpoint_writes` without the thread and namespace."""
+
+    checkpoint_id: str
+    task_id: str
+    position: int
+    channel: str
+    task_path: str
+    base: str | None
+    kind: str | None
+    data: bytes
+
+
+def write_order(write: WriteRecord) -> tuple[str, str, int]:
+    """Writes come back in the order of the tasks' paths."""
+    return (write.task_path, write.task_id, write.position)
+
+
+@dataclass(slots=True)
+class Framed:
+    """A checkpoint whose frame has been put together."""
+
+    row: CheckpointRecord
+    _stamp: frames.Stamp
+    frame: Frame
+    rows: int
+    """Rows that a read must fetch."""
+    spent: int
+    """Bytes of the differences since the complete one."""
+    size: int
+    """Bytes of the complete one."""
+
+    @property
+    def stamp(self) -> tuple[Any, str, Any]:
+        """What the frame has of its own: format, time, updated channels."""
+        return self._stamp.read()
+
+    @property
+    def wanted(self) -> list[tuple[str, str]]:
+        """The channels and versions that have rows of their own."""
+        versions = self.frame.versions
+        return [
+            (channel, str(versions[channel]))
+            for channel, held in self.frame.inline.items()
+            if held is False and channel in versions
+        ]
+
+
+class Frames:
+    """The frames of one graph of a thread, put together when they are asked for."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        thread_id: str,
+        ns: str,
+        rows: Mapping[str, CheckpointRecord],
+        wanted: Collection[str],
+        bases: Mapping[str, KnownFrame],
+    ) -> None:
+        self._codec = codec
+        self._place = (thread_id, ns)
+        self._rows = rows
+        self._wanted = wanted
+        """Those that will be asked for: the others are only passed through."""
+        self._bases = bases
+        self._framed: dict[str, Framed] = {}
+
+    def of(self, id: str) -> Framed:
+        """The frame of one checkpoint; BrokenChainError, or SerdeError, if it is not to be had."""
+        if (framed := self._framed.get(id)) is not None:
+            return framed
+        line = [self._rows[id]]
+        versions: dict[str, Any] = {}
+        seen: dict[str, Any] = {}
+        inline: dict[str, Any] = {}
+        count, spent, size = 0, 0, 0
+        start: Framed | KnownFrame | None = None
+        while not line[-1].complete:
+            parent = line[-1].parent_id
+            if parent is not None:
+                start = self._framed.get(parent) or self._bases.get(parent)
+                if start is not None:
+                    base = start.frame
+                    versions, seen, inline = dict(base.versions), dict(base.seen), dict(base.inline)
+                    count, spent, size = start.rows, start.spent, start.size
+                    break
+            if parent is None or parent not in self._rows or len(line) > len(self._rows):
+                raise BrokenChainError(
+                    f"Checkpoint '{line[-1].id}' of thread '{self._place[0]}' is stored as changes "
+                    f"to '{parent}', which is gone. Restore it from a backup."
+                )
+            line.append(self._rows[parent])
+        for record in reversed(line):
+            stamp, changes, length = self._open(record)
+            if record.complete:
+                size = length
+            else:
+                spent += length
+            count += 1
+            versions.update(changes.versions)
+            seen.update(changes.seen)
+            inline.update(changes.inline)
+            if record is line[0] or record.id in self._wanted:
+                frame = Frame(versions, seen, inline)
+                framed = Framed(record, stamp, frame, count, spent, size)
+                self._framed[record.id] = framed
+                if record is not line[0]:
+                    versions, seen, inline = dict(versions), dict(seen), dict(inline)
+        assert framed is not None
+        return framed
+
+    def _open(self, record: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
+        try:
+            data = self._codec.unseal(record.frame, "frame", *self._place, record.id)
+            return (*frames.unpack(data), len(data))
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel="(the frame)") from None
+
+
+def metadata_of(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:
+    """The metadata of one checkpoint."""
+    place = ("metadata", thread_id, ns, row.id)
+    try:
+        data = codec.unseal(row.metadata, *place)
+        metadata: CheckpointMetadata = codec.decode(long_kind(row.metadata_kind), [data], *place)
+    except SerdeError as error:
+        raise error.at(thread=thread_id, channel="(the metadata)") from None
+    return metadata

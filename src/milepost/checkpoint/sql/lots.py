@@ -1,0 +1,163 @@
+"""A lot: the rows of some checkpoints of one graph, and the records that are made of them.
+
+The rows are fetched together; a record is put together when somebody looks at it. So what was
+listed can be read later, whatever becomes of the rows, and a listing costs no decoding.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.records import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    Place,
+)
+from milepost.checkpoint.sql.fetched import (
+    CheckpointRecord,
+    Framed,
+    Frames,
+    WriteRecord,
+    metadata_of,
+    write_order,
+)
+from milepost.checkpoint.sql.rows import long_kind
+from milepost.deferred import Deferred
+from milepost.errors import SerdeError
+from milepost.sql import splice
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.sql.memory import Frame
+    from milepost.checkpoint.sql.values import Resolver
+
+
+class Record(Deferred, CheckpointTuple):  # type: ignore[misc]
+    """A checkpoint as a saver returns it, read when it is looked at."""
+
+    parent: CheckpointTuple | None = None
+    """The checkpoint before it, if that was fetched along with it."""
+
+
+class Lot:
+    """Some checkpoints of one graph of a thread."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        thread_id: str,
+        ns: str,
+        frames: Frames,
+        writes: Mapping[str, Sequence[WriteRecord]],
+        resolver: Resolver,
+    ) -> None:
+        self._codec = codec
+        self._place = (thread_id, ns)
+        self._frames = frames
+        self._writes = writes
+        self._resolver = resolver
+
+    def record(self, row: CheckpointRecord, metadata: CheckpointMetadata | None = None) -> Record:
+        """One of them, to be put together later."""
+        place = Place(*self._place, row.id)
+        made: dict[str, Any] = {
+            "config": place.config(),
+            "parent_config": place._replace(checkpoint_id=row.parent_id).config()
+            if row.parent_id
+            else None,
+        }
+        if metadata is not None:
+            made["metadata"] = metadata
+        record: Record = Record(
+            made,
+            {
+                "checkpoint": partial(self.checkpoint, row.id),
+                "metadata": partial(metadata_of, self._codec, *self._place, row),
+                "pending_writes": partial(self.pending_writes, row.id),
+            },
+        )
+        return record
+
+    def checkpoint(self, id: str) -> Checkpoint:
+        """The checkpoint itself."""
+        framed = self._frames.of(id)
+        frame = framed.frame
+        values = {channel: self.channel(frame, channel) for channel in self.channels(frame)}
+        return self.bare(framed, values)
+
+    @staticmethod
+    def channels(frame: Frame) -> list[str]:
+        """Those that have a value."""
+        versions = frame.versions
+        return [
+            channel
+            for channel, held in frame.inline.items()
+            if held is not None and channel in versions
+        ]
+
+    @staticmethod
+    def bare(framed: Framed, values: dict[str, Any]) -> Checkpoint:
+        """A checkpoint with these values."""
+        frame = framed.frame
+        format, time, updated = framed.stamp
+        return Checkpoint(
+            v=format,
+            id=framed.row.id,
+            ts=time,
+            channel_values=values,
+            channel_versions=dict(frame.versions),
+            versions_seen={node: dict(seen) for node, seen in frame.seen.items()},
+            updated_channels=updated,
+        )
+
+    def channel(self, frame: Frame, channel: str) -> Any:
+        """The value of one channel."""
+        held, version = frame.inline[channel], str(frame.versions[channel])
+        if held is False:
+            return self._resolver.value(channel, version)
+        kind, data = held
+        try:
+            return self._codec.decode(kind, [data], "blob", *self._place, channel, version)
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=channel) from None
+
+    def pending_writes(
+        self, id: str, channels: Collection[str] | None = None
+    ) -> list[PendingWrite]:
+        """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        return [
+            self.write(write)
+            for write in self.writes_at(id)
+            if channels is None or write.channel in channels
+        ]
+
+    def writes_at(self, id: str) -> Sequence[WriteRecord]:
+        """The rows of those writes."""
+        return self._writes.get(id, ())
+
+    def write(self, write: WriteRecord) -> PendingWrite:
+        """One write of a task."""
+        place = ("write", *self._place, write.checkpoint_id, write.task_id, str(write.position))
+        try:
+            data = self._codec.unseal(write.data, *place)
+            pieces: Sequence[splice.Buffer] = [data]
+            if write.base is not None:
+                base = self._resolver.rope(write.channel, write.base)
+                pieces = base.apply(splice.unpack(data)).buffers()
+            value = self._codec.decode(long_kind(write.kind), pieces, *place)
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=write.channel) from None
+        return (write.task_id, write.channel, value)
+
+
+def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
+    """The writes of each checkpoint, in the order in which they come back."""
+    found: dict[str, list[WriteRecord]] = {}
+    for write in sorted(rows, key=write_order):
+        found.setdefault(write.checkpoint_id, []).append(write)
+    return found

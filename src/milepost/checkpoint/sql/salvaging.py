@@ -1,0 +1,80 @@
+"""Reads what is sound of a damaged thread. It changes nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.checkpoint.records import CheckpointTuple, PendingWrite, Place
+from milepost.checkpoint.sql.fetched import metadata_of
+from milepost.checkpoint.sql.reading import UNREADABLE
+from milepost.checkpoint.sql.verifying import graphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost.checkpoint.sql.fetched import CheckpointRecord
+    from milepost.checkpoint.sql.reading import Reader
+    from milepost.checkpoint.sql.verifying import Graph
+    from milepost.sql.operations import Operation
+
+
+class Salvaged(NamedTuple):
+    """A checkpoint, as far as it can be read."""
+
+    saved: CheckpointTuple
+    """Without the channels and writes that are lost; with empty metadata if that is lost."""
+    lost: dict[str, str]
+    """What is missing → why. Empty if the checkpoint is whole."""
+
+
+def thread(reader: Reader, thread_id: str) -> Operation[list[Salvaged]]:
+    """What can still be read of a thread, newest first; a checkpoint without frame is left out."""
+    found: list[Salvaged] = []
+    for graph in (yield from graphs(reader, thread_id)):
+        for row in graph.checkpoints.values():
+            try:
+                graph.frames.of(row.id)
+            except UNREADABLE:
+                continue
+            found.append(_salvaged(graph, row))
+    return sorted(found, key=lambda one: one.saved.checkpoint["id"], reverse=True)
+
+
+def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
+    lost: dict[str, str] = {}
+
+    def attempt(what: str, read: Callable[[], Any], *, otherwise: Any = None) -> Any:
+        try:
+            return read()
+        except UNREADABLE as error:
+            lost[what] = str(error)
+            return otherwise
+
+    framed = graph.frames.of(row.id)
+    values: dict[str, Any] = {}
+    for channel in graph.lot.channels(framed.frame):
+        value = attempt(
+            f"channel '{channel}'",
+            partial(graph.lot.channel, framed.frame, channel),
+            otherwise=lost,
+        )
+        if value is not lost:
+            values[channel] = value
+    writes: list[PendingWrite] = []
+    for write in graph.lot.writes_at(row.id):
+        name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
+        if (done := attempt(name, partial(graph.lot.write, write))) is not None:
+            writes.append(done)
+    metadata = attempt(
+        "metadata", partial(metadata_of, graph.codec, *graph.place, row), otherwise={}
+    )
+    place = Place(*graph.place, row.id)
+    saved = CheckpointTuple(
+        place.config(),
+        graph.lot.bare(framed, values),
+        metadata,
+        place._replace(checkpoint_id=row.parent_id).config() if row.parent_id else None,
+        writes,
+    )
+    return Salvaged(saved, lost)

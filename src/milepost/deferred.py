@@ -1,0 +1,121 @@
+"""Named tuples whose dear fields are made when somebody looks at them.
+
+Nobody sees a half-made one: whatever reads a field, by name, by index or by iterating, gets it
+whole, and what it cannot make it raises, at every attempt. What a field is made from was fetched
+before, so that looking never waits for a database.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+class Deferred(tuple[Any, ...]):
+    """Comes before a named tuple in the bases of a class."""
+
+    _fields: tuple[str, ...]
+    _plain: Any
+    """The named tuple."""
+    _made: dict[str, Any]
+    _makers: Mapping[str, Callable[[], Any]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._plain = next(base for base in cls.__mro__ if not issubclass(base, Deferred))
+        for name in cls._fields:
+            setattr(cls, name, property(partial(_field, name)))
+
+    def __new__(cls, made: dict[str, Any], makers: Mapping[str, Callable[[], Any]]) -> Any:
+        """`made` has the fields that are there, `makers` say how to get the others."""
+        self = tuple.__new__(cls, (None,) * len(cls._fields))
+        self._made, self._makers = made, makers
+        return self
+
+    def _get(self, name: str) -> Any:
+        try:
+            return self._made[name]
+        except KeyError:
+            pass
+        # If two threads look at once, both get what the first has made.
+        return self._made.setdefault(name, self._makers[name]())
+
+    def _whole(self) -> Any:
+        """An ordinary named tuple with the same fields."""
+        return self._plain._make(self)
+
+    @classmethod
+    def _make(cls, iterable: Any) -> Any:
+        return cls._plain._make(iterable)
+
+    def _replace(self, **changes: Any) -> Any:
+        return self._whole()._replace(**changes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._get(name) for name in self._fields)
+
+    def __getitem__(self, at: Any) -> Any:
+        return tuple(self)[at] if isinstance(at, slice) else self._get(self._fields[index(at)])
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._whole()
+
+    def index(self, *args: Any) -> int:
+        found: int = self._whole().index(*args)
+        return found
+
+    def count(self, item: object) -> int:
+        found: int = self._whole().count(item)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return tuple(self) < tuple(other)
+
+    def __le__(self, other: Any) -> bool:
+        return tuple(self) <= tuple(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return tuple(self) > tuple(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return tuple(self) >= tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __add__(self, other: Any) -> Any:
+        return tuple(self) + tuple(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return tuple(other) + tuple(self)
+
+    def __mul__(self, times: Any) -> Any:
+        return tuple(self) * times
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
+    def __reduce__(self) -> Any:
+        return self._plain, tuple(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+
+def _field(name: str, record: Deferred) -> Any:
+    return record._get(name)
