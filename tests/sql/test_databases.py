@@ -1,5 +1,6 @@
 """Whole databases: dumped, loaded elsewhere, verified, swept."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from graphs import Log, line, thread
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import CheckpointError, MilepostError
 from milepost.graph import START, StateGraph
 from milepost.types import Command, interrupt
@@ -44,6 +46,57 @@ def test_threads_move_from_sqlite_to_postgres_and_back(sqlite, postgres, tmp_pat
     with SqliteSaver.from_conn_string(str(tmp_path / "back.db")) as back:
         back.load(postgres.dump(["t0"]))
         assert back.get_tuple(thread("t0")) == sqlite.get_tuple(thread("t0"))
+
+
+def test_so_they_do_on_a_loop(sqlite, postgres, tmp_path):
+    fill(sqlite)
+
+    async def move() -> None:
+        assert sorted(await postgres.aload(sqlite.adump())) == ["asking", "t0", "t1", "t2"]
+        assert [line async for line in sqlite.adump(["t0"])] == list(sqlite.dump(["t0"]))
+        async with AsyncSqliteSaver.from_conn_string(str(tmp_path / "back.db")) as back:
+            await back.aload(sqlite.dump(["t0"]))
+            assert await back.aget_tuple(thread("t0")) == sqlite.get_tuple(thread("t0"))
+
+    asyncio.run(move())
+    assert content(postgres) == content(sqlite)
+
+
+def test_a_dump_reads_one_thread_at_a_time_and_a_load_stores_it_before_it_reads_on(
+    sqlite, tmp_path
+):
+    fill(sqlite)
+    taken: list[str] = []
+    reading: list[int] = []
+    run = sqlite.engine.run
+
+    def counted(work: Any, *, write: bool) -> Any:
+        reading.append(len(taken))
+        return run(work, write=write)
+
+    with SqliteSaver.from_conn_string(str(tmp_path / "target.db")) as target:
+
+        def lines() -> Any:
+            for line in sqlite.dump():
+                ended = '"thread"' in line[:10]
+                yield line
+                if ended:
+                    # The line after a thread's last one is asked for when the thread is stored.
+                    taken.append(json.loads(line)["thread"])
+                    assert target.get_tuple(thread(taken[-1])) is not None
+
+        sqlite.engine.run = counted  # type: ignore[method-assign]
+        target.load(lines())
+    assert reading[-4:] == [0, 1, 2, 3]
+
+
+def test_a_thread_that_is_deleted_during_a_dump_is_left_out(sqlite, tmp_path):
+    fill(sqlite)
+    lines = sqlite.dump()
+    begun = [next(lines), next(lines)]
+    sqlite.delete_thread("t2")
+    with SqliteSaver.from_conn_string(str(tmp_path / "target.db")) as target:
+        assert target.load([*begun, *lines]) == ["asking", "t0", "t1"]
 
 
 def test_what_is_sealed_stays_sealed_in_a_dump(path, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from milepost.checkpoint.sql.retention import RetainingSaver, thread_id_of
 from milepost.sql.engine import Program, Transaction, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
     from milepost.checkpoint.sql.salvaging import Salvaged
     from milepost.checkpoint.sql.verifying import Problem
@@ -99,27 +100,56 @@ class MaintainedSaver(RetainingSaver):
     # -- whole databases
 
     def dump(self, thread_ids: Sequence[str] | None = None) -> Iterator[str]:
-        """Threads, or all of them, as lines of text with checksums; see `load`."""
-        threads = drive(self.engine, self._thread_ids(thread_ids))
-        yield transfer.header()
-        for thread_id in threads:
-            yield from self.engine.run(
-                partial(transfer.dump_thread, self._queries, thread_id), write=False
-            )
-        yield transfer.end(len(threads))
+        """Threads, or all of them, as lines of text with checksums; see `load`.
+
+        One thread at a time is read, each in a transaction of its own.
+        """
+        stream = transfer.Outgoing()
+        yield stream.begin()
+        for thread_id in drive(self.engine, self._thread_ids(thread_ids)):
+            yield from stream.add(self.engine.run(self._dumping(thread_id), write=False))
+        yield stream.end()
+
+    async def adump(self, thread_ids: Sequence[str] | None = None) -> AsyncIterator[str]:
+        """`dump`, for use on an event loop."""
+        stream = transfer.Outgoing()
+        yield stream.begin()
+        for thread_id in await adrive(self.engine, self._thread_ids(thread_ids)):
+            lines = await self.engine.arun(self._dumping(thread_id), write=False)
+            for line in stream.add(lines):
+                yield line
+        yield stream.end()
 
     def load(self, lines: Iterable[str]) -> list[str]:
         """Store the threads of a stream that `dump` made, on any database; their ids.
 
         A thread is stored as a whole or not at all. What is sealed needs the same key here.
         """
+        stream = transfer.Incoming()
         loaded = []
-        for thread_id, rows in transfer.threads_in(lines):
-            self.engine.run(
-                partial(transfer.load_thread, self._queries, thread_id, rows), write=True
-            )
-            loaded.append(thread_id)
+        for line in lines:
+            if (thread := stream.take(line)) is not None:
+                self.engine.run(self._loading(*thread), write=True)
+                loaded.append(thread[0])
+        stream.finish()
         return loaded
+
+    async def aload(self, lines: Iterable[str] | AsyncIterable[str]) -> list[str]:
+        """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
+        stream = transfer.Incoming()
+        loaded = []
+        async for line in _each(lines):
+            if (thread := stream.take(line)) is not None:
+                await self.engine.arun(self._loading(*thread), write=True)
+                loaded.append(thread[0])
+        stream.finish()
+        return loaded
+
+    def _dumping(self, thread_id: str) -> Work[list[str]]:
+        return partial(transfer.dump_thread, self._queries, thread_id)
+
+    def _loading(self, thread_id: str, rows: transfer.Rows) -> Work[None]:
+        return partial(transfer.load_thread, self._queries, thread_id, rows)
 
     def verify(self, thread_ids: Sequence[str] | None = None) -> list[Problem]:
         """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
@@ -167,3 +197,12 @@ class MaintainedSaver(RetainingSaver):
     ) -> Mapping[str, DeltaChannelHistory]:
         place = check_place(place_of(config))
         return await self.engine.arun(lambda: history(self._reader, place, channels), write=False)
+
+
+async def _each(lines: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(lines, AsyncIterable):
+        async for line in lines:
+            yield line
+    else:
+        for line in lines:
+            yield line

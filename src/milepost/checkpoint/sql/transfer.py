@@ -13,18 +13,19 @@ from __future__ import annotations
 import base64
 import json
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.errors import CheckpointError
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from milepost.checkpoint.sql.queries import Queries
 
 _HEADER: Final = {"milepost": "threads", "version": 1}
+Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
+"""Of one thread, by table."""
+
 _TABLES: Final = ("threads", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
 
@@ -45,60 +46,86 @@ def dump_thread(q: Queries, thread_id: str) -> Operation[list[str]]:
     return [*lines, json.dumps(end)]
 
 
-def header() -> str:
-    """The first line of a stream."""
-    return json.dumps(_HEADER)
+class Outgoing:
+    """A stream that is being written."""
+
+    def __init__(self) -> None:
+        self._threads = 0
+
+    def begin(self) -> str:
+        """The first line."""
+        return json.dumps(_HEADER)
+
+    def add(self, lines: list[str]) -> list[str]:
+        """The lines of a thread; none if it was deleted meanwhile."""
+        self._threads += bool(lines)
+        return lines
+
+    def end(self) -> str:
+        """The last line."""
+        return json.dumps({"end": self._threads})
 
 
-def end(threads: int) -> str:
-    """The last line of a stream."""
-    return json.dumps({"end": threads})
+class Incoming:
+    """A stream that is being read, line by line."""
 
+    def __init__(self) -> None:
+        self._lines = self._threads = 0
+        self._state = "start"
+        self._start_thread()
 
-def threads_in(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, list[tuple[Any, ...]]]]]:
-    """The threads of a stream, each when its last line has been read and found intact."""
-    rows: dict[str, list[tuple[Any, ...]]] = {}
-    total = blake2b(digest_size=16)
-    count = threads = 0
-    state = "start"
-    for number, line in enumerate(lines, 1):
+    def _start_thread(self) -> None:
+        self._rows: Rows = {}
+        self._count = 0
+        self._total = blake2b(digest_size=16)
+
+    def take(self, line: str) -> tuple[str, Rows] | None:
+        """A thread and its rows, when its last line has come and all of it is intact."""
+        self._lines += 1
         try:
             entry = json.loads(line)
         except ValueError as error:
-            raise _damaged(number, "is not JSON") from error
-        if state == "start":
+            raise self._damaged("is not JSON") from error
+        if self._state == "start":
             if entry != _HEADER:
-                raise _damaged(number, "is not the beginning of a stream of threads")
-            state = "open"
-        elif "row" in entry:
+                raise self._damaged("is not the beginning of a stream of threads")
+            self._state = "open"
+        elif self._state == "open" and "row" in entry:
             if _sum(json.dumps(entry["row"])) != entry.get("sum"):
-                raise _damaged(number, "does not match its checksum")
+                raise self._damaged("does not match its checksum")
             table, *values = entry["row"]
-            rows.setdefault(table, []).append(tuple(map(_stored, values)))
-            total.update(entry["sum"].encode())
-            count += 1
-        elif "thread" in entry:
-            if (entry["rows"], entry["sum"]) != (count, total.hexdigest()):
-                raise _damaged(
-                    number, f"ends thread '{entry['thread']}', of which rows are missing"
-                )
-            yield entry["thread"], rows
-            rows, count, threads = {}, 0, threads + 1
-            total = blake2b(digest_size=16)
-        elif entry.get("end") == threads and not count:
-            state = "end"
+            self._rows.setdefault(table, []).append(tuple(map(_stored, values)))
+            self._total.update(entry["sum"].encode())
+            self._count += 1
+        elif self._state == "open" and "thread" in entry:
+            thread_id, rows = entry["thread"], self._rows
+            if (entry["rows"], entry["sum"]) != (self._count, self._total.hexdigest()):
+                raise self._damaged(f"ends thread '{thread_id}', of which rows are missing")
+            self._threads += 1
+            self._start_thread()
+            return thread_id, rows
+        elif entry.get("end") == self._threads and not self._count:
+            self._state = "end"
         else:
-            raise _damaged(number, "is not what was expected there")
-    if state != "end":
-        raise CheckpointError(
-            f"The stream of threads breaks off after {threads} complete threads, which are loaded. "
-            "Get the rest of it, and load it again."
+            raise self._damaged("is not what was expected there")
+        return None
+
+    def finish(self) -> None:
+        """There are no more lines."""
+        if self._state != "end":
+            raise CheckpointError(
+                f"The stream of threads breaks off after {self._threads} complete threads, which "
+                "are loaded. Get the rest of it, and load it again."
+            )
+
+    def _damaged(self, reason: str) -> CheckpointError:
+        return CheckpointError(
+            f"Line {self._lines} of the stream {reason}. Threads before it are loaded, this one "
+            "is not."
         )
 
 
-def load_thread(
-    q: Queries, thread_id: str, rows: dict[str, list[tuple[Any, ...]]]
-) -> Operation[None]:
+def load_thread(q: Queries, thread_id: str, rows: Rows) -> Operation[None]:
     """Store a thread that is not there yet."""
     found = yield Query(q.thread, (thread_id,))
     if found:
@@ -126,9 +153,3 @@ def _stored(value: Any) -> Any:
 
 def _sum(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _damaged(number: int, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"Line {number} of the stream {reason}. Threads before it are loaded, this one is not."
-    )
