@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
-from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Work
+from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -157,6 +157,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
             answer: Any = None
             if isinstance(statement, Query):
                 answer = execute(statement.sql, statement.parameters).fetchall()
+            elif isinstance(statement, Several):
+                answer = [execute(q.sql, q.parameters).fetchall() for q in statement.queries]
             elif isinstance(statement, Run):
                 answer = execute(statement.sql, statement.parameters).rowcount
             elif isinstance(statement, Guarded):

@@ -5,10 +5,14 @@ their results. A driver runs a whole operation in one transaction, in its own co
 
     yielded   sent back
     Query     the rows, as a list of tuples
+    Several   a list with the rows of each query
     Run       the number of rows that were changed
     Many      None; the statement has run once for each set of parameters
     Batch     None; all its statements have run
     Guarded   True if all of it has run; False if none of it has
+
+What says that it is the `last` is followed by nothing: a driver may end the transaction with it,
+which saves a round trip.
 """
 
 from __future__ import annotations
@@ -22,6 +26,14 @@ class Query(NamedTuple):
 
     sql: str
     parameters: Sequence[Any] = ()
+    last: bool = False
+
+
+class Several(NamedTuple):
+    """Queries that do not depend on each other: a driver may send them all at once."""
+
+    queries: Sequence[Query]
+    last: bool = False
 
 
 class Run(NamedTuple):
@@ -42,6 +54,7 @@ class Batch(NamedTuple):
     """Statements whose results nobody needs: a driver may send them all at once."""
 
     statements: Sequence[Run | Many]
+    last: bool = False
 
 
 class Guarded(NamedTuple):
@@ -56,9 +69,14 @@ class Guarded(NamedTuple):
     statements: Sequence[Run | Many]
 
 
-Statement: TypeAlias = Query | Run | Many | Batch | Guarded
+Statement: TypeAlias = Query | Several | Run | Many | Batch | Guarded
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""
 Work: TypeAlias = Callable[[], Operation[R]]
 """Makes an operation, anew for each attempt: a transaction that failed may be tried again."""
+
+
+def single(sql: str) -> Operation[None]:
+    """One statement and no more."""
+    yield Run(sql)

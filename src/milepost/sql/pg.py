@@ -7,7 +7,8 @@ replaced and the transaction repeated, which is safe: every operation of ours ma
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.errors import MissingDependencyError, SaverError
 from milepost.sql.failures import (
@@ -17,6 +18,7 @@ from milepost.sql.failures import (
     StorageFullError,
 )
 from milepost.sql.operations import Query, Run
+from milepost.sql.pg_wire import forget_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 
 try:
     import psycopg
-    from psycopg.pq import TransactionStatus
-    from psycopg.rows import tuple_row
+    from psycopg.pq import PipelineStatus, TransactionStatus
 except ImportError as error:
     raise MissingDependencyError(
         "The Postgres savers need psycopg: pip install 'milepost[postgres]'."
@@ -36,13 +37,22 @@ driver = psycopg
 """The package itself: only here is it said how to install it."""
 
 ATTEMPTS: Final = 4
-"""How often a transaction is tried if connections die or others stand in the way."""
+"""How often a transaction is tried if others stand in the way."""
+RESTART: Final = 20.0
+"""Seconds that a server may take to come back, before what waits for it fails."""
+
+Begin: TypeAlias = tuple[str, ...]
+"""What starts a transaction. Without it, each thing that an operation yields is one by itself."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
 _REPEATABLE = (
     psycopg.errors.SerializationFailure,
     psycopg.errors.DeadlockDetected,
     psycopg.errors.UniqueViolation,  # two runs began the same thread: the second will see the first
+)
+_UNPREPARED = (
+    psycopg.errors.InvalidSqlStatementName,  # somebody has removed what was prepared
+    psycopg.errors.FeatureNotSupported,  # a prepared statement's tables have changed
 )
 
 
@@ -57,15 +67,15 @@ class Settings:
             )
         self.schema = schema
         # For one transaction only, so that a pooler may hand the connection to others afterwards.
-        path = f'; SET LOCAL search_path TO "{schema}"' if schema else ""
-        self.begin_write = f"BEGIN{path}"
-        self.begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{path}"
-        self.prepare: bool | None = False if pooler_safe else None
+        path = (f'SET LOCAL search_path TO "{schema}"',) if schema else ()
+        self.begin_write: Begin = ("BEGIN", *path)
+        self.begin_read: Begin = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *path)
+        self.prepare = not pooler_safe
         prefix = f'"{schema}".' if schema else ""
         self.vacuums = [f"VACUUM FULL {prefix}{table}" for table in tables]
 
-    def begin(self, write: bool) -> str:
-        """The statement that starts a transaction."""
+    def begin(self, write: bool) -> Begin:
+        """The statements that start a transaction."""
         return self.begin_write if write else self.begin_read
 
     def first(self, operation: Operation[None]) -> Operation[None]:
@@ -80,7 +90,7 @@ class Settings:
 
 def check_idle(connection: Any) -> None:
     """Refuse a connection that is in the middle of something of the user's."""
-    status = connection.info.transaction_status
+    status = connection.pgconn.transaction_status
     if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         raise ConnectionUnusableError(
             "The psycopg connection has an open transaction that is not the saver's. Commit it or "
@@ -89,12 +99,46 @@ def check_idle(connection: Any) -> None:
         )
 
 
-def may_retry(error: Exception, connection: Any) -> bool:
-    """Whether a transaction that failed like this may succeed when it is repeated."""
-    if isinstance(error, _REPEATABLE):
-        return True
-    lost = connection is None or connection.closed or connection.broken
-    return lost and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+def is_idle(connection: Any) -> bool:
+    """Whether nothing is under way on a connection."""
+    return bool(connection.pgconn.transaction_status == TransactionStatus.IDLE)
+
+
+def is_piping(connection: Any) -> bool:
+    """Whether a pipeline of the user's has statements on their way."""
+    pgconn = connection.pgconn
+    return bool(
+        pgconn.pipeline_status != PipelineStatus.OFF
+        and pgconn.transaction_status == TransactionStatus.ACTIVE
+    )
+
+
+class Patience:
+    """How often, and for how long, one transaction is tried."""
+
+    def __init__(self, settings: Settings, replaceable: bool) -> None:
+        self._schema = settings.schema
+        self._replaceable = replaceable
+        """Whether a connection that has died can be replaced by another one."""
+        self._attempts = 0
+        self._start = time.monotonic()
+
+    def pause(self, error: psycopg.Error, connection: Any) -> float:
+        """How long to wait before the next attempt. Raises what it means if there is none."""
+        self._attempts += 1
+        if not self._may_repeat(error, connection):
+            raise explain(error, self._schema) from error
+        return float(min(0.02 * 4 ** (self._attempts - 1), 0.5))
+
+    def _may_repeat(self, error: psycopg.Error, connection: Any) -> bool:
+        if isinstance(error, _REPEATABLE):
+            return self._attempts < ATTEMPTS
+        if isinstance(error, _UNPREPARED):
+            return self._attempts < ATTEMPTS and forget_prepared(connection)
+        lost = connection is None or connection.closed
+        if not lost or not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+            return False
+        return self._replaceable and time.monotonic() - self._start < RESTART
 
 
 def explain(error: psycopg.Error, schema: str | None) -> SaverError:
@@ -121,8 +165,3 @@ def explain(error: psycopg.Error, schema: str | None) -> SaverError:
             "from_conn_string, which replace connections that die, and see that the server runs."
         )
     return SaverError(f"PostgreSQL: {text}.")
-
-
-def cursor_of(connection: Any) -> Any:
-    """A cursor that returns tuples, whatever row factory the connection has."""
-    return connection.cursor(row_factory=tuple_row)

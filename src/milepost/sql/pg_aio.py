@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from milepost.errors import ColourError
-from milepost.sql.operations import Batch, Guarded, Many, Query, Run
-from milepost.sql.pg import ATTEMPTS, Settings, check_idle, cursor_of, explain, may_retry
+from milepost.sql.operations import single
+from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping
+from milepost.sql.pg_transaction import transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from milepost.sql.operations import Operation, Work
+    from milepost.sql.operations import Work
+    from milepost.sql.pg import Begin
 
 R = TypeVar("R")
 
@@ -35,7 +38,8 @@ class AsyncPostgresEngine:
         # Made on first use: a saver may be made where no loop runs yet.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: asyncio.Lock | None = None
-        self._turn: asyncio.Lock | None = None
+        self._sleepers: list[tuple[Any, asyncio.Future[None]]] = []
+        self._writer: asyncio.Task[None] | None = None
         self.settings = settings
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -49,16 +53,38 @@ class AsyncPostgresEngine:
 
     async def aset_up(self, work: Work[None]) -> None:
         """Make the tables."""
-        await self._attempts(lambda: self.settings.first(work()), "BEGIN")
+        await self._attempts(lambda: self.settings.first(work()), ("BEGIN",), prepare=False)
 
     async def acommit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""
         self._bind()
-        assert self._turn is not None
-        async with self._turn:
-            if waiting.outcome is None:
-                await asyncio.shield(asyncio.ensure_future(self._drain(committer.transactions())))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((waiting, future))
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write(committer))
+        await future
         return waiting.outcome
+
+    async def _write(self, committer: Any) -> None:
+        """Store what waits, and what comes while that is being stored, until nobody waits.
+
+        One writer for all, also on a pool: what arrives while a transaction is under way shares
+        the next one, instead of competing for the disk.
+        """
+        try:
+            while self._sleepers:
+                await self._drain(committer.transactions())
+                self._wake()
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        sleepers, self._sleepers = self._sleepers, []
+        for waiting, future in sleepers:
+            if waiting.outcome is None:
+                self._sleepers.append((waiting, future))
+            elif not future.done():  # or whoever waited was cancelled
+                future.set_result(None)
 
     async def _drain(self, transactions: Any) -> None:
         try:
@@ -79,9 +105,8 @@ class AsyncPostgresEngine:
 
     async def avacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
-        async with self._connected() as connection, _autocommit(connection):
-            for statement in self.settings.vacuums:
-                await connection.execute(statement)
+        for statement in self.settings.vacuums:
+            await self._attempts(partial(single, statement), (), prepare=False)
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""
@@ -105,7 +130,8 @@ class AsyncPostgresEngine:
                 "cannot be shared between loops. Make one for each loop."
             )
         self._loop = loop
-        self._lock, self._turn = asyncio.Lock(), asyncio.Lock()
+        self._lock = asyncio.Lock()
+        self._sleepers = []
 
     def _from_outside(self, call: Callable[[], Any]) -> Any:
         try:
@@ -140,92 +166,30 @@ class AsyncPostgresEngine:
                 self._connection = await self._reconnect()
             yield self._connection
 
-    async def _attempts(self, work: Work[R], begin: str) -> R:
-        attempt = 0
+    async def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
+        patience = Patience(self.settings, self._pool is not None or self._reconnect is not None)
         while True:
-            attempt += 1
             connection: Any = None
             try:
                 async with self._connected() as connection:
-                    return await self._transaction(connection, work, begin)
+                    return await self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:
-                again = self._pool is not None or self._reconnect is not None
-                if (
-                    attempt >= ATTEMPTS
-                    or not may_retry(error, connection)
-                    or not (again or not connection.closed)
-                ):
-                    raise explain(error, self.settings.schema) from error
-                await asyncio.sleep(0.02 * 4 ** (attempt - 1))
+                pause = patience.pause(error, connection)
+            await asyncio.sleep(pause)
 
-    async def _transaction(self, connection: Any, work: Work[R], begin: str) -> R:
+    async def _transaction(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> R:
+        if is_piping(connection):
+            async with connection.pipeline():
+                pass  # to enter it again waits for what the user has sent
         check_idle(connection)
-        async with _autocommit(connection), cursor_of(connection) as cursor:
+        async with connection.lock:
+            steps = transaction(
+                connection, work, begin, prepare=prepare and self.settings.prepare
+            )
             try:
-                await cursor.execute(begin, prepare=False)
-                result = await self._drive(connection, cursor, work(), begin)
-                await cursor.execute("COMMIT", prepare=False)
-                return result
+                result: R = await connection.wait(steps)
             except BaseException:
-                if not connection.closed and not connection.broken:
-                    await cursor.execute("ROLLBACK", prepare=False)
+                if not is_idle(connection):
+                    await connection.close()  # broken off in the middle: nobody can use it any more
                 raise
-
-    async def _drive(
-        self, connection: Any, cursor: Any, operation: Operation[R], begin: str = "BEGIN"
-    ) -> R:
-        prepare = self.settings.prepare
-        try:
-            statement = next(operation)
-            while True:
-                answer: Any = None
-                if isinstance(statement, Query):
-                    await cursor.execute(statement.sql, statement.parameters, prepare=prepare)
-                    answer = await cursor.fetchall()
-                elif isinstance(statement, Run):
-                    await cursor.execute(statement.sql, statement.parameters, prepare=prepare)
-                    answer = cursor.rowcount
-                elif isinstance(statement, Guarded):
-                    answer = await self._guarded(cursor, statement, begin)
-                elif isinstance(statement, Batch):
-                    async with connection.pipeline():
-                        for one in statement.statements:
-                            for row in one.rows if isinstance(one, Many) else (one.parameters,):
-                                await cursor.execute(one.sql, row, prepare=prepare)
-                elif statement.rows:
-                    async with connection.pipeline():
-                        for row in statement.rows:
-                            await cursor.execute(statement.sql, row, prepare=prepare)
-                statement = operation.send(answer)
-        except StopIteration as done:
-            result: R = done.value
             return result
-        finally:
-            operation.close()
-
-    async def _guarded(self, cursor: Any, statement: Guarded, begin: str) -> bool:
-        prepare = self.settings.prepare
-        for row in statement.guard.rows:
-            await cursor.execute(statement.guard.sql, row, prepare=prepare)
-            if cursor.rowcount != 1:
-                await cursor.execute("ROLLBACK", prepare=False)
-                await cursor.execute(begin, prepare=False)
-                return False
-        for one in statement.statements:
-            for row in one.rows if isinstance(one, Many) else (one.parameters,):
-                await cursor.execute(one.sql, row, prepare=prepare)
-        return True
-
-
-@asynccontextmanager
-async def _autocommit(connection: Any) -> AsyncIterator[None]:
-    """Begin and commit by hand, also on a connection that would begin by itself."""
-    if connection.autocommit:
-        yield
-        return
-    await connection.set_autocommit(True)
-    try:
-        yield
-    finally:
-        if not connection.closed:
-            await connection.set_autocommit(False)

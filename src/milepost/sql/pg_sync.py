@@ -6,17 +6,20 @@ import asyncio
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from milepost.sql.operations import Batch, Guarded, Many, Query, Run
-from milepost.sql.pg import ATTEMPTS, Settings, check_idle, cursor_of, explain, may_retry
+from milepost.sql.operations import single
+from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping
+from milepost.sql.pg_transaction import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from milepost.sql.operations import Operation, Work
+    from milepost.sql.operations import Work
+    from milepost.sql.pg import Begin
 
 R = TypeVar("R")
 
@@ -46,7 +49,7 @@ class PostgresEngine:
 
     def set_up(self, work: Work[None]) -> None:
         """Make the tables."""
-        self._attempts(lambda: self.settings.first(work()), "BEGIN")
+        self._attempts(lambda: self.settings.first(work()), ("BEGIN",), prepare=False)
 
     def commit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""
@@ -58,9 +61,8 @@ class PostgresEngine:
 
     def vacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
-        with self._connected() as connection, _autocommit(connection):
-            for statement in self.settings.vacuums:
-                connection.execute(statement)
+        for statement in self.settings.vacuums:
+            self._attempts(partial(single, statement), (), prepare=False)
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
@@ -85,92 +87,30 @@ class PostgresEngine:
                 self._connection = self._reconnect()
             yield self._connection
 
-    def _attempts(self, work: Work[R], begin: str) -> R:
-        attempt = 0
+    def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
+        patience = Patience(self.settings, self._pool is not None or self._reconnect is not None)
         while True:
-            attempt += 1
             connection: Any = None
             try:
                 with self._connected() as connection:
-                    return self._transaction(connection, work, begin)
+                    return self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:
-                again = self._pool is not None or self._reconnect is not None
-                if (
-                    attempt >= ATTEMPTS
-                    or not may_retry(error, connection)
-                    or not (again or not connection.closed)
-                ):
-                    raise explain(error, self.settings.schema) from error
-                time.sleep(0.02 * 4 ** (attempt - 1))
+                pause = patience.pause(error, connection)
+            time.sleep(pause)
 
-    def _transaction(self, connection: Any, work: Work[R], begin: str) -> R:
+    def _transaction(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> R:
+        if is_piping(connection):
+            with connection.pipeline():
+                pass  # to enter it again waits for what the user has sent
         check_idle(connection)
-        with _autocommit(connection), cursor_of(connection) as cursor:
+        with connection.lock:
+            steps = transaction(
+                connection, work, begin, prepare=prepare and self.settings.prepare
+            )
             try:
-                cursor.execute(begin, prepare=False)
-                result = self._drive(connection, cursor, work(), begin)
-                cursor.execute("COMMIT", prepare=False)
-                return result
+                result: R = connection.wait(steps)
             except BaseException:
-                if not connection.closed and not connection.broken:
-                    cursor.execute("ROLLBACK", prepare=False)
+                if not is_idle(connection):
+                    connection.close()  # broken off in the middle: nobody can use it any more
                 raise
-
-    def _drive(
-        self, connection: Any, cursor: Any, operation: Operation[R], begin: str = "BEGIN"
-    ) -> R:
-        prepare = self.settings.prepare
-        try:
-            statement = next(operation)
-            while True:
-                answer: Any = None
-                if isinstance(statement, Query):
-                    cursor.execute(statement.sql, statement.parameters, prepare=prepare)
-                    answer = cursor.fetchall()
-                elif isinstance(statement, Run):
-                    cursor.execute(statement.sql, statement.parameters, prepare=prepare)
-                    answer = cursor.rowcount
-                elif isinstance(statement, Guarded):
-                    answer = self._guarded(cursor, statement, begin)
-                elif isinstance(statement, Batch):
-                    with connection.pipeline():
-                        for one in statement.statements:
-                            for row in one.rows if isinstance(one, Many) else (one.parameters,):
-                                cursor.execute(one.sql, row, prepare=prepare)
-                elif statement.rows:
-                    with connection.pipeline():
-                        for row in statement.rows:
-                            cursor.execute(statement.sql, row, prepare=prepare)
-                statement = operation.send(answer)
-        except StopIteration as done:
-            result: R = done.value
             return result
-        finally:
-            operation.close()
-
-    def _guarded(self, cursor: Any, statement: Guarded, begin: str) -> bool:
-        prepare = self.settings.prepare
-        for row in statement.guard.rows:
-            cursor.execute(statement.guard.sql, row, prepare=prepare)
-            if cursor.rowcount != 1:
-                cursor.execute("ROLLBACK", prepare=False)
-                cursor.execute(begin, prepare=False)
-                return False
-        for one in statement.statements:
-            for row in one.rows if isinstance(one, Many) else (one.parameters,):
-                cursor.execute(one.sql, row, prepare=prepare)
-        return True
-
-
-@contextmanager
-def _autocommit(connection: Any) -> Iterator[None]:
-    """Begin and commit by hand, also on a connection that would begin by itself."""
-    if connection.autocommit:
-        yield
-        return
-    connection.autocommit = True
-    try:
-        yield
-    finally:
-        if not connection.closed:
-            connection.autocommit = False

@@ -145,7 +145,7 @@ class Storer:
                 values_now = (row.head, row.token, row.status, now, thread_id)
                 batch.append(Run(self._q.touch_thread, values_now))
         if batch:
-            yield Batch(batch)
+            yield Batch(batch, last=True)
         return outcome
 
     def _thread(self, thread_id: str) -> Operation[_Row]:

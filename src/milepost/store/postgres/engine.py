@@ -6,16 +6,16 @@ itself; on a local server, BEGIN and COMMIT around it take longer than the state
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from milepost.sql.operations import Work
-from milepost.sql.pg import check_idle, cursor_of
 from milepost.sql.pg_aio import AsyncPostgresEngine
 from milepost.sql.pg_sync import PostgresEngine
 
+if TYPE_CHECKING:
+    from milepost.sql.operations import Work
+    from milepost.sql.pg import Begin, Settings
+
 R = TypeVar("R")
-_BARE = ""
-"""In place of BEGIN: there is nothing to begin."""
 
 
 class PgEngine(PostgresEngine):
@@ -23,16 +23,7 @@ class PgEngine(PostgresEngine):
 
     def run(self, work: Work[R], *, write: bool, single: bool = False) -> R:
         """Carry out an operation, in a transaction unless it is a `single` statement."""
-        # A schema is chosen at the beginning of a transaction, so then there must be one.
-        bare = single and self.settings.schema is None
-        return self._attempts(work, _BARE if bare else self.settings.begin(write))
-
-    def _transaction(self, connection: Any, work: Work[R], begin: str) -> R:
-        if begin or not connection.autocommit:
-            return super()._transaction(connection, work, begin or self.settings.begin(True))
-        check_idle(connection)
-        with cursor_of(connection) as cursor:
-            return self._drive(connection, cursor, work())
+        return self._attempts(work, _begin(self.settings, write, single))
 
 
 class AsyncPgEngine(AsyncPostgresEngine):
@@ -40,13 +31,9 @@ class AsyncPgEngine(AsyncPostgresEngine):
 
     async def arun(self, work: Work[R], *, write: bool, single: bool = False) -> R:
         """Carry out an operation, in a transaction unless it is a `single` statement."""
-        bare = single and self.settings.schema is None
-        return await self._attempts(work, _BARE if bare else self.settings.begin(write))
+        return await self._attempts(work, _begin(self.settings, write, single))
 
-    async def _transaction(self, connection: Any, work: Work[R], begin: str) -> R:
-        if begin or not connection.autocommit:
-            begin = begin or self.settings.begin(True)
-            return await super()._transaction(connection, work, begin)
-        check_idle(connection)
-        async with cursor_of(connection) as cursor:
-            return await self._drive(connection, cursor, work())
+
+def _begin(settings: Settings, write: bool, single: bool) -> Begin:
+    # A schema is chosen at the beginning of a transaction, so then there must be one.
+    return () if single and settings.schema is None else settings.begin(write)

@@ -1,0 +1,134 @@
+"""Runs an operation on a PostgreSQL connection, with as few round trips as it allows.
+
+BEGIN travels with the first statement and COMMIT with the last, if that is known to be the last.
+A guarded batch is one round trip in all: statements that are sent together and synchronised once
+are a transaction, and a guard that does not hold fails it as a whole.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
+from milepost.sql.pg_wire import asks_of, exchange, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGresult
+
+    from milepost.sql.operations import Operation, Statement, Work
+    from milepost.sql.pg import Begin
+    from milepost.sql.pg_wire import Ask
+
+R = TypeVar("R")
+
+_COMMIT: Ask = ("COMMIT", ())
+_ROLLBACK: Ask = ("ROLLBACK", ())
+
+
+def transaction(connection: Any, work: Work[R], begin: Begin, *, prepare: bool) -> PQGen[R]:
+    """Carry out an operation: everything that it does, or nothing."""
+    operation = work()
+    try:
+        return (yield from _Transaction(connection, begin, prepare).drive(operation))
+    except BaseException as error:
+        open_still = connection.pgconn.transaction_status in _OPEN
+        # Whoever abandons a generator does not wait for it any more.
+        if open_still and not isinstance(error, GeneratorExit):
+            yield from exchange(connection, [_ROLLBACK], prepare=False)
+        raise
+    finally:
+        operation.close()
+
+
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+class _Transaction:
+    def __init__(self, connection: Any, begin: Begin, prepare: bool) -> None:
+        self._connection = connection
+        self._begin: list[Ask] = [(statement, ()) for statement in begin]
+        self._begun = False
+        self._prepare = prepare
+
+    def drive(self, operation: Operation[R]) -> PQGen[R]:
+        try:
+            statement = next(operation)
+            while True:
+                answer: Any
+                if isinstance(statement, Guarded):
+                    answer = yield from self._guarded(statement)
+                else:
+                    answer = yield from self._statement(statement)
+                statement = operation.send(answer)
+        except StopIteration as done:
+            result: R = done.value
+        if self._begun:
+            yield from exchange(self._connection, [_COMMIT], prepare=False)
+        return result
+
+    def _statement(self, statement: Statement) -> PQGen[Any]:
+        asks = list(_asks(statement))
+        if not asks:
+            return None
+        last = not isinstance(statement, (Run, Many, Guarded)) and statement.last
+        # A reader of several statements needs one snapshot for all of them.
+        alone = last and not self._begun and (len(asks) == 1 or isinstance(statement, Batch))
+        results = yield from self._send(asks, last=last, bare=alone and len(self._begin) < 2)
+        if isinstance(statement, Query):
+            return rows_of(self._connection, results[0])
+        if isinstance(statement, Several):
+            return [rows_of(self._connection, result) for result in results]
+        if isinstance(statement, Run):
+            return results[0].command_tuples or 0
+        return None
+
+    def _send(self, asks: list[Ask], *, last: bool, bare: bool = False) -> PQGen[list[PGresult]]:
+        """The results of `asks`; `bare` if they are a transaction by themselves."""
+        count = len(asks)
+        before = [] if self._begun or bare else self._begin
+        if last and (self._begun or before):
+            asks = [*asks, _COMMIT]
+        self._begun = (self._begun or bool(before)) and not last
+        results = yield from exchange(
+            self._connection, [*before, *asks] if before else asks, prepare=self._prepare
+        )
+        return results[len(before) : len(before) + count]
+
+    def _guarded(self, guarded: Guarded) -> PQGen[bool]:
+        guard, statements = guarded
+        sql = _guard(guard.sql)
+        asks: list[Ask] = [(sql, row) for row in guard.rows]
+        asks += _asks(Batch(statements))
+        try:
+            yield from self._send(asks, last=True, bare=len(self._begin) < 2)
+        except psycopg.errors.DivisionByZero:
+            if self._connection.pgconn.transaction_status in _OPEN:
+                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            return False
+        return True
+
+
+@lru_cache(16)
+def _guard(update: str) -> str:
+    """A statement that fails unless it changes one row."""
+    return f"WITH held AS ({update} RETURNING 1) SELECT 1 / count(*) FROM held"
+
+
+def _asks(statement: Statement) -> Iterable[Ask]:
+    if isinstance(statement, (Query, Run)):
+        yield statement.sql, statement.parameters
+    elif isinstance(statement, Several):
+        for query in statement.queries:
+            yield query.sql, query.parameters
+    elif isinstance(statement, Many):
+        yield from asks_of(statement.sql, statement.rows)
+    elif isinstance(statement, Batch):
+        for one in statement.statements:
+            yield from _asks(one)
