@@ -10,7 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.errors import MissingDependencyError, SaverError
+from milepost.errors import SaverError
 from milepost.sql.failures import (
     ConnectionUnusableError,
     DatabaseBusyError,
@@ -18,23 +18,15 @@ from milepost.sql.failures import (
     StorageFullError,
 )
 from milepost.sql.operations import Query, Run
-from milepost.sql.pg_wire import forget_prepared
+from milepost.sql.pg_wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.sql.operations import Operation
 
-try:
-    import psycopg
-    from psycopg.pq import PipelineStatus, TransactionStatus
-except ImportError as error:
-    raise MissingDependencyError(
-        "The Postgres savers need psycopg: pip install 'milepost[postgres]'."
-    ) from error
-
 driver = psycopg
-"""The package itself: only here is it said how to install it."""
+"""The package itself, for those who need no more of it."""
 
 ATTEMPTS: Final = 4
 """How often a transaction is tried if others stand in the way."""

@@ -183,9 +183,7 @@ class AsyncPostgresEngine:
                 pass  # to enter it again waits for what the user has sent
         check_idle(connection)
         async with connection.lock:
-            steps = transaction(
-                connection, work, begin, prepare=prepare and self.settings.prepare
-            )
+            steps = transaction(connection, work, begin, prepare=prepare and self.settings.prepare)
             try:
                 result: R = await connection.wait(steps)
             except BaseException:

@@ -104,9 +104,7 @@ class PostgresEngine:
                 pass  # to enter it again waits for what the user has sent
         check_idle(connection)
         with connection.lock:
-            steps = transaction(
-                connection, work, begin, prepare=prepare and self.settings.prepare
-            )
+            steps = transaction(connection, work, begin, prepare=prepare and self.settings.prepare)
             try:
                 result: R = connection.wait(steps)
             except BaseException:

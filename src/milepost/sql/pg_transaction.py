@@ -10,11 +10,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg
-from psycopg.pq import TransactionStatus
-
 from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
-from milepost.sql.pg_wire import asks_of, exchange, rows_of
+from milepost.sql.pg_wire import TransactionStatus, asks_of, exchange, psycopg, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

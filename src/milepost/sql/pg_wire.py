@@ -14,16 +14,35 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
-import psycopg
-from psycopg.adapt import PyFormat, Transformer
-from psycopg.generators import fetch, send
-from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus
+from milepost.errors import MissingDependencyError
+
+try:
+    import psycopg
+    from psycopg.adapt import PyFormat, Transformer
+    from psycopg.generators import fetch, send
+    from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
+except ImportError as error:
+    raise MissingDependencyError(
+        "The Postgres savers need psycopg: pip install 'milepost[postgres]'."
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn, PGresult
+
+__all__ = [
+    "Ask",
+    "PipelineStatus",
+    "TransactionStatus",
+    "asks_of",
+    "exchange",
+    "forget_prepared",
+    "psycopg",
+    "rows_of",
+]
+"""With what the files above need of psycopg: only here is it said how to install it."""
 
 Ask: TypeAlias = "tuple[str, Sequence[Any]]"
 """A statement with `%s` in it, and its parameters."""
