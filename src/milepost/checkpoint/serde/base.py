@@ -5,12 +5,16 @@ optional, and the functions below use them where they are offered:
 
 - *place binding* (`dumps_typed_at`, `loads_typed_at`): the value opens only where it was put.
 - *encode and seal as two steps* (`encode`, `decode`, `seal`, `unseal`): a saver can store the
-  difference between two encoded values and seal that.
+  difference between two encoded values and seal that. With `decode_pieces` it need not even join
+  what it has put together from several rows: see the function of that name.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @runtime_checkable
@@ -67,6 +71,16 @@ def is_two_step(serde: object) -> TypeGuard[TwoStep]:
 
 
 _TWO_STEP = ("encode", "decode", "seal", "unseal")
+
+
+def decode_pieces(serde: TwoStep, kind: str, pieces: Sequence[bytes]) -> Any:
+    """The value whose encoded bytes are these pieces, one after the other.
+
+    Our serializers have a method `decode_pieces(kind, pieces)` that copies the bytes once; for
+    any other they are joined first.
+    """
+    read = getattr(serde, "decode_pieces", None)
+    return serde.decode(kind, b"".join(pieces)) if read is None else read(kind, pieces)
 
 
 def dumps_at(serde: SerializerProtocol, value: Any, place: str) -> tuple[str, bytes]:

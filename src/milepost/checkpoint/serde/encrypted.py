@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.serde.base import is_two_step
+from milepost.checkpoint.serde.base import decode_pieces, is_two_step
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing, check_key, key_from_environment
 from milepost.errors import DecryptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint.serde.base import CipherProtocol, SerializerProtocol
     from milepost.checkpoint.serde.codec import Level
@@ -102,6 +102,13 @@ class EncryptedSerializer:
         """The value that `encode` was given."""
         serde = self.serde
         return serde.decode(kind, data) if is_two_step(serde) else serde.loads_typed((kind, data))
+
+    def decode_pieces(self, kind: str, pieces: Sequence[bytes]) -> Any:
+        """The same for encoded bytes that are in pieces."""
+        serde = self.serde
+        if is_two_step(serde):
+            return decode_pieces(serde, kind, pieces)
+        return serde.loads_typed((kind, b"".join(pieces)))
 
     def seal(self, data: bytes, place: str) -> bytes:
         """The second step: encrypted, so that it opens only at `place`."""

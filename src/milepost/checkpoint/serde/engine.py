@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde import exact, explain
 from milepost.checkpoint.serde.codec import (
-    FAILED_INSIDE,
     OTHER_KEYS,
     Level,
     take_interrupt,
@@ -17,10 +16,13 @@ from milepost.checkpoint.serde.codec import (
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.paths import Trail
 
-HEAD: Final = b"\x92"
-MARK: Final = os.urandom(4).hex()
-TAIL: Final = b"\xa8" + MARK.encode()
-"""Read around stored bytes: a pair of the value and a mark that nobody could have stored."""
+_NUMBER: Final = os.urandom(8)
+MARK: Final = int.from_bytes(_NUMBER, "big", signed=True)
+AROUND: Final = (b"\x92", b"\xd3" + _NUMBER)
+"""Read around stored bytes: a pair of the value and a mark that nobody could have stored.
+
+`data.join(AROUND)` puts them there in one call and one copy.
+"""
 
 
 def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
@@ -41,16 +43,26 @@ def unpack(level: Level, data: bytes) -> Any:
     """The value in `data`; DeserializationError if it does not decode."""
     # ormsgpack ignores what follows the value. Read as the first of a pair whose second is known,
     # a value that is too short or too long does not go unnoticed.
-    pair = b"".join((HEAD, data, TAIL))
+    return unpack_pair(level, data.join(AROUND))
+
+
+def unpack_pair(level: Level, pair: bytes) -> Any:
+    """The same for stored bytes that stand between those of `AROUND` already."""
     try:
-        try:
-            value, mark = unpackb(pair, ext_hook=level.hook)
-        except ValueError as error:
-            if error.args == FAILED_INSIDE:
-                raise
-            value, mark = unpackb(pair, ext_hook=level.hook, option=OTHER_KEYS)
+        value, mark = unpackb(pair, ext_hook=level.hook)
         if mark == MARK:
             return value
     except Exception:
         take_interrupt()
-    raise explain.failure(level, data)
+    return unpack_again(level, pair)
+
+
+def unpack_again(level: Level, pair: bytes) -> Any:
+    """The same after a first try that failed, perhaps for a dict with other keys than str."""
+    try:
+        value, mark = unpackb(pair, ext_hook=level.hook, option=OTHER_KEYS)
+        if mark == MARK:
+            return value
+    except Exception:
+        take_interrupt()
+    raise explain.failure(level, pair[len(AROUND[0]) : -len(AROUND[1])])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde import engine
 from milepost.checkpoint.serde.codec import Level, take_interrupt, unpackb
-from milepost.checkpoint.serde.engine import HEAD, MARK, TAIL
+from milepost.checkpoint.serde.engine import AROUND, MARK
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class JsonPlusSerializer:
@@ -27,6 +30,7 @@ class JsonPlusSerializer:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
         self.level = Level(self.registry)
+        self._hook = self.level.hook
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The value as `(kind, data)`; SerializationError says what was refused, and where."""
@@ -52,12 +56,12 @@ class JsonPlusSerializer:
         kind, body = data
         if kind == "msgpack":
             try:  # the usual case, spelled out: for small values a call more is felt
-                value, mark = unpackb(HEAD + body + TAIL, ext_hook=self.level.hook)
+                value, mark = unpackb(body.join(AROUND), ext_hook=self._hook)
                 if mark == MARK:
                     return value
             except Exception:
                 take_interrupt()
-            return engine.unpack(self.level, bytes(body))
+            return engine.unpack_again(self.level, bytes(body).join(AROUND))
         if kind == "null" and not body:
             return None
         if kind == "bytes":
@@ -89,6 +93,13 @@ class JsonPlusSerializer:
     def decode(self, kind: str, data: bytes) -> Any:
         """The value that `encode` was given."""
         return self.loads_typed((kind, data))
+
+    def decode_pieces(self, kind: str, pieces: Sequence[bytes]) -> Any:
+        """The same for data that is in pieces: they are joined once, for reading."""
+        if kind != "msgpack":
+            return self.loads_typed((kind, b"".join(pieces)))
+        before, after = AROUND
+        return engine.unpack_pair(self.level, b"".join((before, *pieces, after)))
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """The second step: nothing to do, since this serializer keeps no secrets."""
