@@ -118,7 +118,35 @@ def of_dataclass(cls: Any) -> Codec:
             return obj
         return decode(payload)
 
-    return (encode_usual, decode_usual) if in_dict and set_dict else (encode, decode)
+    if not in_dict or not set_dict:
+        return encode, decode
+    if cls.__setattr__ is set_one and in_order and all(map(str.isidentifier, in_order)):
+        return encode_usual, _assigning(cls, in_order, decode)
+    return encode_usual, decode_usual
+
+
+def _assigning(cls: type, names: list[str], decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Decodes by one assignment a field, written out as dataclasses write out their `__init__`.
+
+    The interpreter knows where such an attribute goes in the instance; an instance whose whole
+    `__dict__` is replaced costs an allocation more. As many entries as there are fields, and each
+    field among them: those are all.
+    """
+    lines = [
+        "def decode_fields(payload):",
+        f"    if type(payload) is not dict or len(payload) != {len(names)}:",
+        "        return decode(payload)",
+        "    obj = make(cls)",
+        "    try:",
+        *(f"        obj.{name} = payload[{name!r}]" for name in names),
+        "    except KeyError:",
+        "        return decode(payload)",
+        "    return obj",
+    ]
+    scope: dict[str, Any] = {"cls": cls, "make": object.__new__, "decode": decode}
+    exec("\n".join(lines), scope)  # nothing but the names of the class's own fields
+    made: Callable[[Any], Any] = scope["decode_fields"]
+    return made
 
 
 def complete(cls: type, stored: Any, names: Any, default: Callable[[str], Any]) -> dict[str, Any]:

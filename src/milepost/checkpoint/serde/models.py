@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from milepost.checkpoint.serde.fields import complete
 
-Given = str | list[str] | None
-"""Which fields were given: None for all, names joined by commas, or a list of odd names."""
-_REMEMBERED = 32
-
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+_REMEMBERED = 32
 
 
 def is_model(cls: type) -> bool:
@@ -22,11 +20,28 @@ def is_model(cls: type) -> bool:
     return base is not None and cls is not base and issubclass(cls, base)
 
 
-def of_model(cls: Any) -> Codec:
+class Brief(NamedTuple):
+    """A shorter form for usual instances, those with fields and nothing beside them.
+
+    What is stored is the dict of fields; which of them were given stands behind the tag. Most
+    instances are made in a few ways, so there are a few tags, and reading looks up just one.
+    """
+
+    given: Callable[[Any], str | None]
+    """The names of the fields that were given, for the tag; None for an unusual instance."""
+    decode: Callable[[str], Callable[[Any], Any]]
+    """What decodes the fields that are stored with such a tag."""
+
+
+_Given = tuple[set[str], str | None]
+
+
+def of_model(cls: Any) -> tuple[Codec, Brief]:
     """What pydantic itself keeps of an instance, so that no validator needs to run again."""
     specs = cls.model_fields
     names = specs.keys()
     in_order = list(names)
+    extra_allowed = cls.model_config.get("extra") == "allow"
     make = object.__new__
     # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
     set_dict, set_given, set_extra, set_private = (
@@ -45,62 +60,77 @@ def of_model(cls: Any) -> Codec:
             raise KeyError(name)
         return spec.get_default(call_default_factory=True)
 
-    given_before: list[tuple[set[str], Given]] = [(set(names), None)]
-    last, listed = given_before[0]
-    given_sets: dict[str, set[str]] = {}
-
     def encode(model: Any) -> Any:
-        nonlocal last, listed
-        given = model.__pydantic_fields_set__
         private = model.__pydantic_private__
-        if given != last:
-            last, listed = _remembered(given, given_before)
         return [
             model.__dict__,
-            listed,
+            sorted(model.__pydantic_fields_set__),
             model.__pydantic_extra__,
             private if private is None else _set_only(private),
         ]
 
-    def decode(payload: Any) -> Any:
-        stored, given, extra, private = payload
-        if type(given) is str:
-            known = (given_sets.get(given) or _parsed(given, given_sets)).copy()
-        else:
-            known = set(stored if given is None else given)
+    def rebuilt(stored: Any, given: set[str], extra: Any, private: Any) -> Any:
         if type(stored) is not dict or [*stored] != in_order:
             stored = (
                 dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
             )
-            known &= names | (extra or {}).keys()  # a migration may have taken a field away
+            given &= names | (extra or {}).keys()  # a migration may have taken a field away
         model = make(cls)
         set_dict(model, stored)
-        set_given(model, known)
+        set_given(model, given)
         set_extra(model, extra)
         set_private(model, private)
         return model
 
-    return encode, decode
+    def decode(payload: Any) -> Any:
+        stored, given, extra, private = payload
+        return rebuilt(stored, set(given), extra, private)
+
+    before: list[_Given] = []
+    last = _listed(set(names), before)
+
+    def given_of(model: Any) -> str | None:
+        nonlocal last
+        extra = model.__pydantic_extra__
+        if extra or (extra is None) is extra_allowed or model.__pydantic_private__ is not None:
+            return None
+        given, listed = last  # taken at once: another thread may put another one there
+        if model.__pydantic_fields_set__ != given:
+            last = _, listed = _listed(model.__pydantic_fields_set__, before)
+        return listed
+
+    def decode_given(listed: str) -> Callable[[Any], Any]:
+        given = set(listed.split(",")) if listed else set()
+        if not all(map(str.isidentifier, given)):
+            raise ValueError("the names of the fields that were given are odd")
+        copied = given.copy
+
+        def decode_fields(stored: Any) -> Any:
+            extra: Any = {} if extra_allowed else None
+            if type(stored) is dict and [*stored] == in_order:
+                model = make(cls)
+                set_dict(model, stored)
+                set_given(model, copied())
+                set_extra(model, extra)
+                set_private(model, None)
+                return model
+            return rebuilt(stored, copied(), extra, None)
+
+        return decode_fields
+
+    return (encode, decode), Brief(given_of, decode_given)
 
 
-def _remembered(given: set[str], before: list[tuple[set[str], Given]]) -> tuple[set[str], Given]:
-    """What to store for them. Most instances are made in a few ways, so they repeat."""
+def _listed(given: set[str], before: list[_Given]) -> _Given:
+    """The names in one string; None if a name is so odd that they could not be told apart."""
     for entry in before:
         if entry[0] == given:
             return entry
     names = sorted(given)
-    plain = names and all(name.isidentifier() for name in names)
-    entry = (set(given), ",".join(names) if plain else names)
+    entry = (set(given), ",".join(names) if all(map(str.isidentifier, names)) else None)
     if len(before) < _REMEMBERED:
         before.append(entry)
     return entry
-
-
-def _parsed(given: str, sets: dict[str, set[str]]) -> set[str]:
-    names = set(given.split(","))
-    if len(sets) < _REMEMBERED:
-        sets[given] = names
-    return names
 
 
 def _setter(name: str) -> Callable[[Any, Any], None]:

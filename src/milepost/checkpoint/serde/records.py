@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ormsgpack
 from ormsgpack import Ext
@@ -29,10 +29,20 @@ Migration = Callable[[Any], Any]
 class RecordType:
     """One registered class."""
 
-    __slots__ = ("cls", "decode", "fielded", "migrations", "name", "tag", "version", "write")
+    __slots__ = (
+        "brief", "cls", "decode", "fielded", "migrations", "name", "tag", "version", "write"
+    )  # fmt: skip
 
     def __init__(
-        self, cls: type, name: str, version: int, encode: Encode, decode: Decode, *, fielded: bool
+        self,
+        cls: type,
+        name: str,
+        version: int,
+        encode: Encode,
+        decode: Decode,
+        *,
+        fielded: bool,
+        brief: models.Brief | None = None,
     ) -> None:
         self.cls = cls
         self.name = name
@@ -43,10 +53,14 @@ class RecordType:
         """Whether the payload is a dict of fields, or a list that begins with one."""
         self.migrations: dict[int, Migration] = {}
         """From a version to the next."""
+        self.brief = brief
         self.write = _writer(self, encode)
 
-    def decoder(self, version: int) -> Decode:
-        """Decodes what was stored at `version`, through every migration since."""
+    def decoder(self, version: int, given: str | None = None) -> Decode:
+        """Decodes what was stored at `version`, through every migration since.
+
+        With `given`, for what was stored in the brief form.
+        """
         if version > self.version:
             raise DeserializationError(
                 f"{self.name} was stored at version {version}, and this program knows only"
@@ -61,16 +75,23 @@ class RecordType:
                     f" add one with register_migration({self.cls.__name__}, {step}, function)."
                 )
             chain.append(self.migrations[step])
-        return self._migrating(chain) if chain else self.decode
+        decode = self.decode
+        if given is not None:
+            if self.brief is None:
+                raise DeserializationError(f"{self.name} is stored in a form that it does not have")
+            decode = self.brief.decode(given)
+        return self._migrating(chain, decode) if chain else decode
 
-    def _migrating(self, chain: list[Migration]) -> Decode:
+    def _migrating(self, chain: list[Migration], current: Decode) -> Decode:
         def decode(payload: Any) -> Any:
             beside: list[Any] = []
             if self.fielded and type(payload) is list:
                 payload, *beside = payload
             for migrate in chain:
                 payload = migrate(payload)
-            return self.decode([fields.Migrated(payload), *beside] if beside else payload)
+            if beside or current is not self.decode:
+                payload = fields.Migrated(payload)
+            return current([payload, *beside] if beside else payload)
 
         return decode
 
@@ -87,7 +108,40 @@ def _writer(record: RecordType, encode: Encode) -> Callable[[Any, Level], Ext]:
     def write_fields(obj: Any, level: Level) -> Ext:
         return Ext(code, prefix + level.pack_fields(encode(obj)))
 
-    return write_fields if record.fielded else write
+    if record.brief is None:
+        return write_fields if record.fielded else write
+    given_of = record.brief.given
+    prefixes: dict[str, bytes] = {}
+
+    def write_brief(obj: Any, level: Level) -> Ext:
+        given = given_of(obj)
+        if given is None:
+            return write_fields(obj, level)
+        begin = prefixes.get(given)
+        if begin is None:
+            begin = b"\x92" + ormsgpack.packb(f"{record.tag}!{given}")
+            if len(prefixes) < _REMEMBERED:
+                prefixes[given] = begin
+        return Ext(code, begin + level.pack_fields(obj.__dict__))
+
+    return write_brief
+
+
+_REMEMBERED = 100
+
+
+class Tag(NamedTuple):
+    """What stands before a stored instance: `name`, `name@version`, either with `!given`."""
+
+    name: str
+    version: int
+    given: str | None
+
+    @classmethod
+    def of(cls, text: str) -> Tag:
+        whole, brief, given = text.partition("!")
+        name, _, version = whole.partition("@")
+        return cls(name, int(version) if version else 1, given if brief else None)
 
 
 def read_record(data: bytes, level: Level) -> Any:
@@ -146,10 +200,13 @@ def make(
     if version < 1:
         raise ValueError("Versions count from 1.")
     name = name or name_of(cls)
-    if "@" in name:
-        raise ValueError(f"A stored name must not contain '@': {name!r}")
+    if "@" in name or "!" in name:
+        raise ValueError(f"A stored name must not contain '@' or '!': {name!r}")
     if encode is not None and decode is not None:
         return RecordType(cls, name, version, encode, _checked(cls, decode), fielded=False)
+    if models.is_model(cls):
+        made, brief = models.of_model(cls)
+        return RecordType(cls, name, version, *made, fielded=True, brief=brief)
     made = _family(cls)
     fielded = not issubclass(cls, (enum.Enum, BaseException))
     return RecordType(cls, name, version, *made, fielded=fielded)
@@ -174,8 +231,6 @@ def _family(cls: type) -> tuple[Encode, Decode]:
         return fields.of_enum(cls)
     if issubclass(cls, BaseException):
         return failures.of_exception(cls)
-    if models.is_model(cls):
-        return models.of_model(cls)
     if dataclasses.is_dataclass(cls) and fields.is_plain_object(cls):
         return fields.of_dataclass(cls)
     if fields.is_named_tuple(cls):

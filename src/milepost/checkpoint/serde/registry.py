@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.records import Decode, Encode, Migration, RecordType
 
 T = TypeVar("T")
+_REMEMBERED = 10_000
 Writer = Callable[[Any, "Level"], "Ext"]
 Reader = Callable[[bytes, "Level"], Any]
 
@@ -112,7 +113,7 @@ class TypeRegistry:
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag; UnregisteredTypeError if there is none."""
-        name, _, version = tag.partition("@")
+        name, version, given = records.Tag.of(tag)
         with self._lock:
             record = self._find(name)
             if record is None:
@@ -121,15 +122,16 @@ class TypeRegistry:
                     " graph that uses it, or call register_type on its class, with"
                     f" old_names=[{name!r}] if it was moved or renamed"
                 )
-            decode = record.decoder(int(version) if version else 1)
-            self.by_tag[tag] = decode
+            decode = record.decoder(version, given)
+            if len(self.by_tag) < _REMEMBERED:
+                self.by_tag[tag] = decode
             return decode
 
     def error_decoder(self, tag: str) -> Decode | None:
         """The decoder of an exception class, if it is known."""
         decode = self.by_tag.get(tag)
         if decode is None:
-            families.allow_error(tag.partition("@")[0], self)
+            families.allow_error(records.Tag.of(tag).name, self)
             try:
                 decode = self.decoder(tag)
             except UnregisteredTypeError:

@@ -121,7 +121,7 @@ class AllowedTypes(TypeRegistry):
         try:
             return super().decoder(tag)
         except UnregisteredTypeError as error:
-            name = tag.partition("@")[0]
+            name = records.Tag.of(tag).name
             raise UnregisteredTypeError(
                 f"the stored type {name!r} is not allowed here; "
                 + _advice(name.rpartition(":")[2].rpartition(".")[2])
