@@ -2,9 +2,10 @@
 
     python bench/serde.py
 
-Prints microseconds of processor time for one call, best of several rounds that alternate between the two, and how
-many times faster milepost is. The garbage collector is off meanwhile, as it is in timeit: it runs
-or not by how many objects are alive elsewhere, and would decide the comparison by chance.
+Prints microseconds of processor time for one call, best of several rounds that alternate between
+the two, and how many times faster milepost is. The garbage collector is off meanwhile, as it is in
+timeit: it runs or not by how many objects are alive elsewhere, and would decide the comparison by
+chance.
 """
 
 from __future__ import annotations

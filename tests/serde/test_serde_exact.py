@@ -18,12 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milepost.checkpoint.serde.base import decode_pieces
+from milepost.checkpoint.serde.elements import encode_elements, join_elements
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.checkpoint.serde.types import _DeltaSnapshot
+from milepost.errors import DeserializationError
 from milepost.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 T = TypeVar("T")
+SERDE = JsonPlusSerializer()
 
 
 class Colour(enum.Enum):
@@ -233,3 +237,36 @@ def test_nested_values_come_back_exactly(value: Any) -> None:
     registry.register_data_types(Colour, Mood, Rank, Point, Pair)
     serde = JsonPlusSerializer(registry=registry)
     assert same(serde.loads_typed(serde.dumps_typed(value)), value)
+
+
+@pytest.mark.parametrize("wrap", [lambda b: b, lambda b: {"deep": [{"in": b}]}])
+def test_a_buffer_among_many_plain_elements_is_found(wrap: Any) -> None:
+    for size in (1, 200, 70_000):
+        for count in (3, 500):
+            value: list[Any] = [f"žluťoučký kůň {i / 7}" for i in range(count)]
+            value[count // 2] = wrap(bytearray(size))
+            back = SERDE.loads_typed(SERDE.dumps_typed(value))
+            assert back == value
+            assert repr(back[count // 2]) == repr(value[count // 2])
+            elements = encode_elements(value, SERDE)
+            assert join_elements("list", elements) == SERDE.dumps_typed(value)[1]
+
+
+@pytest.mark.parametrize("value", [{"a": [1, "x"]}, None, b"bytes", [1.5, (2,)], {1: "one"}])
+def test_a_value_is_read_from_any_pieces_of_its_bytes(value: Any) -> None:
+    kind, data = SERDE.dumps_typed(value)
+    for cut in range(len(data) + 1):
+        pieces = [data[:cut], b"", data[cut:]]
+        assert decode_pieces(SERDE, kind, pieces) == value
+    if kind == "msgpack":
+        for pieces in ([data, b"\x00"], [data[:-1]], []):
+            with pytest.raises(DeserializationError):
+                decode_pieces(SERDE, kind, pieces)
+
+
+def test_a_foreign_serializer_gets_its_pieces_joined() -> None:
+    class Foreign:
+        def decode(self, kind: str, data: bytes) -> Any:
+            return kind, data
+
+    assert decode_pieces(Foreign(), "odd", [b"a", b"b"]) == ("odd", b"ab")  # type: ignore[arg-type]

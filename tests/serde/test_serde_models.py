@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
-from milepost.errors import SerializationError, UnregisteredTypeError
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
 
 T = TypeVar("T")
 
@@ -79,6 +79,7 @@ def serde() -> JsonPlusSerializer:
         Inner(n=3),
         Model(theName="x", many=[Inner(n=1)]),
         Open(a=2, b="extra"),
+        Open(),
         Numbers([1, 2]),
         Checked(3),
     ],
@@ -94,6 +95,23 @@ def test_models_come_back_with_all_that_pydantic_keeps(
         assert back.model_fields_set == model.model_fields_set
         assert back.model_dump() == model.model_dump()
         assert back.model_extra == model.model_extra
+
+
+def test_what_was_given_belongs_to_each_instance(serde: JsonPlusSerializer) -> None:
+    one, other = serde.loads_typed(serde.dumps_typed([Inner(n=1), Inner(n=2)]))
+    one.__pydantic_fields_set__.clear()
+    assert other.model_fields_set == {"n"}
+    ways = [Inner(), Inner(n=1), Open(), Open(a=1), Open(b=1), Inner(n=2), Inner()] * 3
+    back = serde.loads_typed(serde.dumps_typed(ways))
+    assert [m.model_fields_set for m in back] == [m.model_fields_set for m in ways]
+
+
+def test_a_stored_list_of_given_fields_is_not_trusted(serde: JsonPlusSerializer) -> None:
+    kind, data = serde.dumps_typed(Inner(n=3))
+    hostile = data.replace(b"!n", b"!/")
+    assert hostile != data
+    with pytest.raises(DeserializationError):
+        serde.loads_typed((kind, hostile))
 
 
 def test_private_attributes_are_kept(serde: JsonPlusSerializer) -> None:

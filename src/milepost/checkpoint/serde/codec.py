@@ -79,9 +79,10 @@ class Level:
                 raise
             data = packb(value, self.default, PASS_THROUGH | OTHER_KEYS)
         else:
-            # The heads of bytes; those of 256 and more have others than short ones.
+            # `may_hold_bytes`, spelled out: it is asked for every object.
             if (
-                0xC4 in data or (len(data) > 258 and (0xC5 in data or 0xC6 in data))
+                0xC4 in data
+                or (len(data) > 258 and (0xC5 in data or (len(data) > 65_540 and 0xC6 in data)))
             ) and holds_buffer(value):
                 raise NotExact
         if self.guarded:

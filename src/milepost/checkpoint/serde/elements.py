@@ -6,13 +6,14 @@ elements joined are exactly what encoding the whole value gives.
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from milepost.checkpoint.serde import engine, exact, skim
 from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, packb, take_interrupt
 from milepost.checkpoint.serde.paths import Trail
 from milepost.checkpoint.serde.standard import array_head, map_head
-from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer
+from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,11 +56,14 @@ def elements_kind(value: Any) -> Kind | None:
     """
     if type(value) is list:
         return "list"
-    if type(value) is dict and NATIVE_KEYS.issuperset(map(type, value)):
-        if any(type(key) is int and not -(1 << 63) <= key < 1 << 64 for key in value):
-            return None
-        return "dict"
-    return None
+    if type(value) is not dict:
+        return None
+    types = set(map(type, value))
+    if not types <= NATIVE_KEYS:
+        return None
+    if int in types and not all(-(1 << 63) <= k < 1 << 64 for k in value if type(k) is int):
+        return None
+    return "dict"
 
 
 def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = None) -> list[bytes]:
@@ -73,9 +77,9 @@ def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = N
     if kind is None:
         raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
     if isinstance(value, dict):
-        values = _encode(level, value.values(), list(value))
+        values = _encode(level, list(value.values()), value)
         keys = _encode_keys(level, value)
-        return [key + member for key, member in zip(keys, values, strict=True)]
+        return list(map(add, keys, values))
     return _encode(level, value, range(len(value)))
 
 
@@ -121,13 +125,12 @@ def _level_of(serde: Layered | None) -> Level:
     return serde.level
 
 
-def _encode(level: Level, members: Iterable[Any], places: Sequence[Any]) -> list[bytes]:
-    members = list(members)
+def _encode(level: Level, members: list[Any], places: Iterable[Any]) -> list[bytes]:
     default = level.default
     try:
-        # One look for buffers over all of them, as for a whole value.
         encoded = [packb(member, default, PASS_THROUGH) for member in members]
-        if not may_be_bytes(encoded) or not holds_buffer(members):
+        doubtful = suspects(members, encoded)
+        if not doubtful or not holds_buffer(doubtful):
             return encoded
     except Exception:
         take_interrupt()
@@ -138,12 +141,6 @@ def _encode(level: Level, members: Iterable[Any], places: Sequence[Any]) -> list
 
 def _encode_one(level: Level, member: Any, place: Any) -> bytes:
     return engine.pack(level, member, Trail(place))
-
-
-def may_be_bytes(encoded: list[bytes]) -> bool:
-    """Whether a bytes header may occur among the encoded elements."""
-    data = b"".join(encoded)
-    return 0xC4 in data or 0xC5 in data or 0xC6 in data
 
 
 def _encode_keys(level: Level, value: dict[Any, Any]) -> list[bytes]:

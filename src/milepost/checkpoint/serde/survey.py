@@ -7,6 +7,7 @@ element by element, and stop at the depth at which ormsgpack stops, so a cycle e
 from __future__ import annotations
 
 from gc import get_referents
+from itertools import compress
 from typing import Any, Final
 
 from milepost.checkpoint.serde import depth
@@ -19,6 +20,7 @@ _CONTAINERS: Final = frozenset({list, dict})
 _PLAIN: Final = NATIVE_KEYS | _CONTAINERS
 _LONG: Final = 64
 _FEW: Final = 16
+_SOME: Final = 64
 
 
 def only_native(value: Any) -> bool:
@@ -37,6 +39,32 @@ def only_native(value: Any) -> bool:
         level = get_referents(*_containers(level, types))
         types = set(map(type, level))
     return False
+
+
+def may_hold_bytes(data: bytes) -> bool:
+    """Whether the head of a bytes value may occur in msgpack: what ormsgpack makes of a buffer.
+
+    Longer bytes have other heads than short ones, and fit only into longer data. The same bytes
+    occur in floats and in text, so a yes says little, and only a no is certain.
+    """
+    size = len(data)
+    return 0xC4 in data or (size > 258 and (0xC5 in data or (size > 65_540 and 0xC6 in data)))
+
+
+def suspects(members: list[Any], encoded: list[bytes]) -> list[Any]:
+    """Members among which are all whose bytes may hold those of a buffer.
+
+    Looked for in some of them at a time: mostly there are none at all, and joining all of a long
+    list would cost more than looking.
+    """
+    if len(encoded) <= _FEW:
+        return members if may_hold_bytes(b"".join(encoded)) else []
+    found: list[Any] = []
+    for start in range(0, len(encoded), _SOME):
+        some = encoded[start : start + _SOME]
+        if may_hold_bytes(b"".join(some)):
+            found += compress(members[start : start + _SOME], map(may_hold_bytes, some))
+    return found
 
 
 def holds_buffer(value: Any) -> bool:
