@@ -15,7 +15,6 @@ them out by itself where it can do it exactly; `holds` is what they mean.
 
 from __future__ import annotations
 
-import json
 import operator as op
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -58,7 +57,7 @@ def _collect(
         path = (*above, key)
         _check_clear(path, wanted, viewer)
         if not isinstance(wanted, Mapping):
-            into.append(Condition(path, "$eq", json.loads(viewer.operand(wanted))))
+            into.append(Condition(path, "$eq", viewer.comparable(wanted)))
             continue
         operators = [name for name in wanted if isinstance(name, str) and name.startswith("$")]
         if not operators:
@@ -87,8 +86,8 @@ def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewe
     if operator == "$in":
         if isinstance(operand, (str, bytes, Mapping)) or not hasattr(operand, "__iter__"):
             raise FilterError(f"$in for {name!r} takes a list of values, not {operand!r}.")
-        return Condition(path, operator, json.loads(viewer.operand(list(operand))))
-    plain = json.loads(viewer.operand(operand))
+        return Condition(path, operator, viewer.comparable(list(operand)))
+    plain = viewer.comparable(operand)
     if operator in _COMPARE and not isinstance(plain, str) and not _is_number(plain):
         raise FilterError(
             f"{operator} for {name!r} takes a number or a text, not {operand!r}: only these have "

@@ -37,8 +37,15 @@ class Viewer:
         """The view of an item's value."""
         return self.operand(value if self.clear is None else _clear_part(value, self.clear))
 
+    def comparable(self, value: Any) -> Any:
+        """What a filter compares with: anything, as it would be found in a view."""
+        kind = type(value)
+        if value is None or kind is int or kind is bool or (kind is str and is_plain(value)):
+            return value
+        return json.loads(self.operand(value))
+
     def operand(self, value: Any) -> str:
-        """The same form for anything: what a filter compares with."""
+        """The view of anything."""
         try:
             text = self._encode(value)
         except (ValueError, TypeError, RecursionError):
