@@ -391,36 +391,101 @@ def test_a_type_that_cannot_be_imported_is_named(files, capsys):
 # -- functions
 
 
-def test_finished_tasks_of_an_interrupted_function_run_again_and_are_counted(files, capsys):
-    ran: list[int] = []
+def calling(lib: Any, saver: Any, ran: list[str]) -> Any:
+    """A function that calls others, which call others, one of which asks."""
 
-    def build(lib: Any, saver: Any) -> Any:
-        @lib.task
-        def double(n: int) -> int:
-            ran.append(n)
-            return 2 * n
+    @lib.task
+    def double(n: int) -> int:
+        ran.append(f"double {n}")
+        return 2 * n
 
-        @lib.entrypoint(checkpointer=saver)
-        def flow(n: int) -> int:
-            return double(n).result() + lib.interrupt("plus?")
+    @lib.task(name="another")
+    def nested(n: int) -> int:
+        ran.append(f"nested {n}")
+        return double(n).result() + 1
 
-        return flow
+    @lib.task
+    def ask(question: str) -> int:
+        ran.append(f"ask {question}")
+        return lib.interrupt(f"{question}?") + 10 * lib.interrupt(f"{question} again?")
 
-    theirs, ours = files
+    @lib.entrypoint(checkpointer=saver)
+    def flow(n: int) -> int:
+        doubled = [double(n), double(n + 1)]
+        more = nested(n + 2).result()
+        return sum(one.result() for one in doubled) + more + ask("plus").result()
+
+    return flow
+
+
+EVERY_CALL = ["ask plus", "double 4", "double 5", "double 6", "nested 6"]
+
+
+def test_finished_calls_of_an_interrupted_function_do_not_run_again(addresses, capsys):
+    theirs, ours = addresses
+    ran: list[str] = []
     with their_saver(theirs) as saver:
-        build(LANGGRAPH, saver).invoke(4, thread())
-    assert move_in(theirs, ours) == 0
-    assert "1 finished tasks of interrupted steps" in capsys.readouterr().out
+        flow = calling(LANGGRAPH, saver, ran)
+        flow.invoke(4, thread())
+        assert sorted(ran) == EVERY_CALL
+        flow.invoke(LANGGRAPH.Command(resume=1), thread())
+    assert move_in(theirs, ours, "--program", __file__) == 0
+    assert "will run again" not in capsys.readouterr().out
+    ran.clear()
     with our_saver(ours) as saver:
-        assert build(MILEPOST, saver).invoke(MILEPOST.Command(resume=1), thread()) == 9
-    assert ran == [4, 4]
+        flow = calling(MILEPOST, saver, ran)
+        asked = flow.get_state(thread()).interrupts
+        assert [question.value for question in asked] == ["plus again?"]
+        assert flow.invoke(MILEPOST.Command(resume=2), thread()) == 8 + 10 + 13 + 21
+    assert ran == ["ask plus"]
+
+
+def test_finished_calls_of_an_interrupted_function_are_exported(addresses, capsys):
+    theirs, ours = addresses
+    ran: list[str] = []
+    with our_saver(ours) as saver:
+        flow = calling(MILEPOST, saver, ran)
+        flow.invoke(4, thread())
+        flow.invoke(MILEPOST.Command(resume=1), thread())
+    assert move_out(ours, theirs, "--program", __file__) == 0
+    assert "will run again" not in capsys.readouterr().out
+    ran.clear()
+    with their_saver(theirs) as saver:
+        flow = calling(LANGGRAPH, saver, ran)
+        assert flow.invoke(LANGGRAPH.Command(resume=2), thread()) == 8 + 10 + 13 + 21
+    assert ran == ["ask plus"]
+
+
+def test_calls_that_are_not_recognised_run_again_and_are_counted(files, capsys):
+    theirs, ours = files
+    ran: list[str] = []
+    with their_saver(theirs) as saver:
+        calling(LANGGRAPH, saver, ran).invoke(4, thread())
+    assert move_in(theirs, ours) == 0
+    said = capsys.readouterr().out
+    assert "5 finished tasks of interrupted steps are not recognisable" in said
+    assert "name the program with --program" in said
+    ran.clear()
+    with our_saver(ours) as saver:
+        flow = calling(MILEPOST, saver, ran)
+        flow.invoke(None, thread())
+        flow.invoke(MILEPOST.Command(resume=1), thread())
+        assert flow.invoke(MILEPOST.Command(resume=2), thread()) == 8 + 10 + 13 + 21
+    assert sorted(set(ran)) == EVERY_CALL
+
+
+def test_a_program_that_cannot_be_read_is_named(files, tmp_path, capsys):
+    broken = tmp_path / "broken.py"
+    broken.write_text("def f(:")
+    assert move_in(*files, "--program", str(broken)) == 1
+    assert f"The program '{broken}' cannot be read" in capsys.readouterr().err
 
 
 # -- older formats
 
 
 def test_edges_of_an_older_format_get_todays_channels():
-    from milepost.integrations.langgraph.upgrading import upgraded
+    from milepost.integrations.langgraph.upgrading import Edges, upgraded
 
     old = {
         "v": 1,
@@ -431,7 +496,7 @@ def test_edges_of_an_older_format_get_todays_channels():
         "versions_seen": {"b": {"branch:a:cond:b": 3}},
         "pending_sends": [MILEPOST.Send("b", 1)],
     }
-    new = upgraded(old, list)
+    new = upgraded(old, Edges(), list)
     assert new["v"] == 4
     assert new["channel_values"] == {
         "branch:to:a": "__start__",
@@ -440,12 +505,12 @@ def test_edges_of_an_older_format_get_todays_channels():
         "__pregel_tasks": [MILEPOST.Send("b", 1)],
     }
     assert new["channel_versions"] == {
-        "branch:to:a": 2,
-        "branch:to:b": 4,
-        "log": 1,
-        "__pregel_tasks": 4,
+        "branch:to:a": f"{2:032}.0",
+        "branch:to:b": f"{4:032}.0",
+        "log": f"{1:032}.0",
+        "__pregel_tasks": f"{4:032}.0",
     }
-    assert new["versions_seen"] == {"b": {"branch:to:b": 3}}
+    assert new["versions_seen"] == {"b": {"branch:to:b": f"{3:032}.0"}}
     assert "pending_sends" not in new
 
 

@@ -140,7 +140,7 @@ def test_items_are_imported_and_exported(tmp_path, capsys):
         expected = items_of(store)
     theirs, ours, back = (f"sqlite:///{tmp_path}/{name}.db" for name in ("theirs", "ours", "back"))
     assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
-    assert "450 store items copied." in capsys.readouterr().out
+    assert "450 store items copied and verified." in capsys.readouterr().out
     with SqliteStore.from_conn_string(str(tmp_path / "ours.db")) as store:
         assert items_of(store) == expected
     assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
@@ -154,8 +154,6 @@ def test_items_are_imported_and_exported(tmp_path, capsys):
 def test_items_are_imported_and_exported_on_postgres(postgres, capsys):
     from langgraph.store.postgres import PostgresStore as TheirPostgresStore
 
-    from milepost.integrations.langgraph.sources import our_store
-
     theirs, ours, back = postgres(), postgres(), postgres()
     with TheirPostgresStore.from_conn_string(theirs) as store:
         store.setup()
@@ -166,8 +164,10 @@ def test_items_are_imported_and_exported_on_postgres(postgres, capsys):
     with TheirPostgresSaver.from_conn_string(theirs) as saver:
         saver.setup()
     assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
-    assert "450 store items copied." in capsys.readouterr().out
-    with our_store(ours, writing=True) as store:
+    assert "450 store items copied and verified." in capsys.readouterr().out
+    from milepost.store.postgres import PostgresStore
+
+    with PostgresStore.from_conn_string(ours) as store:
         assert items_of(store) == expected
     assert main(["export", "--from", ours, "--to-langgraph", back]) == 0
     with TheirPostgresStore.from_conn_string(back) as store:

@@ -11,7 +11,7 @@ from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from milepost.checkpoint.serde.registry import TypeRegistry
     from milepost.integrations.langgraph.moving import Report
@@ -50,68 +50,104 @@ def register(commands: Any) -> None:
             "they are imported",
         )
         parser.add_argument(
+            "--program",
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="PATH",
+            help="source files, or folders of them, whose @task functions an interrupted run has "
+            "called; they are read, not run, so that finished calls are recognised",
+        )
+        parser.add_argument(
+            "--encrypted",
+            action="store_true",
+            help="LangGraph's values are sealed with the key in LANGGRAPH_AES_KEY, milepost's with "
+            "the one in MILEPOST_AES_KEY, or with the same if that is not set",
+        )
+        parser.add_argument(
             "--thread", action="append", default=[], metavar="ID", help="only this thread"
         )
 
 
 def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
-    from milepost.integrations.langgraph.moving import move_items, move_threads
+    from milepost.integrations.langgraph.moving import Route, move_threads
     from milepost.integrations.langgraph.sources import (
         open_theirs,
+        our_items,
         our_saver,
-        our_store,
-        their_store,
+        their_items,
     )
 
-    registry = _registry(options.types)
-    with open_theirs(options.source, registry) as source, our_saver(options.target) as target:
-        report = move_threads(source, target, only=options.thread, progress=_progress())
+    registry, called = _registry(options)
+    sealed = options.encrypted
+    with (
+        open_theirs(options.source, registry, encrypted=sealed) as source,
+        our_saver(options.target, encrypted=sealed) as target,
+        our_saver(options.target, encrypted=sealed) as reader,
+    ):
+        report = move_threads(
+            Route(source, target, reader, called=called), only=options.thread, progress=_progress()
+        )
     if not options.thread:
-        with their_store(options.source) as items:
-            if items is not None:
-                with our_store(options.target, writing=True) as store:
-                    assert store is not None
-                    move_items(items, store, report)
+        _move_items(their_items, our_items, options, report)
     return _conclude(report)
 
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `milepost export`."""
     from milepost.integrations.langgraph import from_langgraph
-    from milepost.integrations.langgraph.moving import move_items, move_threads
+    from milepost.integrations.langgraph.moving import Route, move_threads
     from milepost.integrations.langgraph.sources import (
         OurDatabase,
+        check_exists,
+        our_items,
         our_saver,
-        our_store,
+        their_items,
         their_saver,
-        their_store,
     )
 
-    _registry(options.types)
-    with our_saver(options.source) as saver, their_saver(options.target) as theirs:
-        report = move_threads(
+    _, called = _registry(options)
+    sealed = options.encrypted
+    check_exists(options.source)
+    with (
+        our_saver(options.source, encrypted=sealed) as saver,
+        their_saver(options.target, encrypted=sealed) as target,
+        their_saver(options.target, encrypted=sealed) as reader,
+    ):
+        route = Route(
             OurDatabase(saver),
-            from_langgraph(theirs),
+            from_langgraph(target),
+            from_langgraph(reader),
             to_langgraph=True,
-            only=options.thread,
-            progress=_progress(),
+            called=called,
         )
+        report = move_threads(route, only=options.thread, progress=_progress())
     if not options.thread:
-        with our_store(options.source) as store:
-            if store is not None:
-                with their_store(options.target, writing=True) as items:
-                    assert items is not None
-                    move_items(store, items, report)
+        _move_items(our_items, their_items, options, report)
     return _conclude(report)
 
 
-def _registry(names: Sequence[str]) -> TypeRegistry:
-    """The registry that all of our serializers share, with what the user allows."""
+def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
+    from milepost.integrations.langgraph.items import move_items
+
+    with opened(options.source) as source:
+        if source is not None:
+            with (
+                made(options.target, writing=True) as target,
+                made(options.target, writing=True) as reader,
+            ):
+                move_items(source, target, reader, report)
+
+
+def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
+    """The registry that all of our serializers share, with what the user allows, and the names
+    that the program's functions have."""
     from milepost.checkpoint.serde.registry import default_registry
+    from milepost.integrations.langgraph.sourcecode import names_in
 
     sys.path.insert(0, "")
-    for name in names:
+    for name in options.types:
         module, _, attribute = name.partition(":")
         try:
             thing: Any = import_module(module)
@@ -120,7 +156,7 @@ def _registry(names: Sequence[str]) -> TypeRegistry:
         except (ImportError, AttributeError) as error:
             raise MilepostError(f"--types {name}: {error}") from error
         default_registry.register_data_types(thing)
-    return default_registry
+    return default_registry, names_in(options.program)
 
 
 def _progress() -> Callable[[str, Report], None]:
@@ -144,11 +180,11 @@ def _conclude(report: Report) -> int:
         " copied and verified."
     )
     if report.items:
-        printer.line(f"{report.items} store items copied.")
+        printer.line(f"{report.items} store items copied and verified.")
     if report.again:
         printer.line(
-            f"{report.again} finished tasks of interrupted steps are not recognisable here and"
-            " will run again."
+            f"{report.again} finished tasks of interrupted steps are not recognisable and will run"
+            " again; if they are calls of @task functions, name the program with --program."
         )
     for thread_id in report.ahead:
         printer.line(f"left alone: thread '{thread_id}' has gone on in the target.")

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from importlib import import_module
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import ormsgpack
 
 from milepost import types
 from milepost.checkpoint.serde.langchain import _HOMES as MESSAGES
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
-from milepost.errors import DeserializationError, UnregisteredTypeError
+from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
 
 _Build = Callable[..., Any]
 
@@ -80,14 +80,20 @@ class StrictSerializer:
 
     def __init__(self, registry: TypeRegistry | None = None) -> None:
         self._registry = default_registry if registry is None else registry
+        self._held: dict[bytes, Any] = {}
 
-    def dumps_typed(self, obj: Any) -> NoReturn:
-        """Refuse: what is imported is only read."""
-        raise TypeError(f"A database that is being read is not written to ({type(obj).__name__}).")
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Nothing is stored: LangGraph's savers pass on to themselves what they have put together
+        from older rows, and read it at once."""
+        key = str(id(obj)).encode()
+        self._held[key] = obj
+        return _HELD, key
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value; DeserializationError says which type was refused, or what is broken."""
         kind, body = data
+        if kind == _HELD:
+            return self._held.pop(bytes(body))
         if kind in ("null", "empty"):
             return None
         if kind == "bytes":
@@ -97,7 +103,7 @@ class StrictSerializer:
         if kind == "msgpack":
             return self._unpacked(body)
         if kind == "json":
-            return self._revived(json.loads(body))
+            return self._revived(_parsed(body))
         if kind == "pickle":
             raise DeserializationError(
                 "the stored value is pickle, which can run code when it is read; open the thread"
@@ -105,7 +111,11 @@ class StrictSerializer:
             )
         raise DeserializationError(
             f"the stored kind {kind[:40]!r} is not one that LangGraph's serializer writes"
-            + ("; it is encrypted, and has to be decrypted with LangGraph" if "+" in kind else "")
+            + (
+                "; it is encrypted: set LANGGRAPH_AES_KEY to its key and pass --encrypted"
+                if "+" in kind
+                else ""
+            )
         )
 
     # -- msgpack
@@ -181,9 +191,46 @@ class StrictSerializer:
         )
 
 
+class UnsealingCipher:
+    """Opens what LangGraph has sealed; says which value it was when the key does not fit."""
+
+    def __init__(self, cipher: Any) -> None:
+        self._cipher = cipher
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """Not sealed: see `StrictSerializer.dumps_typed`."""
+        return _HELD, plaintext
+
+    def decrypt(self, name: str, ciphertext: bytes) -> bytes:
+        """The plaintext."""
+        if name == _HELD:
+            return ciphertext
+        if name != "aes":
+            raise DecryptionError(
+                f"a value is sealed with the cipher {name[:40]!r}, which is a program's own; only"
+                " LangGraph's AES can be opened here"
+            )
+        try:
+            opened: bytes = self._cipher.decrypt(name, bytes(ciphertext))
+        except ValueError as error:
+            raise DecryptionError(
+                "a value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with"
+                " another one, or changed since"
+            ) from error
+        return opened
+
+
+_HELD: Final = "held"
 _KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ONE, _SEVERAL, _NAMED, _METHOD, _MODEL_1, _MODEL_2, _NUMPY, _DELTA_SNAPSHOT = range(8)
 """LangGraph's extension codes: how the stored arguments are handed to what is named."""
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
 
 
 def _array(dtype: str, shape: Any, order: str, data: bytes) -> Any:

@@ -4,13 +4,16 @@ Both name a task by a digest of where it stands: checkpoint, namespace, step, no
 digests differ, so a thread that waits in the middle of a step is moved by recognising each task
 under one name and giving it the other. What is not recognised keeps its name: the task then runs
 again.
+
+Nodes are read off the channels. A `@task` function that a node has called is named nowhere but in
+a digest, so the names that the program's source offers are tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
@@ -27,12 +30,40 @@ _MOST_ANSWERS: Final = 64
 """How many interrupts of one task are looked for."""
 
 
+class _Base(NamedTuple):
+    """What all tasks of a step have in common."""
+
+    checkpoint_id: str
+    step: str
+    our_ns: str
+    their_ns: str
+
+
+class _Spot(NamedTuple):
+    """Where a task stands, in the words of one library."""
+
+    name: str
+    path: str
+    id: str
+    ns: str
+    """Of what runs inside the task."""
+
+
+class _Twins(NamedTuple):
+    """A task, in the words of both."""
+
+    ours: _Spot
+    theirs: _Spot
+
+
 @dataclass
 class Names:
     """What was recognised in one thread: names there to names here."""
 
     to_langgraph: bool = False
     """The direction: False when a thread comes from LangGraph."""
+    called: Sequence[str] = ()
+    """Names that `@task` functions may have."""
     tasks: dict[str, str] = field(default_factory=dict)
     spaces: dict[str, str] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
@@ -42,33 +73,63 @@ class Names:
     paths: dict[str, str] = field(default_factory=dict)
     """The paths of tasks, by their names on the other side."""
 
-    def learn(self, found: CheckpointTuple, paths: Iterable[str] = ()) -> None:
+    def learn(self, found: CheckpointTuple, stored: Mapping[str, str]) -> None:
         """Recognise the tasks that start from a checkpoint. Enclosing graphs come first.
 
-        `paths` are those of its tasks, if the source has a column for them.
+        `stored` has the paths of the tasks that wrote something, where the source keeps them.
         """
         ns = found.config["configurable"].get("checkpoint_ns", "")
-        other_ns = self.space(ns)
-        step = str(found.metadata.get("step", -2) + 1)
-        checkpoint_id = found.checkpoint["id"]
-        for name, path, triggers in _candidates(found, paths):
-            ours = digest_id(
-                checkpoint_id, other_ns if not self.to_langgraph else ns, step, name, path
-            )
-            theirs = _their_task(
-                checkpoint_id, ns if not self.to_langgraph else other_ns, step, name, triggers
-            )
-            old, new = (ours, theirs) if self.to_langgraph else (theirs, ours)
-            self.tasks[old] = new
-            self.paths[new] = path
-            self.nodes[old] = name
-            old_ns, new_ns = _inside(ns, name, old), _inside(other_ns, name, new)
-            self.spaces[old_ns] = new_ns
-            for at in range(_MOST_ANSWERS if _asks(found, old) else 0):
-                old_id, new_id = _their_interrupt(old_ns, at), interrupt_id(new_ns, at)
-                if self.to_langgraph:
-                    old_id, new_id = interrupt_id(old_ns, at), _their_interrupt(new_ns, at)
-                self.interrupts[old_id] = new_id
+        spaces = (ns, self.space(ns)) if self.to_langgraph else (self.space(ns), ns)
+        base = _Base(
+            found.checkpoint["id"], str(found.metadata.get("step", -2) + 1), spaces[0], spaces[1]
+        )
+        wrote = {task_id for task_id, _, _ in found.pending_writes or ()}
+        known: dict[str, list[_Twins]] = {}
+        for twins in _planned(base, found, stored.values()):
+            known.setdefault(self._note(twins, wrote), []).append(twins)
+        for task_id, path in sorted(stored.items(), key=lambda task: len(task[1])):
+            caller, at = self._call(path)
+            if task_id not in self.tasks and caller in known:
+                called = self._find_call(task_id, base, known[caller], at)
+                if called is not None:
+                    known.setdefault(self._note(called, wrote), []).append(called)
+
+    def _find_call(
+        self, task_id: str, base: _Base, callers: Sequence[_Twins], at: int
+    ) -> _Twins | None:
+        for name in self.called:
+            for caller in reversed(callers):
+                twins = _called(base, caller, name, at)
+                if task_id == (twins.ours.id if self.to_langgraph else twins.theirs.id):
+                    # It is likely to be met again.
+                    self.called = [name, *(other for other in self.called if other != name)]
+                    return twins
+        return None
+
+    def _note(self, twins: _Twins, wrote: Collection[str]) -> str:
+        """Remember a task; returns its path on this side."""
+        ours, theirs = twins
+        old, new = (ours, theirs) if self.to_langgraph else (theirs, ours)
+        self.tasks[old.id] = new.id
+        self.paths[new.id] = new.path
+        self.nodes[old.id] = old.name
+        self.spaces[old.ns] = new.ns
+        for at in range(_MOST_ANSWERS if old.id in wrote else 0):
+            pair = interrupt_id(ours.ns, at), _their_interrupt(theirs.ns, at)
+            old_id, new_id = pair if self.to_langgraph else pair[::-1]
+            self.interrupts[old_id] = new_id
+        return old.path
+
+    def _call(self, path: str) -> tuple[str, int]:
+        """The path of the task that made a call, and how many it had made before."""
+        start = f"~{PUSH}, "
+        if not path.startswith(f"{start}~"):
+            return "", 0
+        text = path.removeprefix(start)
+        if not self.to_langgraph:
+            text = text.removesuffix(_IS_CALL)
+        caller, _, at = text.rpartition(", ")
+        return (caller, int(at)) if at.isdigit() else ("", 0)
 
     def task(self, id: str) -> str:
         """A task's name on the other side."""
@@ -104,35 +165,54 @@ def _inside(ns: str, name: str, task_id: str) -> str:
     return f"{ns}{NS_SEP}{own}" if ns else own
 
 
-def _asks(found: CheckpointTuple, task_id: str) -> bool:
-    return any(write[0] == task_id for write in found.pending_writes or ())
-
-
 def _their_interrupt(ns: str, answered: int) -> str:
     text = f"{ns}{NS_SEP}{answered}" if answered else ns
     return xxh3_128_hexdigest(text.encode())
 
 
-def _their_task(checkpoint_id: str, ns: str, step: str, name: str, triggers: Sequence[str]) -> str:
+def _ours(base: _Base, ns: str, name: str, path: str) -> _Spot:
+    id = digest_id(base.checkpoint_id, ns, base.step, name, path)
+    return _Spot(name, path, id, _inside(ns, name, id))
+
+
+def _theirs(base: _Base, ns: str, name: str, path: str, triggers: Sequence[str]) -> _Spot:
     space = f"{ns}{NS_SEP}{name}" if ns else name
-    start = bytes.fromhex(checkpoint_id.replace("-", ""))
-    text = xxh3_128_hexdigest(start + "".join([space, step, name, *triggers]).encode())
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    start = bytes.fromhex(base.checkpoint_id.replace("-", ""))
+    text = xxh3_128_hexdigest(start + "".join([space, base.step, name, *triggers]).encode())
+    id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return _Spot(name, path, id, _inside(ns, name, id))
 
 
-def _candidates(
-    found: CheckpointTuple, paths: Iterable[str]
-) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Tasks that may start from a checkpoint: name, path, and what LangGraph's digest adds.
+_IS_CALL: Final = f", {1:010d}"
+_IS_SEND: Final = f", {0:010d}"
+"""How LangGraph ends the path of a task that was called, and of one that was sent."""
+
+
+def _called(base: _Base, caller: _Twins, name: str, at: int) -> _Twins:
+    """A task that a running one has called."""
+    ours, theirs = caller
+    our_path, their_path = (f"~{PUSH}, {spot.path}, {at:010d}" for spot in caller)
+    triggers = (PUSH, theirs.path, str(at))
+    return _Twins(
+        _ours(base, ours.ns, name, our_path),
+        _theirs(base, theirs.ns, name, f"{their_path}{_IS_CALL}", triggers),
+    )
+
+
+def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Iterator[_Twins]:
+    """Tasks that may start from a checkpoint.
 
     The graph itself is not at hand, so they are read off its channels. LangGraph's digest has the
     triggers of a task in it; where several are possible, the likeliest comes last.
     """
     checkpoint = found.checkpoint
-    sends = checkpoint["channel_values"].get(TASKS) or ()
-    for at, send in enumerate(sends):
+    for at, send in enumerate(checkpoint["channel_values"].get(TASKS) or ()):
         if isinstance(send, Send):
-            yield send.node, path_text((PUSH, at, False)), (PUSH, str(at))
+            name, place = send.node, f"~{PUSH}, {at:010d}"
+            yield _Twins(
+                _ours(base, base.our_ns, name, path_text((PUSH, at, False))),
+                _theirs(base, base.their_ns, name, f"{place}{_IS_SEND}", (PUSH, str(at))),
+            )
     triggers: dict[str, list[str]] = {name: [] for name in (START, *checkpoint["versions_seen"])}
     triggers |= {path.rpartition(", ")[2]: [] for path in paths if path.startswith(f"~{PULL}, ")}
     for channel in checkpoint["channel_versions"]:
@@ -143,5 +223,7 @@ def _candidates(
         # a function's graph has the input.
         edge = f"branch:to:{name}"
         groups = [(START,), (edge,), tuple(sorted({edge, *channels}))]
+        path = path_text((PULL, name))
         for group in dict.fromkeys(groups if channels else reversed(groups)):
-            yield name, path_text((PULL, name)), (PULL, *group)
+            ours = _ours(base, base.our_ns, name, path)
+            yield _Twins(ours, _theirs(base, base.their_ns, name, path, (PULL, *group)))

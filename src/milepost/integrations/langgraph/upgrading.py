@@ -1,62 +1,124 @@
 """Checkpoints of earlier LangGraph versions in today's layout.
 
-Before version 4 the tasks that a `Send` asked for were kept among the parent's writes; before
-version 3 every kind of edge had channels of its own.
+Before version 4 the tasks that a `Send` asked for were kept among the parent's writes. Before
+version 3 every kind of edge had channels of its own: `start:b`, `branch:a:condition:b`, and for a
+plain edge from a to b just `a`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import FORMAT_VERSION
-from milepost.constants import TASKS
+from milepost.constants import INTERRUPT, START, TASKS
 
 if TYPE_CHECKING:
     from milepost.checkpoint.records import Checkpoint, PendingWrite
 
+_EDGES_HAVE_ONE_NAME: Final = 3
+_DIGITS: Final = 32
+"""LangGraph's versions begin with so many digits, and are compared as text."""
+
+
+@dataclass
+class Edges:
+    """The plain edges of a graph, as far as a thread has gone along them.
+
+    A checkpoint knows which channels each of its nodes has seen, and a node sees those that
+    trigger it.
+    """
+
+    after: dict[str, set[str]] = field(default_factory=dict)
+    """Node → the nodes that follow it."""
+
+    def learn(self, checkpoint: Checkpoint) -> None:
+        """Note the edges that were taken before a checkpoint."""
+        if checkpoint["v"] < _EDGES_HAVE_ONE_NAME:
+            nodes = checkpoint["versions_seen"]
+            for node, seen in nodes.items():
+                for channel in seen if node != INTERRUPT else ():
+                    if channel in nodes and channel != START:
+                        self.after.setdefault(channel, set()).add(node)
+
+    def unknown(self, checkpoint: Checkpoint) -> list[str]:
+        """Nodes that have just run and whose successors no checkpoint has shown."""
+        if checkpoint["v"] >= _EDGES_HAVE_ONE_NAME:
+            return []
+        nodes = checkpoint["versions_seen"].keys() - {START, INTERRUPT}
+        return sorted(nodes & checkpoint["channel_values"].keys() - self.after.keys())
+
 
 def upgraded(
-    checkpoint: Checkpoint, parent_writes: Callable[[], Sequence[PendingWrite]]
+    checkpoint: Checkpoint, edges: Edges, parent_writes: Callable[[], Sequence[PendingWrite]]
 ) -> Checkpoint:
-    """The checkpoint in today's layout; itself if it has that already."""
-    version = checkpoint["v"]
-    if version >= FORMAT_VERSION:
-        return checkpoint
+    """The checkpoint in today's layout, with versions in today's form."""
     older: dict[str, Any] = {**checkpoint}
-    values = {_edge(name): value for name, value in checkpoint["channel_values"].items()}
-    versions = _newest(checkpoint["channel_versions"])
-    sends = older.pop("pending_sends", None)
-    if not sends and TASKS not in values:
-        sends = [value for _, channel, value in parent_writes() if channel == TASKS]
-    if sends:
-        values[TASKS] = list(sends)
-        versions[TASKS] = max(versions.values(), default=1)
+    values = checkpoint["channel_values"]
+    versions = _texts(checkpoint["channel_versions"])
+    seen = {node: _texts(those) for node, those in checkpoint["versions_seen"].items()}
+    if checkpoint["v"] < _EDGES_HAVE_ONE_NAME:
+        values = {new: value for name, value in values.items() for new in _today(name, seen, edges)}
+        versions = _newest(versions, seen, edges)
+        seen = {node: _seen_by(node, _newest(those, seen, edges)) for node, those in seen.items()}
+    if checkpoint["v"] < FORMAT_VERSION:
+        sends = older.get("pending_sends")
+        if not sends and TASKS not in values:
+            sends = [value for _, channel, value in parent_writes() if channel == TASKS]
+        if sends:
+            values = {**values, TASKS: list(sends)}
+            versions[TASKS] = max(versions.values(), default=_text(1))
     return {
         "v": FORMAT_VERSION,
         "id": older["id"],
         "ts": older["ts"],
         "channel_values": values,
         "channel_versions": versions,
-        "versions_seen": {node: _newest(seen) for node, seen in older["versions_seen"].items()},
+        "versions_seen": seen,
         "updated_channels": older.get("updated_channels"),
     }
 
 
-def _newest(versions: dict[str, Any]) -> dict[str, Any]:
+def _today(channel: str, nodes: Iterable[str], edges: Edges) -> list[str]:
+    """The channels that stand for an older one."""
+    parts = channel.split(":")
+    if len(parts) == 2 and parts[0] == "start":
+        return [f"branch:to:{parts[1]}"]
+    if len(parts) == 4 and parts[0] == "branch":
+        return [f"branch:to:{parts[3]}"]
+    if channel in nodes and channel != START:
+        return [f"branch:to:{node}" for node in sorted(edges.after.get(channel, ()))]
+    return [channel]
+
+
+def _newest(versions: dict[str, str], nodes: Iterable[str], edges: Edges) -> dict[str, str]:
     """Versions under today's names; where two become one, the newer."""
-    result: dict[str, Any] = {}
+    result: dict[str, str] = {}
     for name, version in versions.items():
-        new = _edge(name)
-        result[new] = max(result[new], version) if new in result else version
+        for new in _today(name, nodes, edges):
+            result[new] = max(result.get(new, version), version)
     return result
 
 
-def _edge(channel: str) -> str:
-    """`start:b` and `branch:a:condition:b` are both `branch:to:b` now."""
-    parts = channel.split(":")
-    if len(parts) == 2 and parts[0] == "start":
-        return f"branch:to:{parts[1]}"
-    if len(parts) == 4 and parts[0] == "branch":
-        return f"branch:to:{parts[3]}"
-    return channel
+def _seen_by(node: str, seen: dict[str, str]) -> dict[str, str]:
+    """What a node has seen, without the edges to others."""
+    other = "branch:to:"
+    return {
+        name: version
+        for name, version in seen.items()
+        if node == INTERRUPT or not name.startswith(other) or name == f"{other}{node}"
+    }
+
+
+def _texts(versions: dict[str, Any]) -> dict[str, str]:
+    """Versions in the form that sorts rightly in both libraries."""
+    return {name: _text(version) for name, version in versions.items()}
+
+
+def _text(version: Any) -> str:
+    """Some savers count in plain numbers, and ours with fewer digits than LangGraph's."""
+    count, dot, rest = str(version).partition(".")
+    if not count.isdigit():
+        return str(version)  # what we keep among the versions and is none
+    return f"{int(count):0{_DIGITS}}{dot or '.'}{rest or '0'}"
