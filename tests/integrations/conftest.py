@@ -95,3 +95,23 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     harness = SyncHarness() if request.param == "sync" else AsyncHarness()
     yield harness
     harness.close()
+
+
+ADDRESSES = [
+    "sqlite",
+    pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
+]
+
+
+@pytest.fixture(params=ADDRESSES)
+def addresses(request, tmp_path) -> tuple[str, str]:
+    """Where LangGraph's threads are, and where ours are to be."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
+    make = request.getfixturevalue("postgres")
+    return make(), make()
+
+
+@pytest.fixture
+def files(tmp_path) -> tuple[str, str]:
+    return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"

@@ -1,46 +1,19 @@
 """LangGraph's databases, moved to milepost and back."""
 
-import operator
-import sqlite3
 from typing import Annotated, Any
 
 import pytest
 import stories
 import unseen
 from libraries import LANGGRAPH, MILEPOST
+from moves import move_in, move_out
 from stories import Log, line, says, thread
 from typing_extensions import TypedDict
 
 from milepost.checkpoint.serde.registry import default_registry
-from milepost.cli import main
 from milepost.integrations.langgraph.sources import our_saver, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
-
-POSTGRES = pytest.mark.xdist_group("postgres")
-ADDRESSES = ["sqlite", pytest.param("postgres", marks=POSTGRES)]
-
-
-@pytest.fixture(params=ADDRESSES)
-def addresses(request, tmp_path) -> tuple[str, str]:
-    """Where LangGraph's threads are, and where ours are to be."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
-    make = request.getfixturevalue("postgres")
-    return make(), make()
-
-
-@pytest.fixture
-def files(tmp_path) -> tuple[str, str]:
-    return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
-
-
-def move_in(theirs: str, ours: str, *options: str) -> int:
-    return main(["import", "--from-langgraph", theirs, "--to", ours, *options])
-
-
-def move_out(ours: str, theirs: str, *options: str) -> int:
-    return main(["export", "--from", ours, "--to-langgraph", theirs, *options])
 
 
 class Approval:
@@ -214,58 +187,6 @@ def test_a_failed_step_is_tried_again(files):
         assert graph.invoke(None, thread()) == {"log": ["a", "worked"]}
 
 
-# -- running it again
-
-
-def test_it_can_be_run_again(files, capsys):
-    theirs, ours = files
-    with their_saver(theirs) as saver:
-        graph = line(LANGGRAPH, says("a")).compile(checkpointer=saver)
-        graph.invoke({"log": []}, thread("one"))
-        move_in(theirs, ours)
-        capsys.readouterr()
-        graph.invoke({"log": []}, thread("one"))
-        graph.invoke({"log": []}, thread("two"))
-    assert move_in(theirs, ours) == 0
-    assert "2 threads: 6 checkpoints" in capsys.readouterr().out
-    with our_saver(ours) as saver:
-        graph = line(MILEPOST, says("a")).compile(checkpointer=saver)
-        assert graph.get_state(thread("one")).values == {"log": ["a", "a"]}
-
-
-def test_a_thread_that_has_gone_on_here_is_left_alone(files, capsys):
-    theirs, ours = files
-    with their_saver(theirs) as saver:
-        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
-    move_in(theirs, ours)
-    with our_saver(ours) as saver:
-        line(MILEPOST, says("a")).compile(checkpointer=saver).invoke({"log": ["new"]}, thread())
-    assert move_in(theirs, ours) == 0
-    assert "left alone: thread 't' has gone on" in capsys.readouterr().out
-    with our_saver(ours) as saver:
-        values = line(MILEPOST, says("a")).compile(checkpointer=saver).get_state(thread()).values
-    assert values == {"log": ["a", "new", "a"]}
-
-
-def test_only_the_named_threads_are_copied(files):
-    theirs, ours = files
-    with their_saver(theirs) as saver:
-        for name in ("one", "two"):
-            line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread(name))
-    move_in(theirs, ours, "--thread", "two")
-    with our_saver(ours) as saver:
-        assert [info.thread_id for info in saver.list_threads()] == ["two"]
-
-
-def test_the_source_is_not_changed(files, tmp_path):
-    theirs, ours = files
-    with their_saver(theirs) as saver:
-        line(LANGGRAPH, says("a")).compile(checkpointer=saver).invoke({"log": []}, thread())
-    before = tmp_path.joinpath("theirs.db").read_bytes()
-    move_in(theirs, ours)
-    assert tmp_path.joinpath("theirs.db").read_bytes() == before
-
-
 # -- what may be read
 
 
@@ -324,49 +245,6 @@ def test_values_of_all_kinds(files):
         found = saver.get_tuple(thread()).checkpoint["channel_values"]["log"]
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected]
-
-
-def test_pickle_is_refused(files, capsys):
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-    from langgraph.checkpoint.sqlite import SqliteSaver as TheirSqliteSaver
-
-    theirs, ours = files
-    connection = sqlite3.connect(theirs.removeprefix("sqlite:///"), check_same_thread=False)
-    saver = TheirSqliteSaver(connection, serde=JsonPlusSerializer(pickle_fallback=True))
-    keep = ("keep", lambda state: {"log": [operator.add]})
-    line(LANGGRAPH, keep).compile(checkpointer=saver).invoke({"log": []}, thread())
-    connection.close()
-    assert move_in(theirs, ours) == 1
-    assert "is pickle, which can run code" in capsys.readouterr().err
-
-
-def test_sends_of_an_older_format_are_found_among_the_writes_of_the_parent(files):
-    """Version 3 kept them there; the checkpoint itself says nothing of them."""
-    from langgraph.checkpoint.base import empty_checkpoint
-    from langgraph.types import Send
-
-    theirs, ours = files
-    first, second = empty_checkpoint(), empty_checkpoint()
-    with their_saver(theirs) as saver:
-        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-        first |= {"v": 3, "channel_versions": {"__start__": "1.0"}}
-        above = saver.put(config, first, {"source": "input", "step": -1, "parents": {}}, {})
-        saver.put_writes(above, [("__pregel_tasks", Send("square", {"n": 5}))], "task")
-        second |= {
-            "v": 3,
-            "channel_values": {"log": []},
-            "channel_versions": {"__start__": "2.0", "log": "2.0"},
-        }
-        saver.put(above, second, {"source": "loop", "step": 0, "parents": {}}, {})
-    move_in(theirs, ours)
-
-    def square(arg: Any) -> Any:
-        return {"log": [arg["n"] ** 2]}
-
-    with our_saver(ours) as saver:
-        graph = line(MILEPOST, square).compile(checkpointer=saver)
-        assert graph.get_state(thread()).next == ("square",)
-        assert graph.invoke(None, thread()) == {"log": [25]}
 
 
 # -- addresses
@@ -479,71 +357,3 @@ def test_a_program_that_cannot_be_read_is_named(files, tmp_path, capsys):
     broken.write_text("def f(:")
     assert move_in(*files, "--program", str(broken)) == 1
     assert f"The program '{broken}' cannot be read" in capsys.readouterr().err
-
-
-# -- older formats
-
-
-def test_edges_of_an_older_format_get_todays_channels():
-    from milepost.integrations.langgraph.upgrading import Edges, upgraded
-
-    old = {
-        "v": 1,
-        "id": "i",
-        "ts": "t",
-        "channel_values": {"start:a": "__start__", "branch:a:cond:b": "a", "log": [1]},
-        "channel_versions": {"start:a": 2, "branch:a:cond:b": 3, "branch:c:cond:b": 4, "log": 1},
-        "versions_seen": {"b": {"branch:a:cond:b": 3}},
-        "pending_sends": [MILEPOST.Send("b", 1)],
-    }
-    new = upgraded(old, Edges(), list)
-    assert new["v"] == 4
-    assert new["channel_values"] == {
-        "branch:to:a": "__start__",
-        "branch:to:b": "a",
-        "log": [1],
-        "__pregel_tasks": [MILEPOST.Send("b", 1)],
-    }
-    assert new["channel_versions"] == {
-        "branch:to:a": f"{2:032}.0",
-        "branch:to:b": f"{4:032}.0",
-        "log": f"{1:032}.0",
-        "__pregel_tasks": f"{4:032}.0",
-    }
-    assert new["versions_seen"] == {"b": {"branch:to:b": f"{3:032}.0"}}
-    assert "pending_sends" not in new
-
-
-def test_json_of_an_older_format_is_read_under_the_same_rules():
-    import json
-
-    from milepost.errors import UnregisteredTypeError
-    from milepost.integrations.langgraph.decoding import StrictSerializer
-
-    def stored(*id: str, **kwargs: Any) -> tuple[str, bytes]:
-        content = {"lc": 2, "type": "constructor", "id": list(id), "kwargs": kwargs}
-        return "json", json.dumps({"x": [content]}).encode()
-
-    serde = StrictSerializer()
-    read = serde.loads_typed(stored("langchain_core", "messages", "ai", "AIMessage", content="hi"))
-    assert read["x"][0].content == "hi"
-    assert serde.loads_typed(stored("langgraph", "types", "Send", node="a", arg=1)) == {
-        "x": [MILEPOST.Send("a", 1)]
-    }
-    with pytest.raises(UnregisteredTypeError, match=r"the stored type os\.system"):
-        serde.loads_typed(stored("os", "system", command="true"))
-
-
-def test_nothing_is_imported_because_the_database_names_it():
-    import sys
-
-    import ormsgpack
-
-    from milepost.errors import UnregisteredTypeError
-    from milepost.integrations.langgraph.decoding import StrictSerializer
-
-    inside = ormsgpack.packb(("antigravity", "geohash", [1]))
-    body = ormsgpack.packb(ormsgpack.Ext(1, inside))
-    with pytest.raises(UnregisteredTypeError, match=r"antigravity\.geohash"):
-        StrictSerializer().loads_typed(("msgpack", body))
-    assert "antigravity" not in sys.modules

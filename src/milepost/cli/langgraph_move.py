@@ -77,11 +77,13 @@ def run_import(options: argparse.Namespace) -> int:
         our_items,
         our_saver,
         their_items,
+        told_plainly,
     )
 
     registry, called = _registry(options)
     sealed = options.encrypted
     with (
+        told_plainly(),
         open_theirs(options.source, registry, encrypted=sealed) as source,
         our_saver(options.target, encrypted=sealed) as target,
         our_saver(options.target, encrypted=sealed) as reader,
@@ -105,12 +107,14 @@ def run_export(options: argparse.Namespace) -> int:
         our_saver,
         their_items,
         their_saver,
+        told_plainly,
     )
 
     _, called = _registry(options)
     sealed = options.encrypted
     check_exists(options.source)
     with (
+        told_plainly(),
         our_saver(options.source, encrypted=sealed) as saver,
         their_saver(options.target, encrypted=sealed) as target,
         their_saver(options.target, encrypted=sealed) as reader,

@@ -45,6 +45,17 @@ def is_postgres(address: str) -> bool:
     return address.startswith(("postgres://", "postgresql://"))
 
 
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Errors of LangGraph's databases as errors of ours, which a command shows in one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
+            raise MilepostError(f"The database says: {error}") from error
+        raise
+
+
 def check_exists(address: str) -> None:
     """Refuse a file that is not there, which SQLite would make."""
     file = sqlite_file(address)
