@@ -112,7 +112,7 @@ def test_ids_and_times_of_creation_grow(run, documented, config):
 
 def test_each_checkpoint_lists_its_tasks_with_their_results(run, documented, config):
     history = run.history(documented, config)
-    assert all(type(snapshot) is StateSnapshot for snapshot in history)
+    assert all(isinstance(snapshot, StateSnapshot) for snapshot in history)
     assert [[(t.name, t.error, t.interrupts, t.state) for t in s.tasks] for s in history] == [
         [],
         [("node_b", None, (), None)],

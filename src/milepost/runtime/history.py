@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, place_of
@@ -16,9 +16,9 @@ from milepost.runtime.snapshot import (
     child_config,
     empty_snapshot,
     snapshot,
+    snapshot_later,
     tasks_at,
     with_null_writes,
-    writes_behind,
 )
 from milepost.types import RunnableConfig, StateSnapshot
 
@@ -72,14 +72,21 @@ def read_history(
     place = place_of(config)
     if view.writing is not None:
         yield Flush(view.writing, last=False)
+    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    more = None if limit is None else limit + 1
     cursor = yield Listing(
-        view.saver, (place.config(),), {"filter": filter, "before": before, "limit": limit}
+        view.saver, (place.config(),), {"filter": filter, "before": before, "limit": more}
     )
     saved = yield Next(cursor)
-    while saved is not None:
-        # The next in the list is mostly the parent, whose tasks tell what made this one.
+    given = 0
+    while saved is not None and given != limit:
         following = yield Next(cursor)
-        emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
+        if view.program.delta:
+            emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
+        else:
+            parent = yield from _parent(view, saved, following)
+            emit(snapshot_later(view.program, saved, parent))
+        given += 1
         saved = following
 
 
@@ -105,15 +112,8 @@ def _show(
                 states[task.id] = found
                 continue
         states[task.id] = where
-    return snapshot(
-        view.program,
-        board,
-        saved,
-        tasks,
-        latest=latest,
-        writes=writes_behind(view.program, saved, (yield from _parent(view, saved, following))),
-        states=states,
-    )
+    parent = yield from _parent(view, saved, following)
+    return snapshot(view.program, board, saved, tasks, parent, latest=latest, states=states)
 
 
 def _open(view: View, saved: CheckpointTuple) -> RunProgram[tuple[Board, list[Task]]]:
@@ -125,16 +125,15 @@ def _open(view: View, saved: CheckpointTuple) -> RunProgram[tuple[Board, list[Ta
 
 def _parent(
     view: View, saved: CheckpointTuple, candidate: CheckpointTuple | None
-) -> RunProgram[tuple[CheckpointTuple, Sequence[Task]] | None]:
-    """The checkpoint before this one, with its tasks, where that tells what made this one."""
+) -> RunProgram[CheckpointTuple | None]:
+    """The checkpoint before this one, where that tells what made this one."""
     if saved.parent_config is None or saved.metadata.get("source") not in ("loop", "update"):
         return None
-    parent_id = place_of(saved.parent_config).checkpoint_id
-    parent = candidate
-    if parent is None or parent.checkpoint["id"] != parent_id:
-        parent = yield Ask(view.saver, "get_tuple", (saved.parent_config,))
-    if parent is None:
-        return None
-    board = board_of(view.program, parent)
-    with_null_writes(board, parent)
-    return parent, tasks_at(view.program, board, parent)
+    wanted = place_of(saved.parent_config)
+    # Our own savers fetch it along.
+    for parent in (candidate, getattr(saved, "parent", None)):
+        if parent is not None and place_of(parent.config) == wanted:
+            found: CheckpointTuple = parent
+            return found
+    asked: CheckpointTuple | None = yield Ask(view.saver, "get_tuple", (saved.parent_config,))
+    return asked

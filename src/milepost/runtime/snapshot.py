@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
+from milepost.deferred import Deferred
 from milepost.runtime.board import Board
 from milepost.runtime.pending import null_writes, recall
 from milepost.runtime.plan import Task, finished_writes, plan
@@ -49,34 +51,85 @@ def snapshot(
     board: Board,
     saved: CheckpointTuple,
     tasks: Sequence[Task],
+    parent: CheckpointTuple | None,
     *,
     latest: bool,
-    writes: Mapping[str, Any] | None,
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> StateSnapshot:
-    """A checkpoint as users see it.
+    """A checkpoint as users see it; what its parent tells about it, when that is looked at.
 
     For the latest one, what finished tasks of the interrupted or failed step wrote is shown as
     part of the values, since a resume will not run them again.
     """
+    made = _shown(program, board, saved, tasks, latest=latest, states=states)
+    snapshot: StateSnapshot = Snapshot(
+        made, {"metadata": partial(_metadata, program, saved, parent)}
+    )
+    return snapshot
+
+
+def snapshot_later(
+    program: Program, saved: CheckpointTuple, parent: CheckpointTuple | None
+) -> StateSnapshot:
+    """The same for a checkpoint of the history, of which nothing is read before that."""
+
+    def show(field: str) -> Any:
+        if not made:
+            board = board_of(program, saved)
+            with_null_writes(board, saved)
+            tasks = tasks_at(program, board, saved)
+            thread_id = place_of(saved.config).thread_id
+            inner = {task.id: child_config(thread_id, task) for task in tasks}
+            states = {id: config for id, config in inner.items() if config is not None}
+            made.update(_shown(program, board, saved, tasks, latest=False, states=states))
+        return made[field]
+
+    made: dict[str, Any] = {}
+    makers: dict[str, Callable[[], Any]] = {
+        name: partial(show, name) for name in StateSnapshot._fields
+    }
+    makers["metadata"] = partial(_metadata, program, saved, parent)
+    makers["config"] = partial(config_of, saved)
+    snapshot: StateSnapshot = Snapshot({"parent_config": saved.parent_config}, makers)
+    return snapshot
+
+
+class Snapshot(Deferred, StateSnapshot):  # type: ignore[misc]
+    """A state that is put together when it is looked at."""
+
+
+def _metadata(
+    program: Program, saved: CheckpointTuple, parent: CheckpointTuple | None
+) -> dict[str, Any]:
+    return {**saved.metadata, "writes": writes_behind(program, saved, parent)}
+
+
+def _shown(
+    program: Program,
+    board: Board,
+    saved: CheckpointTuple,
+    tasks: Sequence[Task],
+    *,
+    latest: bool,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> dict[str, Any]:
+    """All fields of a snapshot but the metadata."""
     values = board.values
     if latest:
         values = board.preview(finished_writes(tasks))
     keys = program.stream_keys
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
-    metadata: dict[str, Any] = {**saved.metadata, "writes": writes}
-    return StateSnapshot(
-        values=_bare(board, values, keys)
+    return {
+        "values": _bare(board, values, keys)
         if isinstance(keys, str)
         else {key: values[key] for key in keys if key in values},
-        next=tuple(task.name for task in tasks if not (latest and task.finished)),
-        config=config_of(saved),
-        metadata=metadata,  # type: ignore[arg-type]
-        created_at=saved.checkpoint["ts"],
-        parent_config=saved.parent_config,
-        tasks=shown,
-        interrupts=tuple(interrupt for task in shown for interrupt in task.interrupts),
-    )
+        "next": tuple(task.name for task in tasks if not (latest and task.finished)),
+        "config": config_of(saved),
+        "created_at": saved.checkpoint["ts"],
+        "parent_config": saved.parent_config,
+        "tasks": shown,
+        "interrupts": tuple(interrupt for task in shown for interrupt in task.interrupts),
+    }
 
 
 def _bare(board: Board, values: Mapping[str, Any], key: str) -> Any:
@@ -136,19 +189,20 @@ def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
 def writes_behind(
     program: Program,
     saved: CheckpointTuple,
-    before: tuple[CheckpointTuple, Sequence[Task]] | None,
+    parent: CheckpointTuple | None,
 ) -> Mapping[str, Any] | None:
     """What made a checkpoint: the input, or node → what it wrote in the step before."""
     source = saved.metadata.get("source")
     if source == "input":
         given = saved.checkpoint["channel_values"].get(program.input_channel)
         return given if given is not None else None
-    if before is None:
+    if parent is None:
         return None
-    parent, tasks = before
     found: dict[str, list[Any]] = {}
     if source == "loop":
-        for task in tasks:
+        board = board_of(program, parent)
+        with_null_writes(board, parent)
+        for task in tasks_at(program, board, parent):
             if task.finished and task.name != START:
                 found.setdefault(task.name, []).append(_result(program, task))
     elif source == "update":
