@@ -12,7 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 
 class Deferred(tuple[Any, ...]):
@@ -22,7 +22,7 @@ class Deferred(tuple[Any, ...]):
     _plain: Any
     """The named tuple."""
     _made: dict[str, Any]
-    _makers: Mapping[str, Callable[[], Any]]
+    _maker: Callable[[str], Any]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -30,10 +30,10 @@ class Deferred(tuple[Any, ...]):
         for name in cls._fields:
             setattr(cls, name, property(partial(_field, name)))
 
-    def __new__(cls, made: dict[str, Any], makers: Mapping[str, Callable[[], Any]]) -> Any:
-        """`made` has the fields that are there, `makers` say how to get the others."""
+    def __new__(cls, made: dict[str, Any], maker: Callable[[str], Any]) -> Any:
+        """`made` has the fields that are there, `maker` gives the others by their names."""
         self = tuple.__new__(cls, (None,) * len(cls._fields))
-        self._made, self._makers = made, makers
+        self._made, self._maker = made, maker
         return self
 
     def _get(self, name: str) -> Any:
@@ -42,7 +42,7 @@ class Deferred(tuple[Any, ...]):
         except KeyError:
             pass
         # If two threads look at once, both get what the first has made.
-        return self._made.setdefault(name, self._makers[name]())
+        return self._made.setdefault(name, self._maker(name))
 
     def _whole(self) -> Any:
         """An ordinary named tuple with the same fields."""

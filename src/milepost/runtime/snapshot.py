@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
@@ -62,10 +61,8 @@ def snapshot(
     part of the values, since a resume will not run them again.
     """
     made = _shown(program, board, saved, tasks, latest=latest, states=states)
-    snapshot: StateSnapshot = Snapshot(
-        made, {"metadata": partial(_metadata, program, saved, parent)}
-    )
-    return snapshot
+    later: StateSnapshot = Snapshot(made, lambda _: _metadata(program, saved, parent))
+    return later
 
 
 def snapshot_later(
@@ -74,6 +71,10 @@ def snapshot_later(
     """The same for a checkpoint of the history, of which nothing is read before that."""
 
     def show(field: str) -> Any:
+        if field == "metadata":
+            return _metadata(program, saved, parent)
+        if field == "config":
+            return config_of(saved)
         if not made:
             board = board_of(program, saved)
             with_null_writes(board, saved)
@@ -85,13 +86,8 @@ def snapshot_later(
         return made[field]
 
     made: dict[str, Any] = {}
-    makers: dict[str, Callable[[], Any]] = {
-        name: partial(show, name) for name in StateSnapshot._fields
-    }
-    makers["metadata"] = partial(_metadata, program, saved, parent)
-    makers["config"] = partial(config_of, saved)
-    snapshot: StateSnapshot = Snapshot({"parent_config": saved.parent_config}, makers)
-    return snapshot
+    later: StateSnapshot = Snapshot({"parent_config": saved.parent_config}, show)
+    return later
 
 
 class Snapshot(Deferred, StateSnapshot):  # type: ignore[misc]

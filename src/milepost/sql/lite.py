@@ -89,7 +89,8 @@ class SqliteEngine:
         with self.lock:
             if self._ready:
                 with suppress(sqlite3.Error):
-                    self.connection.execute("PRAGMA incremental_vacuum").fetchall()
+                    # Not with `execute`: that stops after the first page.
+                    self.connection.executescript("PRAGMA incremental_vacuum")
             self.connection.close()
 
     def release(self) -> None:

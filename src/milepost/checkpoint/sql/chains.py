@@ -21,9 +21,9 @@ from milepost.sql.splice import Parts, Program, cost, difference
 if TYPE_CHECKING:
     from milepost.checkpoint.sql.codec import Encoded
 
-_TAIL: Final = 32
+_TAIL: Final = 16
 """Rows that add a little, before one adds it all at once."""
-_ROOTS: Final = 32
+_ROOTS: Final = 16
 """Rows that add much, before a full one."""
 _ROWS: Final = 32
 """Rows of a value that does not just grow, after which a full one may be due."""

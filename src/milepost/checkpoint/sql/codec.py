@@ -48,6 +48,7 @@ class Codec:
             getattr(type(serde), "seal", None) is not JsonPlusSerializer.seal
         )
         """Whether what is stored is not what was encoded."""
+        self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
 
     def encode(self, value: Any, *place: str) -> Encoded:
         """The bytes of a value; of a foreign serializer, those that are to be stored."""
@@ -70,6 +71,8 @@ class Codec:
 
     def decode(self, kind: str, pieces: Sequence[Buffer], *place: str) -> Any:
         """The value whose bytes, or pieces of them, `encode` has made."""
+        if self._pieces is not None and (len(pieces) != 1 or len(pieces[0]) > _LARGE):
+            return self._pieces(kind, pieces)
         data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
         if self.splices:
             return self.serde.decode(kind, data)

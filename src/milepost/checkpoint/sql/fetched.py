@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import Frame, KnownFrame
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.records import CheckpointMetadata
     from milepost.checkpoint.sql.codec import Codec
+
+UNREADABLE: Final = (BrokenChainError, SerdeError)
+"""What a damaged or missing row leads to."""
 
 
 class CheckpointRecord(NamedTuple):
@@ -97,6 +100,33 @@ class Frames:
         """Those that will be asked for: the others are only passed through."""
         self._bases = bases
         self._framed: dict[str, Framed] = {}
+        self._opened: dict[str, tuple[frames.Stamp, Frame, int]] = {}
+
+    def wanted(self) -> set[tuple[str, str]]:
+        """The channels and versions with rows of their own that the wanted frames name.
+
+        Without putting each of them together: one differs from its parent's in what it changed.
+        """
+        found: set[tuple[str, str]] = set()
+        tips: dict[str | None, dict[str, Any]] = {}
+        for id in sorted(self._wanted):  # parents come first
+            row = self._rows[id]
+            try:
+                inline = None if row.complete else tips.pop(row.parent_id, None)
+                if inline is None:
+                    framed = self.of(id)
+                    found.update(framed.wanted)
+                    inline = dict(framed.frame.inline)
+                else:
+                    _, changes, _ = self._open(row)
+                    inline.update(changes.inline)
+                    for channel, version in changes.versions.items():
+                        if inline.get(channel) is False:
+                            found.add((channel, str(version)))
+            except UNREADABLE:
+                continue  # whoever looks at this one will be told
+            tips[id] = inline
+        return found
 
     def of(self, id: str) -> Framed:
         """The frame of one checkpoint; BrokenChainError, or SerdeError, if it is not to be had."""
@@ -143,9 +173,12 @@ class Frames:
         return framed
 
     def _open(self, record: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
+        if (opened := self._opened.get(record.id)) is not None:
+            return opened
         try:
             data = self._codec.unseal(record.frame, "frame", *self._place, record.id)
-            return (*frames.unpack(data), len(data))
+            opened = self._opened[record.id] = (*frames.unpack(data), len(data))
+            return opened
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel="(the frame)") from None
 

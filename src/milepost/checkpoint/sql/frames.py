@@ -94,7 +94,9 @@ def unpack(data: Buffer) -> tuple[Stamp, Frame]:
     try:
         format, time, updated, grouped, seen, inline = ormsgpack.unpackb(data)
         versions = {name: version for version, *names in grouped for name in names}
-        return Stamp(format, time, updated, grouped), Frame(versions, dict(seen), dict(inline))
+        if type(seen) is not dict or type(inline) is not dict:
+            raise ValueError("it has another form")
+        return Stamp(format, time, updated, grouped), Frame(versions, seen, inline)
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
 

@@ -14,6 +14,8 @@ from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
 
 PAGE = 20
+"""Checkpoints of the first page; each one after it has twice as many."""
+MOST = 160
 _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
@@ -78,8 +80,10 @@ class Listing:
 
     def _thread(self, thread_id: str) -> Generator[Work[Any], Any, None]:
         cursor: tuple[str, str] | None = (self._before, "")
+        size = PAGE
         while cursor is not None and (self.left is None or self.left > 0):
-            page: _Page = yield partial(self._page, thread_id, cursor)
+            page: _Page = yield partial(self._page, thread_id, cursor, size)
+            size = min(2 * size, MOST)
             found = page.found if self.left is None else page.found[: self.left]
             if self.left is not None:
                 self.left -= len(found)
@@ -90,10 +94,11 @@ class Listing:
         rows = yield Query(self._reader.q.thread_page, (after, _THREADS))
         return [row[0] for row in rows]
 
-    def _page(self, thread_id: str, cursor: tuple[str, str]) -> Operation[_Page]:
+    def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
         q = self._reader.q
         # With a filter most rows may be left out, and those cost little.
-        size = PAGE if self.left is None or self._filter else min(PAGE, self.left)
+        if self.left is not None and not self._filter:
+            size = min(size, self.left)
         if self._id is not None:
             rows = yield Query(q.with_id, (thread_id, self._id))
             rows = [

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import (
     Checkpoint,
-    CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
     Place,
@@ -62,26 +61,20 @@ class Lot:
         self._writes = writes
         self._resolver = resolver
 
-    def record(self, row: CheckpointRecord, metadata: CheckpointMetadata | None = None) -> Record:
+    def record(self, row: CheckpointRecord) -> Record:
         """One of them, to be put together later."""
-        place = Place(*self._place, row.id)
-        made: dict[str, Any] = {
-            "config": place.config(),
-            "parent_config": place._replace(checkpoint_id=row.parent_id).config()
-            if row.parent_id
-            else None,
-        }
-        if metadata is not None:
-            made["metadata"] = metadata
-        record: Record = Record(
-            made,
-            {
-                "checkpoint": partial(self.checkpoint, row.id),
-                "metadata": partial(metadata_of, self._codec, *self._place, row),
-                "pending_writes": partial(self.pending_writes, row.id),
-            },
-        )
+        record: Record = Record({}, partial(self._field, row))
         return record
+
+    def _field(self, row: CheckpointRecord, name: str) -> Any:
+        if name == "checkpoint":
+            return self.checkpoint(row.id)
+        if name == "pending_writes":
+            return self.pending_writes(row.id)
+        if name == "metadata":
+            return metadata_of(self._codec, *self._place, row)
+        id = row.id if name == "config" else row.parent_id
+        return Place(*self._place, id).config() if id else None
 
     def checkpoint(self, id: str) -> Checkpoint:
         """The checkpoint itself."""

@@ -22,8 +22,8 @@ def _rows_of(which: str) -> str:
     return f"""
         WITH RECURSIVE done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM checkpoint_writes JOIN {{items}} AS wanted ON checkpoint_id = a
-            WHERE {_KEY}{which}),
+            FROM {{items}} AS wanted CROSS JOIN checkpoint_writes
+            WHERE checkpoint_id = a AND {_KEY}{which}),
         chain (channel, version) AS (
             SELECT a, b FROM {{pairs}} AS wanted
             UNION

@@ -7,7 +7,6 @@ of; one for the rows of its values. What the saver remembers is not fetched agai
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import CheckpointTuple, Place
@@ -15,7 +14,6 @@ from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, Frames, Wr
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
-from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint.sql.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
 
-UNREADABLE: Final = (BrokenChainError, SerdeError)
-"""What a damaged or missing row leads to."""
 _FAR: Final = 256
 """Frames that the first query may return: more than a chain of them ever has."""
 _WRITE: Final = 1
@@ -71,10 +67,7 @@ class Reader:
         frames = yield from self._frames(thread_id, ns, asked, rows)
         framed = frames.of(row.id)
         wanted = {(write.channel, write.base) for write in writes if write.base is not None}
-        wanted.update(framed.wanted)
-        if parent is not None:
-            with suppress(*UNREADABLE):
-                wanted.update(frames.of(parent.id).wanted)
+        wanted.update(frames.wanted())
         resolver = yield from self.values(thread_id, ns, wanted)
         lot = Lot(self.codec, thread_id, ns, frames, by_checkpoint(writes), resolver)
         record = lot.record(row)
@@ -156,13 +149,8 @@ class Reader:
     def lot(self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]) -> Operation[Lot]:
         """All rows that some checkpoints of one graph are put together from."""
         frames = yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows})
-        wanted: set[tuple[str, str]] = set()
-        for row in rows:
-            try:
-                wanted.update(frames.of(row.id).wanted)
-            except UNREADABLE:
-                continue  # whoever looks at this one will be told
-        return (yield from self.rows_of(thread_id, ns, frames, [row.id for row in rows], wanted))
+        ids = [row.id for row in rows]
+        return (yield from self.rows_of(thread_id, ns, frames, ids, frames.wanted()))
 
     def rows_of(
         self,

@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import CheckpointTuple, PendingWrite, Place
-from milepost.checkpoint.sql.fetched import metadata_of
-from milepost.checkpoint.sql.reading import UNREADABLE
+from milepost.checkpoint.sql.fetched import UNREADABLE, metadata_of
 from milepost.checkpoint.sql.verifying import graphs
 
 if TYPE_CHECKING:

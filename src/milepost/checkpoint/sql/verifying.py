@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, metadata_of
+from milepost.checkpoint.sql.fetched import (
+    UNREADABLE,
+    CheckpointRecord,
+    Frames,
+    WriteRecord,
+    metadata_of,
+)
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
-from milepost.checkpoint.sql.reading import UNREADABLE
 from milepost.checkpoint.sql.values import BlobRecord, Resolver
 from milepost.sql.operations import Operation, Query
 
