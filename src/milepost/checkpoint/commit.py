@@ -141,6 +141,10 @@ class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
     def prepare(self, step: StepCommit) -> Prepared:
         """Encode a step. Raises SerializationError if a value cannot be stored."""
 
+    def weight(self, step: Prepared) -> int:  # noqa: ARG002
+        """About how many bytes a prepared step holds."""
+        return 0
+
     @abstractmethod
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
         """Store steps in order and durably; for each, None or why it alone was not stored."""

@@ -191,7 +191,7 @@ class AsyncDriver:
             await _see_through(self._ask_all(ledger.store(effect.steps)))
             return
         if backlog is None:
-            backlog = ledger.backlog = Backlog()
+            backlog = ledger.backlog = Backlog(ledger.load)
             backlog.loop = self._loop
             writer = asyncio.create_task(self._write_behind(ledger, backlog))
             _background.add(writer)
@@ -213,11 +213,11 @@ class AsyncDriver:
             try:
                 await self._ask_all(ledger.store(steps))
             except BaseException as error:
-                backlog.stored(len(steps), error)
+                backlog.stored(error)
                 if not isinstance(error, Exception):
                     raise
             else:
-                backlog.stored(len(steps))
+                backlog.stored()
 
     @staticmethod
     async def _wait_for(backlog: Backlog, limit: int) -> None:

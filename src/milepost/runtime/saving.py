@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from milepost.types import Durability
 
 BACKLOG_LIMIT = 64
-"""Steps that may wait for a slow saver before the run waits too."""
+"""Steps that may wait for a slow saver before the run waits too; a large one counts as several."""
+LARGE = 1_000_000
+"""Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
 
 
 class Ledger:
@@ -98,6 +100,10 @@ class Ledger:
             ) from error
         return replace(step, writes=writes, new=new)
 
+    def load(self, step: Any) -> int:
+        """What a prepared step counts for in the backlog."""
+        return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
+
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in a saver that never waits: no driver is needed for that."""
         assert self.native is not None
@@ -156,11 +162,14 @@ class Backlog:
     for the moment when what they wait for has come true.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[Any], int]) -> None:
         self._lock = threading.Lock()
+        self._load = load
+        """What a step counts for."""
         self._waiting: deque[Any] = deque()
+        self._taken = 0
         self.unstored = 0
-        """Steps that are not stored yet, those that the worker has taken included."""
+        """The load of steps that are not stored yet, those that the worker has taken included."""
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._wake: Callable[[], None] | None = None
         self.closed = False
@@ -175,7 +184,7 @@ class Backlog:
             if self.error is not None:
                 return
             self._waiting.extend(steps)
-            self.unstored += len(steps)
+            self.unstored += sum(map(self._load, steps))
             wake, self._wake = self._wake, None
         if wake is not None:
             wake()
@@ -185,13 +194,14 @@ class Backlog:
         with self._lock:
             steps = list(self._waiting)
             self._waiting.clear()
+            self._taken = self.unstored
             self._wake = None if steps else wake
             return steps
 
-    def stored(self, count: int, error: BaseException | None = None) -> None:
-        """The worker has stored some steps, or failed."""
+    def stored(self, error: BaseException | None = None) -> None:
+        """The worker has stored what it took, or failed."""
         with self._lock:
-            self.unstored -= count
+            self.unstored -= self._taken
             if error is not None:
                 self.error = error
                 self._waiting.clear()
@@ -202,7 +212,7 @@ class Backlog:
             tell()
 
     def is_above(self, limit: int, tell: Callable[[], None]) -> bool:
-        """Whether more than `limit` steps are not stored; if so, `tell` is called later."""
+        """Whether more than `limit` is not stored; if so, `tell` is called later."""
         with self._lock:
             if self.unstored <= limit:
                 return False

@@ -187,7 +187,7 @@ class SyncDriver:
             self._ask_all(ledger.store(effect.steps))
             return
         if backlog is None:
-            backlog = ledger.backlog = Backlog()
+            backlog = ledger.backlog = Backlog(ledger.load)
             workers.submit(lambda: self._write_behind(ledger, backlog))
         backlog.raise_error()
         backlog.add(effect.steps)
@@ -207,9 +207,9 @@ class SyncDriver:
                 try:
                     driver._ask_all(ledger.store(steps))
                 except BaseException as error:
-                    backlog.stored(len(steps), error)
+                    backlog.stored(error)
                 else:
-                    backlog.stored(len(steps))
+                    backlog.stored()
         finally:
             if driver._loop is not None:
                 driver._loop.close()

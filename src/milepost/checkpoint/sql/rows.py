@@ -106,6 +106,12 @@ class Prepared:
     """What the registry says of the thread afterwards."""
 
     @property
+    def weight(self) -> int:
+        """The bytes that it holds until it is stored: whole values, differences or not."""
+        values = sum(blob.encoded.size for blob in self.blobs)
+        return values + sum(len(write.data) for write in self.writes)
+
+    @property
     def token(self) -> str | None:
         """The run's; None if a foreign runtime writes, which is not fenced."""
         return self.fence.token if self.fence is not None else None

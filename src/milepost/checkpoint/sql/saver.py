@@ -68,6 +68,9 @@ class SqlSaver(StepSaver[Prepared]):
     def prepare(self, step: StepCommit) -> Prepared:
         return self._preparer.step(step)
 
+    def weight(self, step: Prepared) -> int:
+        return step.weight
+
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
         outcome: Outcome
         outcome = self.engine.commit(self._committer, self._committer.add(steps))
