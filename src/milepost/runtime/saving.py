@@ -105,7 +105,7 @@ class Ledger:
         return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
 
     def store_now(self, steps: Sequence[Any]) -> None:
-        """Store prepared steps in a saver that never waits: no driver is needed for that."""
+        """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
         try:
             for error in self.native.commit(steps):

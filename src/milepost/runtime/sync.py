@@ -10,7 +10,7 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from types import CoroutineType
@@ -184,7 +184,7 @@ class SyncDriver:
         if effect.wait:
             if backlog is not None:
                 self._wait_for(backlog, 0)
-            self._ask_all(ledger.store(effect.steps))
+            self._store(ledger, effect.steps)
             return
         if backlog is None:
             backlog = ledger.backlog = Backlog(ledger.load)
@@ -192,6 +192,12 @@ class SyncDriver:
         backlog.raise_error()
         backlog.add(effect.steps)
         self._wait_for(backlog, BACKLOG_LIMIT)
+
+    def _store(self, ledger: Ledger, steps: Sequence[Any]) -> None:
+        if ledger.native is not None:
+            ledger.store_now(steps)  # our own savers have both colours
+        else:
+            self._ask_all(ledger.store(steps))
 
     def _write_behind(self, ledger: Ledger, backlog: Backlog) -> None:
         """The background writer: stores whatever waits, several steps at once if it lags."""
@@ -205,7 +211,7 @@ class SyncDriver:
                     woken.wait()
                     continue
                 try:
-                    driver._ask_all(ledger.store(steps))
+                    driver._store(ledger, steps)
                 except BaseException as error:
                     backlog.stored(error)
                 else:

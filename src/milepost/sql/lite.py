@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
@@ -42,6 +43,8 @@ class SqliteEngine:
         self._first = first
         """Run once, before anything else: creates the tables."""
         self._ready = False
+        self._own: sqlite3.Cursor | None = None
+        """For transactions: making one costs as much as a small statement."""
         self._worker = _Worker()
 
     # -- two colours
@@ -49,7 +52,8 @@ class SqliteEngine:
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
         with self.lock:
-            self._prepare()
+            if not self._ready:
+                self._prepare()
             return self._transaction(work, "BEGIN IMMEDIATE" if write else "BEGIN")
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -120,7 +124,7 @@ class SqliteEngine:
             cursor = self._cursor()
             # Takes effect on a new file only. Folding leaves pages free; `close` gives them back.
             cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            cursor.execute("PRAGMA journal_mode=WAL")
+            _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
             cursor.close()
         if self._first is not None:
@@ -133,21 +137,41 @@ class SqliteEngine:
         return cursor
 
     def _transaction(self, work: Work[R], begin: str) -> R:
-        connection = self.connection
-        with _explained():
-            if connection.in_transaction:
+        try:
+            if self.connection.in_transaction:
                 raise ConnectionUnusableError(_OPEN_TRANSACTION)
-            cursor = self._cursor()
+            cursor = self._own
+            if cursor is None:
+                cursor = self._own = self._cursor()
             try:
                 cursor.execute(begin)
                 result = _drive(cursor, work(), begin)
                 cursor.execute("COMMIT")
                 return result
-            finally:
+            except BaseException:
                 # Some failures, a full disk among them, end the transaction by themselves.
                 if self.connection.in_transaction:
                     cursor.execute("ROLLBACK")
-                cursor.close()
+                raise
+        except sqlite3.Error as error:
+            raise explain(error) from error
+
+
+def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
+    """Several may open a new file at once, and for this switch SQLite does not wait by itself."""
+    patience = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > patience:
+                raise
+        time.sleep(0.002)
+
+
+_PATIENCE: Final = 10.0
+"""Seconds that others may take to make a file and its tables."""
 
 
 def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
@@ -164,7 +188,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
                 answer = execute(statement.sql, statement.parameters).rowcount
             elif isinstance(statement, Guarded):
                 guard = statement.guard
-                answer = all(execute(guard.sql, row).rowcount == 1 for row in guard.rows)
+                cursor.executemany(guard.sql, guard.rows)
+                answer = cursor.rowcount == len(guard.rows)
                 if answer:
                     _run_all(cursor, statement.statements)
                 else:

@@ -63,11 +63,18 @@ class Codec:
                     head = (array_head if shape == "list" else map_head)(len(elements))
                     parts = Parts(head, elements)
                     return Encoded("msgpack", parts, parts.size)
+        kind, data = self.whole(value, *place)
+        return Encoded(kind, Parts(b"", [data]), len(data))
+
+    def whole(self, value: Any, *place: str) -> tuple[str, bytes]:
+        """`encode`, for a value that no later one is compared with."""
+        kind: str
+        data: bytes
         if self.splices:
             kind, data = self.serde.encode(value)
         else:
             kind, data = dumps_at(self.serde, value, "\0".join(place))
-        return Encoded(kind, Parts(b"", [data]), len(data))
+        return kind, data
 
     def decode(self, kind: str, pieces: Sequence[Buffer], *place: str) -> Any:
         """The value whose bytes, or pieces of them, `encode` has made."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
+from milepost.checkpoint.sql.writes import sealed_as
 from milepost.errors import CheckpointError
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
@@ -81,7 +82,7 @@ def _resealed(codec: Codec, q: Queries, source: str, target: str) -> Operation[N
     rows = []
     found = yield Query(q.all_writes_of, (source,))
     for ns, id, task_id, at, channel, path, base, kind, data in found:
-        kind, data = move(kind, data, "write", ns, id, task_id, str(at))
+        kind, data = move(kind, data, "write", ns, id, task_id, sealed_as(kind, at))
         rows.append((target, ns, id, task_id, at, channel, path, base, _kind(kind), data))
     yield Many(q.add_write, rows)
 

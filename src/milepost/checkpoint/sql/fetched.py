@@ -44,6 +44,8 @@ class WriteRecord(NamedTuple):
     base: str | None
     kind: str | None
     data: bytes
+    is_open: bool = False
+    """Whether the data was in a row with others, which has been unsealed."""
 
 
 def write_order(write: WriteRecord) -> tuple[str, str, int]:

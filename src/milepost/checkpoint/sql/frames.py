@@ -6,6 +6,7 @@ small for a row of their own. It is stored as what differs from the parent's fra
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,29 +29,32 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | None:
-    """What makes `frame` out of `base`; None if something was taken away."""
-    if len(frame.versions) < len(base.versions) or len(frame.seen) < len(base.seen):
-        return None
-    old_versions, old_seen = base.versions, base.seen
-    versions = {
-        name: version
-        for name, version in frame.versions.items()
-        if name in changed or old_versions.get(name) != version
-    }
-    seen = {
-        node: versions_seen
-        for node, versions_seen in frame.seen.items()
-        if old_seen.get(node) != versions_seen
-    }
-    if not frame.versions.keys() >= old_versions.keys() or not frame.seen.keys() >= old_seen.keys():
-        return None
-    old_inline = base.inline
+    """What makes `frame` out of `base`; None if something was taken away.
+
+    `changed` has all channels with another version: nothing here goes through all channels.
+    """
+    old_versions, old_inline, old_seen = base.versions, base.inline, base.seen
+    versions = {name: frame.versions[name] for name in changed}
     inline = {
         name: frame.inline[name]
-        for name in versions
-        if name in frame.inline and old_inline.get(name, _NOTHING) != frame.inline[name]
+        for name in changed
+        if old_inline.get(name, _NOTHING) != frame.inline[name]
     }
+    seen = {
+        node: now
+        for node, now in frame.seen.items()
+        if (before := old_seen.get(node)) is not now and before != now
+    }
+    if _grown(old_versions, versions) != len(frame.versions):
+        return None
+    if _grown(old_seen, seen) != len(frame.seen):
+        return None
     return Frame(versions, seen, inline)
+
+
+def _grown(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
+    """How many entries there are if those of `new` are added and none is taken away."""
+    return len(old) + sum(name not in old for name in new)
 
 
 def merged(base: Frame, changes: Frame) -> Frame:
@@ -113,8 +117,25 @@ def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:
     return list(groups.values())
 
 
+_FRACTION: Final = re.compile(r"[0-9]{6}\+00:00")
+
+_this_second = ("", 0)
+"""The last second that was seen, as text and in microseconds: reading it is the costly part."""
+
+
 def _short(time: str) -> str | int:
     """A time in microseconds, if it can be written the same way again."""
+    global _this_second
+    second, micros = _this_second
+    if time[:20] == second and _FRACTION.fullmatch(time, 20):
+        return micros + int(time[20:26])
+    short = _parsed(time)
+    if isinstance(short, int):
+        _this_second = (time[:20], short // 1_000_000 * 1_000_000)
+    return short
+
+
+def _parsed(time: str) -> str | int:
     try:
         moment = datetime.fromisoformat(time)
         micros = (moment - _EPOCH) // _MICROSECOND

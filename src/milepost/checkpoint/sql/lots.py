@@ -24,6 +24,7 @@ from milepost.checkpoint.sql.fetched import (
     write_order,
 )
 from milepost.checkpoint.sql.rows import long_kind
+from milepost.checkpoint.sql.writes import TOGETHER, apart
 from milepost.deferred import Deferred
 from milepost.errors import SerdeError
 from milepost.sql import splice
@@ -125,19 +126,44 @@ class Lot:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
         return [
             self.write(write)
-            for write in self.writes_at(id)
+            for row in self.rows_at(id)
+            for write in self.writes_in(row)
             if channels is None or write.channel in channels
         ]
 
-    def writes_at(self, id: str) -> Sequence[WriteRecord]:
+    def rows_at(self, id: str) -> Sequence[WriteRecord]:
         """The rows of those writes."""
-        return self._writes.get(id, ())
+        rows = self._writes.get(id, ())
+        full = {row.task_id for row in rows if row.kind == TOGETHER}
+        if not full:
+            return rows
+        # An ordinary write beside a row of several was put by a later attempt.
+        return [
+            row
+            for row in rows
+            if row.task_id not in full or row.kind == TOGETHER or row.position < 0
+        ]
+
+    def writes_in(self, row: WriteRecord) -> list[WriteRecord]:
+        """The writes that a row holds."""
+        if row.kind != TOGETHER:
+            return [row]
+        id, task_id, _, _, path, _, _, data, _ = row
+        place = ("write", *self._place, id, task_id, TOGETHER)
+        try:
+            found = apart(self._codec.unseal(data, *place))
+        except SerdeError as error:
+            raise error.at(thread=self._place[0]) from None
+        return [
+            WriteRecord(id, task_id, position, channel, path, base, kind, held, is_open=True)
+            for position, channel, base, kind, held in found
+        ]
 
     def write(self, write: WriteRecord) -> PendingWrite:
         """One write of a task."""
         place = ("write", *self._place, write.checkpoint_id, write.task_id, str(write.position))
         try:
-            data = self._codec.unseal(write.data, *place)
+            data = write.data if write.is_open else self._codec.unseal(write.data, *place)
             pieces: Sequence[splice.Buffer] = [data]
             if write.base is not None:
                 base = self._resolver.rope(write.channel, write.base)

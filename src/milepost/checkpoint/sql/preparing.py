@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.chains import blob_row, moved
+from milepost.checkpoint.sql.codec import Encoded
 from milepost.checkpoint.sql.memory import EarlyWrite, Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.names import check_name, check_place
-from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, EarlyFold, Fold, Prepared, WriteRow
+from milepost.checkpoint.sql.rows import (
+    BlobRow,
+    CheckpointRow,
+    EarlyFold,
+    Fold,
+    Prepared,
+    TaskRows,
+    WriteRow,
+    short_kind,
+)
+from milepost.checkpoint.sql.writes import sealed_as, together
 from milepost.constants import ERROR, INTERRUPT, START, TASKS
 from milepost.errors import SerdeError
 from milepost.sql.splice import pack
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
-    from milepost.checkpoint.sql.codec import Codec, Encoded
+    from milepost.checkpoint.sql.codec import Codec
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
@@ -35,24 +46,35 @@ _WAITING: Final = (START, TASKS)
 """Channels that hold something only while a task is still to run."""
 
 
+_MOST_SOUND: Final = 10_000
+
+_Once: TypeAlias = dict[int, Encoded]
+"""What a step has encoded, by the identity of the object: a write is often a channel's value."""
+
+
 class Preparer:
     """Turns steps into rows, with what the saver remembers of the rows before them."""
 
     def __init__(self, codec: Codec, memory: Memory) -> None:
         self.codec = codec
         self.memory = memory
+        self._sound: set[str] = set()
+        """Names that were checked."""
 
     def step(self, step: StepCommit) -> Prepared:
         """The rows of a step of one of our own runs."""
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        check_place(place)
+        # Ids that the runtime made, or found in the database, are sound.
+        self._check("thread_id", step.thread_id)
+        self._check("checkpoint_ns", step.checkpoint_ns)
         prepared = Prepared(place, step.fence)
+        once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
-        encoded = [self._encoded(place, task) for task in step.writes]
+        encoded = [self._encoded(place, task, once) for task in step.writes]
         if step.new is not None:
-            self._checkpoint(prepared, step.new)
+            self._checkpoint(prepared, step.new, once)
         for task, values in zip(step.writes, encoded, strict=True):
-            prepared.writes += self._writes(prepared, task, values)
+            prepared.writes.append(self._writes(prepared, task, values))
         if self.codec.splices and step.checkpoint_id is not None:
             if step.new is None:
                 self._note_early(step, encoded)
@@ -64,31 +86,41 @@ class Preparer:
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
         """The rows of a checkpoint that a foreign runtime puts."""
         check_place(place)
+        check_name("checkpoint_id", new.checkpoint["id"])
         prepared = Prepared(place, None)
-        self._checkpoint(prepared, new)
-        prepared.status = _status(prepared)
+        self._checkpoint(prepared, new, {})
+        prepared.status = _status(prepared, new)
         return prepared
 
     def writes(self, place: Place, task: TaskWrites) -> Prepared:
         """The rows of writes that a foreign runtime puts."""
         check_place(place)
+        check_name("task_id", task.task_id)
         prepared = Prepared(place, None)
-        prepared.writes += self._writes(prepared, task, self._encoded(place, task))
-        prepared.status = _status(prepared)
+        prepared.writes.append(self._writes(prepared, task, self._encoded(place, task, {})))
+        prepared.status = _status(prepared, None)
         return prepared
+
+    def _check(self, what: str, name: Any) -> None:
+        """`check_name`, once for each of the names that come up in every step."""
+        if name not in self._sound:
+            check_name(what, name)
+            if len(self._sound) >= _MOST_SOUND:
+                self._sound.clear()
+            self._sound.add(name)
 
     # -- checkpoints
 
-    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint) -> None:
+    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> None:
         place, token = prepared.place, prepared.token
         thread_id, ns, parent_id = place
         checkpoint, metadata = new.checkpoint, new.metadata
-        id = check_name("checkpoint_id", checkpoint["id"])
+        id = checkpoint["id"]
         versions = checkpoint["channel_versions"]
         base = self.memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
-            inline[channel] = self._value(prepared, channel, versions[channel], value)
+            inline[channel] = self._value(prepared, channel, versions[channel], value, once)
         if base is not None and prepared.blobs:
             self._move_emptied(prepared, base, new.changed)
         partial = base.partial if base is not None else False
@@ -97,12 +129,11 @@ class Preparer:
             partial = True
             for channel in versions:
                 inline.setdefault(channel, True)
-        frame = Frame(
-            dict(versions), {n: dict(s) for n, s in checkpoint["versions_seen"].items()}, inline
-        )
+        # What a node has seen is replaced when it runs, never changed.
+        frame = Frame(dict(versions), dict(checkpoint["versions_seen"]), inline)
         updated = checkpoint.get("updated_channels")
         try:
-            encoded = self.codec.encode(metadata, "metadata", thread_id, ns, id)
+            kind, data = self.codec.whole(metadata, "metadata", thread_id, ns, id)
         except SerdeError as error:
             raise error.at(thread=thread_id, channel="metadata") from None
         run_id = metadata.get("run_id")
@@ -118,24 +149,28 @@ class Preparer:
             delta,
             base,
             KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
-            encoded.kind,
-            self.codec.seal(encoded.parts.join(), "metadata", thread_id, ns, id),
+            kind,
+            self.codec.seal(data, "metadata", thread_id, ns, id),
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
         if self.codec.splices and token is not None:
             known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
             self.memory.learn(thread_id, ns, prepared.checkpoint.known, known)
 
-    def _value(self, prepared: Prepared, channel: str, version: Any, value: Any) -> Any:
+    def _value(
+        self, prepared: Prepared, channel: str, version: Any, value: Any, once: _Once
+    ) -> Any:
         """What the frame holds for a channel; a large value becomes a row."""
         if value is MISSING:
             return None
         thread_id, ns, _ = prepared.place
-        check_name("channel", channel)
-        try:
-            encoded = self.codec.encode(value, "blob", thread_id, ns, channel, str(version))
-        except SerdeError as error:
-            raise error.at(thread=thread_id, channel=channel) from None
+        self._check("channel", channel)
+        encoded = once.get(id(value))
+        if encoded is None:
+            try:
+                encoded = self.codec.encode(value, "blob", thread_id, ns, channel, str(version))
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=channel) from None
         if encoded.size <= INLINE:
             return [encoded.kind, encoded.parts.join()]
         if self.codec.splices:
@@ -187,13 +222,12 @@ class Preparer:
                 fold = EarlyFold(early.task_id, early.position, row.version, program)
                 prepared.early.append(fold)
 
-    def _encoded(self, place: Place, task: TaskWrites) -> list[Encoded]:
+    def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
-        check_name("task_id", task.task_id)
-        check_name("task_path", task.task_path)
+        self._check("task_path", task.task_path)
         found = []
         for position, (channel, value) in enumerate(task.writes):
-            check_name("channel", channel)
+            self._check("channel", channel)
             at = WRITES_IDX_MAP.get(channel, position)
             try:
                 encoded = self.codec.encode(
@@ -201,14 +235,16 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
+            if self.codec.splices:
+                once[id(value)] = encoded
             found.append(encoded)
         return found
 
-    def _writes(
-        self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]
-    ) -> Iterator[WriteRow]:
+    def _writes(self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
         thread_id, ns, checkpoint_id = prepared.place
         rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        made = TaskRows(task.task_id, task.task_path)
+        one_row = self.codec.splices and prepared.fence is not None
         for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
             base, data = None, None
@@ -217,10 +253,21 @@ class Preparer:
                 base = rows[channel].version if data is not None else None
             if data is None:
                 data = encoded.parts.join()
-            sealed = self.codec.seal(
-                data, "write", thread_id, ns, str(checkpoint_id), task.task_id, str(at)
-            )
-            yield WriteRow(task.task_id, at, channel, task.task_path, encoded.kind, sealed, base)
+            if base is not None or (len(data) >= _EARLY and prepared.checkpoint is None):
+                one_row = False
+            row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
+            (made.special if at < 0 else made.ordinary).append(row)
+        place = (thread_id, ns, str(checkpoint_id), task.task_id)
+        if one_row and len(made.ordinary) > 1:
+            made.ordinary = [together(made.ordinary)]
+        made.ordinary = [self._sealed(place, row) for row in made.ordinary]
+        made.special = [self._sealed(place, row) for row in made.special]
+        return made
+
+    def _sealed(self, place: tuple[str, ...], row: WriteRow) -> WriteRow:
+        position, channel, base, kind, data = row
+        data = self.codec.seal(data, "write", *place, sealed_as(kind, position))
+        return WriteRow(position, channel, base, kind, data)
 
 
 def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
@@ -243,18 +290,18 @@ def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
     return None
 
 
-def _status(prepared: Prepared) -> str:
+def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
     """What a foreign runtime leaves behind; ours says how a thread stands."""
-    channels = {row.channel for row in prepared.writes}
-    if INTERRUPT in channels:
+    special = {row.channel for task in prepared.writes for row in task.special}
+    if INTERRUPT in special:
         return "interrupted"
-    if ERROR in channels:
+    if ERROR in special:
         return "error"
-    if prepared.checkpoint is None or prepared.place.checkpoint_ns:
+    if new is None or prepared.place.checkpoint_ns:
         return "running"
-    inline = prepared.checkpoint.frame.inline
+    # Such a channel is emptied by the next step, so if it holds something, it is new.
     waiting = any(
-        held is not None and (channel in _WAITING or channel.startswith("branch:to:"))
-        for channel, held in inline.items()
+        (channel in _WAITING or channel.startswith("branch:to:")) and value is not MISSING
+        for channel, value in new.changed.items()
     )
     return "running" if waiting else "idle"

@@ -168,7 +168,9 @@ class Queries:
             AND b.channel = chain.channel AND b.version = chain.version"""
     """Values, with the versions that they are differences from."""
     rows_of: str = _rows_of("")
-    rows_of_channels: str = _rows_of(" AND channel IN (SELECT a FROM {items} AS chosen)")
+    rows_of_channels: str = _rows_of(
+        " AND (type = '+' OR channel IN (SELECT a FROM {items} AS chosen))"
+    )
 
     # -- listing
 

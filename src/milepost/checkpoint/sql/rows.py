@@ -51,18 +51,25 @@ class BlobRow:
     """The difference from the version before it, however it is stored."""
 
 
-@dataclass(slots=True)
-class WriteRow:
+class WriteRow(NamedTuple):
     """One write of a task."""
 
-    task_id: str
     position: int
     channel: str
-    task_path: str
-    kind: str
+    base: str | None
+    kind: str | None
     data: bytes
     """The sealed value; with a base, the sealed program that cuts it out of that version."""
-    base: str | None = None
+
+
+@dataclass(slots=True)
+class TaskRows:
+    """The writes of one task."""
+
+    task_id: str
+    task_path: str
+    ordinary: list[WriteRow] = field(default_factory=list)
+    special: list[WriteRow] = field(default_factory=list)
 
 
 class EarlyFold(NamedTuple):
@@ -98,7 +105,7 @@ class Prepared:
 
     place: Place
     fence: Fence | None
-    writes: list[WriteRow] = field(default_factory=list)
+    writes: list[TaskRows] = field(default_factory=list)
     blobs: list[BlobRow] = field(default_factory=list)
     checkpoint: CheckpointRow | None = None
     early: list[EarlyFold] = field(default_factory=list)

@@ -61,10 +61,12 @@ def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
         if value is not lost:
             values[channel] = value
     writes: list[PendingWrite] = []
-    for write in graph.lot.writes_at(row.id):
-        name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
-        if (done := attempt(name, partial(graph.lot.write, write))) is not None:
-            writes.append(done)
+    for group in graph.lot.rows_at(row.id):
+        several = f"writes of task '{group.task_id}'"
+        for write in attempt(several, partial(graph.lot.writes_in, group), otherwise=()):
+            name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
+            if (done := attempt(name, partial(graph.lot.write, write))) is not None:
+                writes.append(done)
     metadata = attempt(
         "metadata", partial(metadata_of, graph.codec, *graph.place, row), otherwise={}
     )

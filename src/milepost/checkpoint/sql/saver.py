@@ -242,11 +242,11 @@ class SqlSaver(StepSaver[Prepared]):
             channel: values.get(channel, MISSING)
             for channel, version in versions.items()
             # A foreign runtime may build on what was never stored here: then all of it is new.
-            if channel in new_versions or (channel in values and held.get(channel) != version)
+            if channel in new_versions or held.get(channel) != version
         }
-        new = NewCheckpoint(
-            {**checkpoint, "channel_versions": versions}, metadata, changed, values.copy
-        )
+        seen = {node: dict(versions) for node, versions in checkpoint["versions_seen"].items()}
+        kept: Checkpoint = {**checkpoint, "channel_versions": versions, "versions_seen": seen}
+        new = NewCheckpoint(kept, metadata, changed, values.copy)
         return self._preparer.checkpoint(place, new)
 
     def _put_writes(

@@ -94,21 +94,13 @@ class Tables:
                 self.folds.append((fold.channel and blob.channel, blob.version, data, *place))
 
     def _add_writes(self, step: Prepared) -> None:
-        thread_id, ns, parent_id = step.place
-        for write in step.writes:
-            key = (thread_id, ns, parent_id, write.task_id, write.position)
-            row = (
-                *key,
-                write.channel,
-                write.task_path,
-                write.base,
-                short_kind(write.kind),
-                write.data,
-            )
-            if write.position < 0:
-                self.special[key] = row
-            else:
-                self.writes.append(row)
+        for task in step.writes:
+            shared = (*step.place, task.task_id)
+            for position, channel, *stored in task.ordinary:
+                self.writes.append((*shared, position, channel, task.task_path, *stored))
+            for position, channel, *stored in task.special:
+                row = (*shared, position, channel, task.task_path, *stored)
+                self.special[*shared, position] = row
 
     def _add_early(self, step: Prepared) -> None:
         thread_id, ns, id = step.place

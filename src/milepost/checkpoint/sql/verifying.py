@@ -157,7 +157,8 @@ class _Check:
             if row.base is not None:
                 self._use(row.channel, row.base)
             try:
-                self._graph.lot.write(row)
+                for write in self._graph.lot.writes_in(row):
+                    self._graph.lot.write(write)
             except UNREADABLE as error:
                 self._report("checkpoint_writes", key, error)
             if row.checkpoint_id not in self._graph.checkpoints:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from milepost.sql.failures import DatabaseBusyError
 from milepost.sql.lite import SqliteEngine, explain
 from milepost.sql.operations import Query, Work
 
 R = TypeVar("R")
-_PAUSES: Final = [0.01 * 1.5**attempt for attempt in range(12)]
-"""Seconds; together about four."""
 
 
 class LiteEngine(SqliteEngine):
@@ -42,16 +38,6 @@ class LiteEngine(SqliteEngine):
             finally:
                 operation.close()
                 cursor.close()
-
-    def _prepare(self) -> None:
-        """The same, with patience: SQLite does not wait for others that open a new file, too."""
-        for pause in _PAUSES:
-            try:
-                super()._prepare()
-                return
-            except DatabaseBusyError:
-                time.sleep(pause)
-        super()._prepare()
 
     async def arun(self, work: Work[R], *, write: bool, single: bool = False) -> R:
         """`run`, for use on an event loop."""
