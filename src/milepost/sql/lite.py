@@ -149,12 +149,15 @@ class SqliteEngine:
                 cursor.execute("COMMIT")
                 return result
             except BaseException:
-                # Some failures, a full disk among them, end the transaction by themselves.
-                if self.connection.in_transaction:
-                    cursor.execute("ROLLBACK")
+                self._roll_back(cursor)
                 raise
         except sqlite3.Error as error:
             raise explain(error) from error
+
+    def _roll_back(self, cursor: sqlite3.Cursor) -> None:
+        # Some failures, a full disk among them, end the transaction by themselves.
+        if self.connection.in_transaction:
+            cursor.execute("ROLLBACK")
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:

@@ -1,0 +1,171 @@
+"""What a step costs a database: few statements, few rows, and still nothing mixed up."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphs import thread
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import ThreadConflict
+from milepost.graph import END, START, StateGraph
+
+
+class Count(TypedDict):
+    n: int
+
+
+def counter(saver: Any, last: int, meanwhile: Any = None) -> Any:
+    """Counts to `last`, and does something on the way."""
+
+    def node(state: Count) -> dict[str, Any]:
+        if meanwhile is not None:
+            meanwhile(state["n"])
+        return {"n": state["n"] + 1}
+
+    builder = StateGraph(Count).add_node("node", node).add_edge(START, "node")
+    builder.add_conditional_edges("node", lambda s: END if s["n"] >= last else "node")
+    return builder.compile(checkpointer=saver)
+
+
+def statements(saver: SqliteSaver) -> list[str]:
+    """What the connection is asked to do from now on: the first word, and the table."""
+    seen: list[str] = []
+
+    def see(statement: str) -> None:
+        words = statement.split()
+        table = [word for word in words if word.startswith(("checkpoint", "threads"))]
+        seen.append(" ".join([words[0], *table[:1]]))
+
+    saver.conn.set_trace_callback(see)
+    return seen
+
+
+def test_a_step_of_a_run_that_has_its_thread_takes_five_statements(sqlite):
+    seen: list[str] = []
+    steps: list[list[str]] = []
+
+    def next_step(n: int) -> None:
+        steps.append(seen.copy())
+        seen.clear()
+
+    graph = counter(sqlite, 4, next_step)
+    seen = statements(sqlite)
+    graph.invoke({"n": 0}, thread("t"), durability="sync")
+    usual = [
+        "BEGIN",
+        "UPDATE threads",
+        "INSERT checkpoint_writes",
+        "INSERT checkpoints",
+        "COMMIT",
+    ]
+    assert steps[1:] == [usual] * 3
+
+
+def test_the_writes_of_a_task_share_a_row_and_come_back_one_by_one(saver, config, reopen):
+    counter(saver, 2).invoke({"n": 0}, config, durability="sync")
+    with reopen() as other:
+        written = [w for found in other.list(config) for w in found.pending_writes]
+    assert [(channel, value) for _, channel, value in written if channel == "n"] == [
+        ("n", 2),
+        ("n", 1),
+        ("n", 0),
+    ]
+    assert saver.get_thread(config["configurable"]["thread_id"]).writes == 3
+
+
+def test_writes_that_are_put_again_are_the_first_ones(saver, config):
+    counter(saver, 3).invoke({"n": 0}, config, durability="sync")
+    several = [found for found in saver.list(config) if len(found.pending_writes) > 1]
+    assert several
+    for found in several:
+        task = found.pending_writes[0][0]
+        saver.put_writes(found.config, [("n", 99), ("other", 99), ("more", 99)], task)
+        assert saver.get_tuple(found.config).pending_writes == found.pending_writes
+
+
+def test_what_is_special_may_be_put_beside_them(saver, config):
+    counter(saver, 2).invoke({"n": 0}, config, durability="sync")
+    found = next(f for f in saver.list(config) if f.pending_writes)
+    task = found.pending_writes[0][0]
+    saver.put_writes(found.config, [("__error__", "late")], task)
+    written = saver.get_tuple(found.config).pending_writes
+    assert (task, "__error__", "late") in written
+    assert all(write in written for write in found.pending_writes)
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
+def test_a_copy_has_the_writes_too(path, config, sealed):
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16) if sealed else None
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        counter(saver, 2).invoke({"n": 0}, config, durability="sync")
+        saver.copy_thread("t", "copy")
+        assert [f.pending_writes for f in saver.list(thread("copy"))] == [
+            f.pending_writes for f in saver.list(config)
+        ]
+        assert list(saver.verify()) == []
+
+
+def test_a_thread_that_is_pruned_in_mid_run_stays_whole(saver, config, reopen):
+    """The run builds on rows that are gone: it finds out, and stores what it needs anew."""
+
+    def prune(n: int) -> None:
+        if n in (5, 40):
+            with reopen() as other:
+                assert other.prune(["t"], strategy="keep_latest").checkpoints > 0
+
+    graph = counter(saver, 60, prune)
+    config = {**config, "recursion_limit": 100}
+    graph.invoke({"n": 0}, config, durability="sync")
+    with reopen() as other:
+        assert list(other.verify()) == []
+        assert [s.values["n"] for s in counter(other, 60).get_state_history(config)] == [
+            *range(60, 39, -1)
+        ]
+
+
+def test_a_thread_that_is_deleted_in_mid_run_is_a_conflict(saver, config, reopen):
+    def delete(n: int) -> None:
+        if n == 3:
+            with reopen() as other:
+                other.delete_thread("t")
+
+    with pytest.raises(ThreadConflict, match="was deleted"):
+        counter(saver, 6, delete).invoke({"n": 0}, config, durability="sync")
+    assert saver.get_tuple(config) is None
+
+
+OPEN = """
+import sys
+from milepost.checkpoint.sqlite import SqliteSaver
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    saver.setup()
+"""
+
+
+def test_eight_processes_may_open_a_new_file_at_once(path):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    for worker in workers:
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    errors = [worker.communicate(timeout=60)[1] for worker in workers]
+    assert errors == [""] * 8
+    with SqliteSaver.from_conn_string(path) as saver:
+        counter(saver, 2).invoke({"n": 0}, thread("t"))
