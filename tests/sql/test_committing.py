@@ -1,7 +1,9 @@
 """What a step costs a database: few statements, few rows, and still nothing mixed up."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -169,3 +171,27 @@ def test_eight_processes_may_open_a_new_file_at_once(path):
     assert errors == [""] * 8
     with SqliteSaver.from_conn_string(path) as saver:
         counter(saver, 2).invoke({"n": 0}, thread("t"))
+
+
+class Contended(sqlite3.Connection):
+    """Says that the file is locked when the log is switched on, as if others were about to."""
+
+    refusals = 2
+
+    def cursor(self) -> Any:  # type: ignore[override]
+        owner = self
+
+        class Cursor(sqlite3.Cursor):
+            def execute(self, sql: str, *rest: Any) -> Any:
+                if "journal_mode" in sql and owner.refusals:
+                    owner.refusals -= 1
+                    raise sqlite3.OperationalError("database is locked")
+                return super().execute(sql, *rest)
+
+        return Cursor(self)
+
+
+def test_a_switch_of_the_log_that_is_refused_is_tried_again(path):
+    with closing(sqlite3.connect(path, factory=Contended)) as connection:
+        SqliteSaver(connection).setup()
+        assert connection.refusals == 0
