@@ -116,7 +116,8 @@ class Prepared:
     def weight(self) -> int:
         """The bytes that it holds until it is stored: whole values, differences or not."""
         values = sum(blob.encoded.size for blob in self.blobs)
-        return values + sum(len(write.data) for write in self.writes)
+        rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
+        return values + sum(len(row.data) for row in rows)
 
     @property
     def token(self) -> str | None:
