@@ -116,21 +116,25 @@ class EncryptedSerializer:
         name, ciphertext = self.cipher.encrypt(
             b"".join((len(where).to_bytes(4, "big"), where, data))
         )
-        label = name.encode()
-        if len(label) > 255:
-            raise ValueError("a cipher's name has at most 255 bytes")
-        return b"".join((_MARK, bytes((len(label),)), label, ciphertext))
+        return _begin(name) + ciphertext
 
     def unseal(self, data: bytes, place: str) -> bytes:
         """What was sealed at this place; DecryptionError if it does not open here."""
-        if not data.startswith(_MARK) and self.allow_plaintext:
-            return data
-        return self._open(data, place)
+        return data if self.reads_plain(data) else self._open(data, place)
+
+    def reads_plain(self, data: bytes) -> bool:
+        """Whether `data` is not sealed, and read nevertheless: see `allow_plaintext`."""
+        return self.allow_plaintext and not data.startswith(_MARK)
 
     def is_current(self, data: bytes) -> bool:
-        """Whether sealing `data` again would change nothing: it is sealed, with the newest key."""
+        """Whether `data`, or what begins like this, is sealed with the newest key.
+
+        The newest is the one under whose name the cipher encrypts now: give every key its own.
+        """
         newest = getattr(self.cipher, "name", None)
-        return data.startswith(_MARK) and (newest is None or _cipher_name(data) == newest)
+        if newest is None:
+            newest = self.cipher.encrypt(b"")[0]
+        return data.startswith(_begin(newest))
 
     def reseal(self, data: bytes, place: str, new_place: str | None = None) -> bytes:
         """`data` sealed with the newest key, at `new_place` if it moves."""
@@ -174,6 +178,14 @@ class EncryptedSerializer:
                 " copy threads with the saver, which seals them anew"
             )
         return plain[end:]
+
+
+def _begin(name: str) -> bytes:
+    """The first bytes of what is sealed under this name."""
+    label = name.encode()
+    if len(label) > 255:
+        raise ValueError("a cipher's name has at most 255 bytes")
+    return b"".join((_MARK, bytes((len(label),)), label))
 
 
 def _cipher_name(data: bytes) -> str:

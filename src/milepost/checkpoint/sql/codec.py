@@ -18,7 +18,7 @@ from milepost.errors import DamagedRowError, SerializationError
 from milepost.sql.splice import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from milepost.sql.splice import Buffer
 
@@ -49,6 +49,7 @@ class Codec:
         )
         """Whether what is stored is not what was encoded."""
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
+        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
 
     def encode(self, value: Any, *place: str) -> Encoded:
         """The bytes of a value; of a foreign serializer, those that are to be stored."""
@@ -85,6 +86,20 @@ class Codec:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
 
+    @property
+    def rotates(self) -> bool:
+        """Whether the serializer can tell if a value is sealed with its newest key."""
+        return self.seals and hasattr(self.serde, "is_current")
+
+    def is_current(self, data: bytes) -> bool:
+        """Whether what is stored, or the beginning of it, is sealed with the newest key."""
+        current: bool = self.serde.is_current(data)
+        return current
+
+    def reseal(self, data: bytes, *place: str) -> bytes:
+        """What is stored at `place`, sealed with the newest key."""
+        return self.seal(bytes(self.unseal(data, *place)), *place)
+
     def seal(self, data: bytes, *place: str) -> bytes:
         """What to store for encoded bytes or a difference."""
         if self.seals:
@@ -94,7 +109,7 @@ class Codec:
 
     def unseal(self, data: bytes, *place: str) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more."""
-        if self.seals:
+        if self.seals and not self._reads_plain(data):
             opened: bytes = self.serde.unseal(data, "\0".join(place))
             return opened
         end = len(data) - _SUM
@@ -116,6 +131,10 @@ _NAMES = {
     "blob": "stored value",
     "write": "stored write",
 }
+
+
+def _never(data: bytes) -> bool:  # noqa: ARG001
+    return False
 
 
 def _start(place: Sequence[str]) -> int:

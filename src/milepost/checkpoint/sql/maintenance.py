@@ -11,11 +11,12 @@ from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
 from milepost.checkpoint.sql.names import check_place
 from milepost.checkpoint.sql.registry import ThreadInfo, Wanted
+from milepost.checkpoint.sql.resealing import Reencrypted, Resealer
 from milepost.checkpoint.sql.retention import RetainingSaver, thread_id_of
 from milepost.sql.engine import Program, Transaction, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from milepost.checkpoint.sql.salvaging import Salvaged
     from milepost.checkpoint.sql.verifying import Problem
@@ -161,6 +162,39 @@ class MaintainedSaver(RetainingSaver):
     async def averify(self, thread_ids: Sequence[str] | None = None) -> list[Problem]:
         """`verify`, for use on an event loop."""
         return await adrive(self.engine, self._verify(thread_ids))
+
+    def reencrypt(
+        self,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        progress: Callable[[Reencrypted], object] | None = None,
+    ) -> Reencrypted:
+        """Seal every row of threads, or of all, with the newest key; what was done.
+
+        Others may go on working: a few rows at a time are locked. Rows that have the newest key
+        are skipped, so after an interruption call it again. When it finds nothing to do, every
+        older key can be dropped. With `allow_plaintext` it seals what is stored in the clear.
+        `progress` is called after each transaction with what was done so far.
+        """
+        return drive(self.engine, self._reencrypt(thread_ids, progress))
+
+    async def areencrypt(
+        self,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        progress: Callable[[Reencrypted], object] | None = None,
+    ) -> Reencrypted:
+        """`reencrypt`, for use on an event loop."""
+        return await adrive(self.engine, self._reencrypt(thread_ids, progress))
+
+    def _reencrypt(
+        self,
+        thread_ids: Sequence[str] | None,
+        progress: Callable[[Reencrypted], object] | None,
+    ) -> Program[Reencrypted]:
+        threads = yield from self._thread_ids(thread_ids)
+        resealer = Resealer(self._codec, self.dialect, self._queries.lock_thread)
+        return (yield from resealer.threads(threads, progress))
 
     def salvage(self, thread_id: str) -> list[Salvaged]:
         """What can still be read of a damaged thread, newest first, and what is lost of it.

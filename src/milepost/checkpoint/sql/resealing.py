@@ -1,0 +1,213 @@
+"""Seals the rows of a database anew, with the newest key, while others work with it.
+
+A thread is looked through table by table. What is sealed with the newest key already is known by
+its first bytes and stays; the rest is opened and sealed again, some rows in a transaction. Such a
+transaction locks its thread first, as every step does, and then the rows: whoever folds a value
+into another does that before or after, never in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from milepost.checkpoint.sql.verifying import Problem
+from milepost.checkpoint.sql.writes import sealed_as
+from milepost.errors import CheckpointError, SerdeError
+from milepost.sql.engine import Program, Transaction
+from milepost.sql.operations import Many, Operation, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from milepost.checkpoint.sql.codec import Codec
+    from milepost.sql.dialect import Dialect
+
+_HEAD: Final = 300
+"""Enough bytes of a sealed value to see which key it has: the cipher's name has at most 255."""
+_LOOKED_AT: Final = 1_000
+"""So many rows are looked at in one reading."""
+_ROWS: Final = 100
+_BYTES: Final = 1 << 20
+"""So much is sealed in one transaction, unless a single row is larger."""
+
+Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Reencrypted:
+    """What re-encrypting has done so far."""
+
+    resealed: int = 0
+    """How many rows were sealed anew."""
+    current: int = 0
+    """How many had the newest key already."""
+    refused: list[Problem] = field(default_factory=list)
+    """Rows that do not open. They are as they were."""
+
+    def __bool__(self) -> bool:
+        """True if nothing had to be done: every key but the newest can be dropped."""
+        return not self.resealed and not self.refused
+
+
+class _Table(NamedTuple):
+    name: str
+    key: tuple[str, ...]
+    """The columns of its key after the thread's id."""
+    cells: dict[str, str]
+    """The sealed columns, and what each is called in the place that it is sealed for."""
+    kind: str = "NULL"
+    """The column of the kind, if that belongs to the place too."""
+
+    def looked_at(self, dialect: Dialect) -> str:
+        """Keys, sizes and first bytes, from a key on."""
+        sizes = ", ".join(f"LENGTH({cell})" for cell in self.cells)
+        heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
+        return dialect.sql(
+            f"SELECT {self._key}, {sizes}, {heads} FROM {self.name}"
+            f" WHERE thread_id = ? AND ({self._key}) > ({self._marks})"
+            f" ORDER BY {self._key} LIMIT {_LOOKED_AT}"
+        )
+
+    def between(self, dialect: Dialect) -> str:
+        """The rows from a key to another, kept from being changed by anyone else."""
+        return dialect.sql(
+            f"SELECT {self._key}, {self.kind}, {', '.join(self.cells)} FROM {self.name}"
+            f" WHERE thread_id = ?"
+            f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
+            f" ORDER BY {self._key}{{lock}}"
+        )
+
+    def store(self, dialect: Dialect) -> str:
+        """One row with other cells."""
+        cells = ", ".join(f"{cell} = ?" for cell in self.cells)
+        key = " AND ".join(f"{column} = ?" for column in self.key)
+        return dialect.sql(f"UPDATE {self.name} SET {cells} WHERE thread_id = ? AND {key}")
+
+    @property
+    def _key(self) -> str:
+        return ", ".join(self.key)
+
+    @property
+    def _marks(self) -> str:
+        return ", ".join("?" * len(self.key))
+
+    def place(self, thread_id: str, key: Key, kind: str | None) -> tuple[str, ...]:
+        """Where a row is, as its cells were sealed for it."""
+        if self.name == "checkpoint_writes":
+            key = (*key[:-1], sealed_as(kind, key[-1]))
+        return (thread_id, *key)
+
+    @property
+    def before_all(self) -> Key:
+        """Less than every key."""
+        return tuple(-(1 << 31) if column == "idx" else "" for column in self.key)
+
+
+_TABLES: Final = (
+    _Table(
+        "checkpoints",
+        ("checkpoint_ns", "checkpoint_id"),
+        {"frame": "frame", "metadata": "metadata"},
+    ),
+    _Table("checkpoint_blobs", ("checkpoint_ns", "channel", "version"), {"blob": "blob"}),
+    _Table(
+        "checkpoint_writes",
+        ("checkpoint_ns", "checkpoint_id", "task_id", "idx"),
+        {"blob": "write"},
+        kind="type",
+    ),
+)
+
+
+class Resealer:
+    """Seals the rows of threads anew."""
+
+    def __init__(self, codec: Codec, dialect: Dialect, lock_thread: str) -> None:
+        self._codec = codec
+        self._dialect = dialect
+        self._lock_thread = lock_thread
+
+    def threads(
+        self, thread_ids: Iterable[str], progress: Callable[[Reencrypted], object] | None
+    ) -> Program[Reencrypted]:
+        """All rows of these threads."""
+        if not self._codec.rotates:
+            raise CheckpointError(
+                "This saver does not encrypt, so there is nothing to encrypt anew. Open it with "
+                "serde=EncryptedSerializer(...); with allow_plaintext=True what is stored in the "
+                "clear is sealed."
+            )
+        done = Reencrypted()
+        for thread_id in thread_ids:
+            for table in _TABLES:
+                after: Key | None = table.before_all
+                while after is not None:
+                    pages, current, after = yield Transaction(
+                        partial(self._look, table, thread_id, after), write=False
+                    )
+                    done.current += current
+                    for page in pages:
+                        resealed, refused = yield Transaction(
+                            partial(self._seal, table, thread_id, page)
+                        )
+                        done.resealed += resealed
+                        done.refused += refused
+                        if progress is not None:
+                            progress(done)
+        return done
+
+    def _look(
+        self, table: _Table, thread_id: str, after: Key
+    ) -> Operation[tuple[list[tuple[Key, Key]], int, Key | None]]:
+        """First and last keys of the pages to seal, how many rows need it not, where to go on."""
+        rows = yield Query(table.looked_at(self._dialect), (thread_id, *after))
+        width, cells = len(table.key), len(table.cells)
+        old: list[tuple[Key, int]] = []
+        for row in rows:
+            if all(map(self._codec.is_current, row[width + cells :])):
+                continue
+            old.append((tuple(row[:width]), sum(row[width : width + cells])))
+        more = tuple(rows[-1][:width]) if len(rows) == _LOOKED_AT else None
+        return list(_pages(old)), len(rows) - len(old), more
+
+    def _seal(
+        self, table: _Table, thread_id: str, page: tuple[Key, Key]
+    ) -> Operation[tuple[int, list[Problem]]]:
+        yield Query(self._lock_thread, (thread_id,))
+        rows = yield Query(table.between(self._dialect), (thread_id, *page[0], *page[1]))
+        width = len(table.key)
+        changed, refused = [], []
+        for row in rows:
+            key, kind, cells = row[:width], row[width], row[width + 1 :]
+            place = table.place(thread_id, key, kind)
+            try:
+                sealed = [
+                    cell if self._codec.is_current(cell) else self._codec.reseal(cell, what, *place)
+                    for what, cell in zip(table.cells.values(), cells, strict=True)
+                ]
+            except SerdeError as error:
+                ns, *rest = map(str, key)
+                refused.append(Problem(thread_id, ns, table.name, " ".join(rest), str(error)))
+                continue
+            if sealed != list(cells):
+                changed.append((*sealed, thread_id, *key))
+        if changed:
+            yield Many(table.store(self._dialect), changed)
+        return len(changed), refused
+
+
+def _pages(rows: Sequence[tuple[Key, int]]) -> Iterator[tuple[Key, Key]]:
+    """The first and last key of groups of rows that go into one transaction."""
+    first: Key | None = None
+    last: Key = ()
+    count = size = 0
+    for key, length in rows:
+        if first is not None and (count == _ROWS or size + length > _BYTES):
+            yield first, last
+            first, count, size = None, 0, 0
+        first, last = key if first is None else first, key
+        count, size = count + 1, size + length
+    if first is not None:
+        yield first, last
