@@ -42,6 +42,8 @@ class Tables:
         """In this order: what is folded must be there first."""
         q = self._q
         found = []
+        if self.folds:
+            self._fold_new()
         if self.blobs:
             found.append(Many(q.add_blob, self.blobs))
         if self.folds:
@@ -55,6 +57,22 @@ class Tables:
         if self.checkpoints:
             found.append(Many(q.add_checkpoint, self.checkpoints))
         return found
+
+    def _fold_new(self) -> None:
+        """Store a row folded to begin with, if this transaction stores it.
+
+        Otherwise its full form takes room in the database until that is vacuumed.
+        """
+        new = {row[:4]: at for at, row in enumerate(self.blobs)}
+        folds, self.folds = self.folds, []
+        for fold in folds:
+            base_channel, base, data, *place = fold
+            at = new.get(tuple(place))
+            if at is None:
+                self.folds.append(fold)
+            else:
+                *_, kind, _ = self.blobs[at]
+                self.blobs[at] = (*place, base_channel, base, 0, kind, data)
 
     def add(self, step: Prepared, epoch: int) -> None:
         """Add the rows of a step of a thread that is in this epoch."""
