@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
@@ -27,6 +27,8 @@ class PostgresSaver(MaintainedSaver):
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
     A pool, and the connection that `from_conn_string` made, survive a restart of the server.
+    A pipeline that is open on the connection is used; `pipe` may name it. A step is acknowledged
+    when the pipeline has been synchronised, not before.
     `schema` says where the tables are; the role's search path does if it is left out.
     With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
     """
@@ -55,26 +57,35 @@ class PostgresSaver(MaintainedSaver):
         cls,
         conn_string: str,
         *,
-        pipeline: bool = False,  # noqa: ARG003
+        pipeline: bool = False,
         serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
     ) -> Iterator[Self]:
         """A saver on a connection of its own; use it with `with`.
 
-        Statements that belong together are always sent together, with or without `pipeline`.
+        With `pipeline` the connection stays in a pipeline all the time. Without it, one is opened
+        for whatever is sent together, so there is little to gain.
         """
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
+        open_pipe = ExitStack()
 
         def connect() -> driver.Connection[Any]:
-            return driver.connect(conn_string, autocommit=True, prepare_threshold=threshold)
+            made = driver.connect(conn_string, autocommit=True, prepare_threshold=threshold)
+            if pipeline:
+                with suppress(driver.Error):
+                    open_pipe.close()  # that of a connection that has died
+                open_pipe.enter_context(made.pipeline())
+            return made
 
         saver = cls(connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
         saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
         finally:
+            with suppress(driver.Error):
+                open_pipe.close()
             saver.engine.close()
 
     def setup(self) -> None:

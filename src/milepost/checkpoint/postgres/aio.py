@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.postgres import check_source, create_tables
@@ -55,28 +55,36 @@ class AsyncPostgresSaver(MaintainedSaver):
         cls,
         conn_string: str,
         *,
-        pipeline: bool = False,  # noqa: ARG003
+        pipeline: bool = False,
         serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
     ) -> AsyncIterator[Self]:
         """A saver on a connection of its own; use it with `async with`.
 
-        Statements that belong together are always sent together, with or without `pipeline`.
+        See `PostgresSaver.from_conn_string` for `pipeline`.
         """
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
+        open_pipe = AsyncExitStack()
 
         async def connect() -> driver.AsyncConnection[Any]:
-            return await driver.AsyncConnection.connect(
+            made = await driver.AsyncConnection.connect(
                 conn_string, autocommit=True, prepare_threshold=threshold
             )
+            if pipeline:
+                with suppress(driver.Error):
+                    await open_pipe.aclose()  # that of a connection that has died
+                await open_pipe.enter_async_context(made.pipeline())
+            return made
 
         saver = cls(await connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
         saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
         finally:
+            with suppress(driver.Error):
+                await open_pipe.aclose()
             await saver.engine.close()
 
     async def setup(self) -> None:

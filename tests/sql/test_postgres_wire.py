@@ -1,0 +1,257 @@
+"""How the Postgres savers speak to the server: round trips, pipelines, prepared statements."""
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.pq import PipelineStatus
+from psycopg.rows import dict_row
+
+from graphs import Log, line, thread
+from milepost.checkpoint.postgres import PostgresSaver
+from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.errors import ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.sql import pg_transaction
+from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
+from milepost.sql.pg_wire import asks_of
+from milepost.types import Send
+
+INSERT = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+REPLACE = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The statements of each round trip, as they are made."""
+    made: list[list[str]] = []
+    exchange = pg_transaction.exchange
+
+    def counted(connection: Any, asks: Any, **settings: Any) -> Any:
+        made.append([" ".join(sql.split()) for sql, _ in asks])
+        return (yield from exchange(connection, asks, **settings))
+
+    monkeypatch.setattr(pg_transaction, "exchange", counted)
+    return made
+
+
+@pytest.fixture
+def table(postgres: Any) -> Any:
+    """Runs operations on a table with one row: ("x", 1)."""
+
+    def run(*statements: Any, write: bool = True) -> list[Any]:
+        def work() -> Any:
+            answers = []
+            for statement in statements:
+                answers.append((yield statement))
+            return answers
+
+        return postgres.engine.run(work, write=write)
+
+    run(Run("CREATE TABLE t (a TEXT PRIMARY KEY, b BIGINT)"), Run("INSERT INTO t VALUES ('x', 1)"))
+    return run
+
+
+def kinds(trip: list[str]) -> list[str]:
+    return [statement.split(" ")[0] for statement in trip]
+
+
+# -- round trips
+
+
+def test_a_step_of_a_run_that_has_its_thread_is_one_round_trip(postgres, trips):
+    graph = line("a", "b", "c", "d").compile(checkpointer=postgres)
+    graph.invoke({}, thread("t"), durability="sync")
+    writing = [trip for trip in trips if any(s.startswith("INSERT") for s in trip)]
+    assert kinds(writing[0])[-1] == "COMMIT"
+    # The first takes the thread; each of the others is everything that its step sends.
+    for trip in writing[1:]:
+        assert kinds(trip)[0] == "WITH"
+        assert "BEGIN" not in kinds(trip)
+    assert trips[-len(writing) + 1 :] == writing[1:]
+    assert len(writing) == 5
+
+
+def test_in_a_schema_it_is_one_as_well(uri, trips):
+    with PostgresSaver.from_conn_string(uri, schema="mine") as saver:
+        saver.setup()
+        line("a", "b").compile(checkpointer=saver).invoke({}, thread("t"), durability="sync")
+    assert kinds(trips[-1])[:3] == ["BEGIN", "SET", "WITH"]
+    assert kinds(trips[-1])[-1] == "COMMIT"
+
+
+def test_what_is_first_and_last_is_one_round_trip_without_a_transaction_around_it(table, trips):
+    trips.clear()
+    assert table(Query("SELECT a, b FROM t", (), True), write=False) == [[("x", 1)]]
+    assert trips == [["SELECT a, b FROM t"]]
+
+
+def test_queries_that_do_not_depend_on_each_other_share_one_and_a_snapshot(table, trips):
+    trips.clear()
+    two = Several([Query("SELECT a FROM t"), Query("SELECT b FROM t WHERE b = %s", (1,))], True)
+    assert table(two, write=False) == [[[("x",)], [(1,)]]]
+    assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT", "SELECT", "COMMIT"]]
+    assert "REPEATABLE READ" in trips[0][0]
+
+
+def test_begin_travels_with_the_first_and_commit_with_the_last(table, trips):
+    trips.clear()
+    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Run("UPDATE t SET b = 2")], True))
+    assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT"], ["UPDATE", "COMMIT"]]
+    trips.clear()
+    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Run("UPDATE t SET b = 3")]))
+    assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT"], ["UPDATE"], ["COMMIT"]]
+
+
+def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
+    guard = "UPDATE t SET b = b + 1 WHERE a = %s"
+    held = table(Guarded(Many(guard, [("x",)]), [Many(INSERT, [("y", 5)])]))
+    assert held == [True]
+    both = Guarded(Many(guard, [("x",), ("nobody",)]), [Many(INSERT, [("z", 6)])])
+    assert table(both, Query("SELECT a, b FROM t ORDER BY a")) == [False, [("x", 2), ("y", 5)]]
+
+
+@pytest.mark.parametrize("schema", [None, "mine"])
+def test_a_run_that_lost_its_thread_gets_a_conflict_and_changes_nothing(uri, schema):
+    with (
+        PostgresSaver.from_conn_string(uri, schema=schema) as saver,
+        PostgresSaver.from_conn_string(uri, schema=schema) as rival,
+    ):
+        saver.setup()
+
+        def late(state: Log) -> Any:
+            line("x").compile(checkpointer=rival).update_state(thread("t"), {"log": ["taken"]}, "x")
+            return {"log": ["late"]}
+
+        builder = StateGraph(Log).add_node("a", lambda state: {"log": ["a"]}).add_node("b", late)
+        graph = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+        with pytest.raises(ThreadConflict):
+            graph.invoke({}, thread("t"), durability="sync")
+        assert graph.get_state(thread("t")).values["log"] == ["a", "taken"]
+
+
+# -- many rows
+
+
+def test_many_rows_are_few_statements():
+    rows = [(str(n), None if n % 2 else n) for n in range(87)]
+    asks = list(asks_of(INSERT, rows))
+    assert [sql.count("(%s, %s)") for sql, _ in asks] == [64, 16, 4, 1, 1, 1]
+    assert [value for _, values in asks for value in values] == [v for row in rows for v in row]
+
+
+def test_rows_that_replace_one_another_stay_apart(table):
+    rows = [("x", 1), ("y", 2), ("x", 3), ("z", 4)]
+    assert len(list(asks_of(REPLACE, rows))) == 4
+    assert len(list(asks_of(REPLACE, [*rows[1:], ("w", 5)]))) == 1
+    found = table(Many(REPLACE, rows), Query("SELECT a, b FROM t ORDER BY a"))
+    assert found[1] == [("x", 3), ("y", 2), ("z", 4)]
+
+
+def test_what_is_no_plain_insert_runs_row_by_row(table):
+    table(Many(INSERT, [(str(n), n) for n in range(10)]))
+    table(Many("UPDATE t SET b = %s WHERE a = %s", [(n * 2, str(n)) for n in range(10)]))
+    assert table(Query("SELECT sum(b)::bigint FROM t WHERE a <> 'x'")) == [[(90,)]]
+
+
+def test_a_wide_step_comes_back_whole(postgres):
+    def spread(state: Log) -> Any:
+        return [Send("work", {"log": [str(n)]}) for n in range(150)]
+
+    builder = StateGraph(Log).add_node("work", lambda state: {"log": state["log"]})
+    graph = builder.add_conditional_edges(START, spread, ["work"]).compile(checkpointer=postgres)
+    graph.invoke({}, thread("t"), durability="sync")
+    with_writes = next(f for f in postgres.list(thread("t")) if f.metadata["step"] == 0)
+    assert len({task for task, _, _ in with_writes.pending_writes}) == 150
+    assert sorted(map(int, graph.get_state(thread("t")).values["log"])) == list(range(150))
+
+
+# -- pipelines
+
+
+def stored(uri: str) -> int:
+    with psycopg.connect(uri) as other:
+        return int(other.execute("SELECT COUNT(*) FROM checkpoints").fetchone()[0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_open_pipeline_of_the_user_is_used(postgres, uri, named):
+    with psycopg.connect(uri, autocommit=True, row_factory=dict_row) as connection:
+        connection.execute("CREATE TABLE mine (n INT)")
+        with connection.pipeline() as pipe:
+            saver = PostgresSaver(connection, pipe if named else None)
+            cursor = connection.execute("INSERT INTO mine VALUES (1) RETURNING n")
+            graph = line("a", "b").compile(checkpointer=saver)
+            seen: list[int] = []
+            for _ in graph.stream({}, thread("t"), durability="sync", stream_mode="updates"):
+                seen.append(stored(uri))
+            # What is acknowledged is there for others, though the pipeline is still open.
+            assert seen[-1] == 4
+            assert cursor.fetchone() == {"n": 1}
+            assert connection.pgconn.pipeline_status == PipelineStatus.ON
+            assert graph.get_state(thread("t")).values["log"] == ["a", "b"]
+        assert connection.execute("SELECT COUNT(*) AS n FROM mine").fetchone() == {"n": 1}
+
+
+def test_so_is_an_async_one(postgres, uri):
+    async def main() -> None:
+        async with (
+            await psycopg.AsyncConnection.connect(uri, autocommit=True) as connection,
+            connection.pipeline() as pipe,
+        ):
+            saver = AsyncPostgresSaver(connection, pipe)
+            cursor = await connection.execute("SELECT 7")
+            graph = line("a", "b").compile(checkpointer=saver)
+            await graph.ainvoke({}, thread("t"), durability="sync")
+            assert await asyncio.to_thread(stored, uri) == 4
+            assert await cursor.fetchone() == (7,)
+
+    asyncio.run(main())
+
+
+def test_from_conn_string_keeps_a_pipeline_open(postgres, uri):
+    with PostgresSaver.from_conn_string(uri, pipeline=True) as saver:
+        for _ in range(2):
+            assert saver.conn.pgconn.pipeline_status == PipelineStatus.ON
+            graph = line("a").compile(checkpointer=saver)
+            assert graph.invoke({}, thread("t"), durability="sync")["log"][-1] == "a"
+
+    async def main() -> None:
+        async with AsyncPostgresSaver.from_conn_string(uri, pipeline=True) as saver:
+            assert saver.conn.pgconn.pipeline_status == PipelineStatus.ON
+            graph = line("a").compile(checkpointer=saver)
+            assert (await graph.ainvoke({}, thread("u"), durability="sync"))["log"] == ["a"]
+
+    asyncio.run(main())
+
+
+# -- prepared statements
+
+
+def test_prepared_statements_that_were_removed_are_prepared_again(postgres):
+    graph = line("a", "b").compile(checkpointer=postgres)
+    graph.invoke({}, thread("t"), durability="sync")
+    assert postgres.conn.execute("SELECT COUNT(*) FROM pg_prepared_statements").fetchone()[0] > 3
+    postgres.conn.execute("DEALLOCATE ALL")
+    graph.invoke({"log": []}, thread("t"), durability="sync")
+    assert graph.get_state(thread("t")).values["log"] == ["a", "b", "a", "b"]
+
+
+def test_a_connection_that_forbids_it_has_none(postgres, uri):
+    with psycopg.connect(uri, autocommit=True, prepare_threshold=None) as connection:
+        line("a").compile(checkpointer=PostgresSaver(connection)).invoke({}, thread("t"))
+        found = connection.execute("SELECT COUNT(*) FROM pg_prepared_statements").fetchone()
+    assert found == (0,)
+
+
+def test_what_cannot_be_encoded_leaves_the_connection_usable(table):
+    with pytest.raises(UnicodeEncodeError):
+        table(Batch([Run("DELETE FROM t"), Many(INSERT, [("\ud800", 1)])]))
+    assert table(Query("SELECT a FROM t")) == [[("x",)]]
+
+
+def test_an_error_in_a_batch_undoes_the_batch_and_leaves_the_connection_usable(table):
+    with pytest.raises(Exception, match="nowhere"):
+        table(Batch([Run("DELETE FROM t"), Run("DELETE FROM nowhere")], True))
+    assert table(Query("SELECT a FROM t")) == [[("x",)]]
