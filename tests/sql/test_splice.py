@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.sql.codec import Codec
-from milepost.checkpoint.sql.values import split_like
+from milepost.checkpoint.sql.cutting import split_like
 from milepost.errors import DeserializationError
 from milepost.sql.splice import (
     Parts,

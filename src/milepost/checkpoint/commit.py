@@ -12,7 +12,7 @@ step starts, so that a node cannot change a value that is still to be written. `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Generic, TypeVar
 
@@ -114,6 +114,8 @@ class NewCheckpoint:
     """Channels with a new version, and what to store for each; MISSING for an emptied one."""
     values: Callable[[], dict[str, Any]]
     """All channel values, for a saver that stores the whole state."""
+    seen: Collection[str] | None = None
+    """Entries of `versions_seen` that are new since the checkpoint before; None if unknown."""
 
 
 @record(frozen=False)

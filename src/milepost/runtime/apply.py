@@ -42,7 +42,7 @@ def apply_writes(
                 seen[name] = versions[name]
         if seen:
             before = board.seen.get(writer.name)
-            board.seen[writer.name] = {**before, **seen} if before else seen
+            board.saw(writer.name, {**before, **seen} if before else seen)
     for writer in writers:
         for name in writer.triggers:
             channel = live.get(name)

@@ -26,6 +26,7 @@ class Board:
         "key_set",
         "keys",
         "live",
+        "looked",
         "seen",
         "specs",
         "top",
@@ -60,6 +61,8 @@ class Board:
         """Channels with a value that a step without a write would change."""
         self.dirty: set[str] = set()
         """Channels whose present version is not saved."""
+        self.looked: set[str] = set()
+        """Entries of `seen` that are not saved."""
         stored: Mapping[str, Any] = {}
         if checkpoint is not None:
             self.versions = dict(checkpoint["channel_versions"])
@@ -75,6 +78,16 @@ class Board:
             if channel.volatile and channel.is_available():
                 self.volatile.add(name)
         self._read_all()
+
+    def saw(self, node: str, versions: ChannelVersions) -> None:
+        """Note what a node has seen."""
+        self.seen[node] = versions
+        self.looked.add(node)
+
+    def is_saved(self) -> None:
+        """Note that nothing here is unsaved."""
+        self.dirty.clear()
+        self.looked.clear()
 
     def channel(self, name: str) -> BaseChannel[Any, Any, Any]:
         """The live channel of this name, made when first used."""
@@ -124,6 +137,7 @@ class Board:
         new.seen = self.seen.copy()
         new.volatile = self.volatile.copy()
         new.dirty = self.dirty.copy()
+        new.looked = self.looked.copy()
         return new
 
     def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class Bookkeeping:
         """A new line of history begins with the next checkpoint."""
         run_id = self.config.get("run_id")
         token = random_token() if run_id is None else f"run {run_id}"
-        self.board.seen[LINEAGE] = {LINEAGE: token}
+        self.board.saw(LINEAGE, {LINEAGE: token})
 
     def idempotency_key(self, task: Task) -> str:
         """Names what a task is to do, whichever attempt or process does it."""
@@ -172,7 +172,8 @@ class Bookkeeping:
         """Keep in the next checkpoint where inner graphs with memory of their own are."""
         for task in self.tasks:
             if task.pins:
-                self.board.seen[CHILDREN] = {**self.board.seen.get(CHILDREN, {}), **task.pins}
+                pins = self.board.seen.get(CHILDREN, {})
+                self.board.saw(CHILDREN, {**pins, **task.pins})
 
     def pinned(self, ns: str) -> str | None:
         """How far such a graph had come when this branch of history was last saved."""
@@ -205,7 +206,10 @@ class Bookkeeping:
         if self._prepared:
             assert self.ledger is not None
             steps, self._prepared = self._prepared, []
-            yield Save(self.ledger, steps, not self.ledger.deferred)
+            if self.ledger.instant:
+                self.ledger.store_now(steps)
+            else:
+                yield Save(self.ledger, steps, not self.ledger.deferred)
 
     def save_checkpoint(
         self,
@@ -240,7 +244,7 @@ class Bookkeeping:
             if not held:
                 yield from self.store_prepared()
             self.stored_id = self.checkpoint_id
-            self.board.dirty.clear()
+            self.board.is_saved()
         self.pending = ()
         if not self.quiet:
             self.show_checkpoint()
@@ -263,7 +267,7 @@ class Bookkeeping:
             except SerdeError as refused:
                 raise refused.at(node=self._authors.get(refused.channel or "")) from None
             self.stored_id = self.checkpoint_id
-            self.board.dirty.clear()
+            self.board.is_saved()
             self._unstored = False
         if self._unstored_writes:
             prepared.append(ledger.prepare(self._commit(self._unstored_writes, None)))
@@ -335,7 +339,7 @@ class Bookkeeping:
             "versions_seen": board.seen,
             "updated_channels": None if self.changed is None else sorted(self.changed),
         }
-        return NewCheckpoint(checkpoint, self.metadata, changed, self._all_values)
+        return NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, board.looked)
 
     def _all_values(self) -> dict[str, Any]:
         return {**self.board.stored_values(), **self._snapshots}

@@ -144,7 +144,7 @@ class UpdateSession(Session):
         self.changed = apply_writes(self.program, self.board, writers, self.next_version)
         for task in tasks:
             seen = self.board.seen.get(task.name, {})
-            self.board.seen[task.name] = {**seen, _UPDATED: self.board.top}
+            self.board.saw(task.name, {**seen, _UPDATED: self.board.top})
         self.step += 1
         self._keep_deltas_whole()
         parent = self.stored_id

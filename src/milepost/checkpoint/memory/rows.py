@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint.records import ChannelVersions, CheckpointTuple, PendingWrite, Place
+from milepost.checkpoint.memory.frames import Stored, versions_used
+from milepost.checkpoint.memory.logs import Kept, Typed
+from milepost.checkpoint.records import PendingWrite, Place
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.commit import Fence
+    from collections.abc import Iterable, Sequence
 
-Typed = tuple[str, bytes]
-EMPTY: Typed = ("empty", b"")
+    from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint.sql.codec import Encoded
+
 NULL: Typed = JsonPlusSerializer().dumps_typed(None)
 
 
-class Stored(NamedTuple):
-    """One checkpoint. The mappings inside are never changed, so they can be shared."""
-
-    id: str
-    v: int
-    ts: str
-    versions: ChannelVersions
-    seen: Mapping[str, ChannelVersions]
-    updated: Sequence[str] | None
-    metadata: Typed
-    parent_id: str | None
-
-
-StoredWrite = tuple[str, str, Typed, str]
+StoredWrite = tuple[str, str, Kept, str]
 """Task id, channel, value, task path. A plain tuple: the garbage collector stops looking at it."""
+BlobKey = tuple[str, str, str, Any]
+"""Thread, namespace, channel, version."""
 
-Rows = list[tuple[tuple[str, int], StoredWrite]]
-Blobs = list[tuple[tuple[str, str, str, Any], Typed]]
+PreparedWrite = tuple[str, str, "Typed | Encoded", str]
+Rows = list[tuple[tuple[str, int], PreparedWrite]]
+Blobs = list[tuple[BlobKey, "Typed | Encoded"]]
 Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 
 
 class Thread:
-    """The registry's entry for a thread: its head, and the run that owns it."""
+    """The registry's entry for a thread: its head, the run that owns it, how it stands."""
 
-    __slots__ = ("early_writes", "fence", "head", "token")
+    __slots__ = (
+        "created_at",
+        "early_writes",
+        "fence",
+        "head",
+        "metadata",
+        "status",
+        "token",
+        "updated_at",
+    )
 
     def __init__(self, head: str | None) -> None:
         self.head = head
@@ -49,38 +51,29 @@ class Thread:
         """Of the run with that token."""
         self.early_writes: set[tuple[str, str, str]] = set()
         """Where writes are whose checkpoint was not there when they came."""
+        self.status: str | None = None
+        """How the last step ended if it did not reach a checkpoint; None if its head tells."""
+        self.created_at = self.updated_at = time.time()
+        self.metadata: dict[str, Any] = {}
+        """What the user says of it."""
 
 
 class Prepared(NamedTuple):
-    """A step in its stored form."""
+    """A step whose values are encoded. What is large gets its stored form in the commit."""
 
     place: Place
     writes: Rows
-    blobs: Blobs
+    blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
     stored: Stored | None
     fence: Fence | None
 
 
-def blobs_of(
-    thread_id: str, ns: str, saved: Mapping[str, Stored]
-) -> set[tuple[str, str, str, Any]]:
+def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[Stored]) -> set[BlobKey]:
     """Where the values of some checkpoints are."""
-    return {
-        (thread_id, ns, channel, version)
-        for stored in saved.values()
-        for channel, version in stored.versions.items()
-    }
+    return {(thread_id, ns, *used) for used in versions_used(checkpoints)}
 
 
-def leans_on_ancestors(found: CheckpointTuple) -> bool:
-    """Whether a delta channel of this checkpoint has no stored value of its own."""
-    return any(
-        channel not in found.checkpoint["channel_values"]
-        for channel in found.metadata.get("counters_since_delta_snapshot") or ()
-    )
-
-
-def blob_place(key: tuple[str, str, str, Any]) -> str:
+def blob_place(key: BlobKey) -> str:
     thread_id, ns, channel, version = key
     return f"blob\0{thread_id}\0{ns}\0{channel}\0{version}"
 

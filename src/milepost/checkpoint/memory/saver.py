@@ -6,14 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
-from milepost.checkpoint.memory.rows import (
-    Prepared,
-    Rows,
-    Thread,
-    blobs_of,
-    leans_on_ancestors,
-)
-from milepost.checkpoint.memory.shelves import Shelves
+from milepost.checkpoint.memory.keeping import Keeping
 from milepost.checkpoint.records import (
     ChannelVersions,
     Checkpoint,
@@ -28,12 +21,14 @@ from milepost.ids import getrandbits
 from milepost.types import MISSING, RunnableConfig
 
 
-class InMemorySaver(Shelves):
+class InMemorySaver(Keeping):
     """Keeps threads in memory; they are lost when the process ends.
 
     `factory` makes the three mappings `storage`, `writes` and `blobs`; it is called like
     `collections.defaultdict`.
     """
+
+    _last_version: tuple[str | None, int] = (None, 0)
 
     # -- the five methods
 
@@ -54,13 +49,7 @@ class InMemorySaver(Shelves):
         )
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
-        step = Prepared(
-            place,
-            [],
-            self._encode_blobs(place, new, {}),
-            self._encode_checkpoint(place, new),
-            None,
-        )
+        step = self._codes.step(place, (), new, None, None)
         with self._lock:
             self._store(step)
         return place._replace(checkpoint_id=checkpoint["id"]).config()
@@ -73,9 +62,8 @@ class InMemorySaver(Shelves):
         task_path: str = "",
     ) -> None:
         place = place_of(config)
-        rows: Rows = []
-        self._encode_writes(place, TaskWrites(task_id, task_path, "", writes), rows, {})
-        step = Prepared(place, rows, [], None, None)
+        task = TaskWrites(task_id, task_path, "", writes)
+        step = self._codes.step(place, [task], None, None, None)
         with self._lock:
             self._store(step)
 
@@ -119,49 +107,14 @@ class InMemorySaver(Shelves):
                 left -= 1
 
     def delete_thread(self, thread_id: str) -> None:
-        thread_id = str(thread_id)
         with self._lock:
-            by_ns = self.storage.pop(thread_id, {})
-            thread = self._threads.pop(thread_id, None)
-            for write_key in thread.early_writes if thread else ():
-                self.writes.pop(write_key, None)
-            for ns, saved in by_ns.items():
-                for checkpoint_id in saved:
-                    self.writes.pop((thread_id, ns, checkpoint_id), None)
-                for blob_key in blobs_of(thread_id, ns, saved):
-                    self.blobs.pop(blob_key, None)
+            self._remove_thread(str(thread_id))
 
     # -- optional methods
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         with self._lock:
-            for found in list(self._all(source_thread_id)):
-                source = place_of(found.config)
-                target = source._replace(thread_id=str(target_thread_id))
-                parent = (
-                    place_of(found.parent_config).checkpoint_id if found.parent_config else None
-                )
-                new = NewCheckpoint(
-                    found.checkpoint,
-                    found.metadata,
-                    {
-                        channel: found.checkpoint["channel_values"].get(channel, MISSING)
-                        for channel in found.checkpoint["channel_versions"]
-                    },
-                    dict,
-                )
-                rows = self.writes.get(
-                    (source.thread_id, source.checkpoint_ns, found.checkpoint["id"]), {}
-                )
-                self._store(
-                    Prepared(
-                        target,
-                        [(at, self._moved(source, target, at, row)) for at, row in rows.items()],
-                        self._encode_blobs(target, new, {}),
-                        self._encode_checkpoint(target._replace(checkpoint_id=parent), new),
-                        None,
-                    )
-                )
+            self._copy_thread(str(source_thread_id), str(target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
@@ -195,8 +148,12 @@ class InMemorySaver(Shelves):
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
-        count = 0 if current is None else int(str(current)[:32].partition(".")[0])
-        return "%032d.%016x" % (count + 1, getrandbits(64))  # noqa: UP031 - half the time
+        known, count = self._last_version
+        if current is not known:  # a run asks for the one after the one that it got last
+            count = 0 if current is None else int(str(current)[:32].partition(".")[0])
+        version = "%032d.%016x" % (count + 1, getrandbits(64))  # noqa: UP031 - half the time
+        self._last_version = (version, count + 1)
+        return version
 
     # -- walking
 
@@ -230,18 +187,6 @@ class InMemorySaver(Shelves):
 
     def _all(self, thread_id: str) -> Iterator[CheckpointTuple]:
         return self.list({"configurable": {"thread_id": thread_id}})
-
-    def _keep(self, thread_id: str, wanted: Callable[[tuple[str, str]], bool]) -> None:
-        """Drop all checkpoints but the wanted ones, and what only the dropped ones used."""
-        for ns, saved in self.storage.get(thread_id, {}).items():
-            unused = blobs_of(thread_id, ns, saved)
-            for checkpoint_id in [id for id in saved if not wanted((ns, id))]:
-                del saved[checkpoint_id]
-                self.writes.pop((thread_id, ns, checkpoint_id), None)
-            for blob_key in unused - blobs_of(thread_id, ns, saved):
-                self.blobs.pop(blob_key, None)
-        head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
-        self._threads.setdefault(thread_id, Thread(head)).head = head
 
     # -- the other colour: nothing here waits, so there is nothing to write twice
 
@@ -296,3 +241,11 @@ MemorySaver = InMemorySaver
 
 def not_in(doomed: set[tuple[str, str]]) -> Callable[[tuple[str, str]], bool]:
     return lambda place: place not in doomed
+
+
+def leans_on_ancestors(found: CheckpointTuple) -> bool:
+    """Whether a delta channel of this checkpoint has no stored value of its own."""
+    return any(
+        channel not in found.checkpoint["channel_values"]
+        for channel in found.metadata.get("counters_since_delta_snapshot") or ()
+    )

@@ -1,25 +1,26 @@
-"""Keeps steps in mappings: encodes them, stores them under a fence, and reads them back."""
+"""Keeps steps in mappings: stores them under a fence, and reads them back."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
+from milepost.checkpoint.memory import frames
+from milepost.checkpoint.memory.encoding import Encoder
+from milepost.checkpoint.memory.frames import Stored, version_in
+from milepost.checkpoint.memory.logs import SMALL, Kept, Slice, around, keep, part, read, whole
 from milepost.checkpoint.memory.rows import (
-    EMPTY,
-    NULL,
-    Blobs,
+    BlobKey,
     Pending,
     Prepared,
-    Rows,
-    Stored,
+    PreparedWrite,
     StoredWrite,
     Thread,
-    Typed,
     blob_place,
     metadata_place,
     write_place,
@@ -31,10 +32,14 @@ from milepost.checkpoint.records import (
     CheckpointTuple,
     Place,
 )
-from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
-from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.checkpoint.sql.codec import Encoded
+from milepost.checkpoint.sql.cutting import as_parts
+from milepost.constants import ERROR, INTERRUPT, START
 from milepost.errors import SerdeError
-from milepost.types import MISSING
+
+_STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interrupted"}
+"""What a special write says of its thread, by its place."""
 
 
 class Shelves(StepSaver[Prepared]):
@@ -46,7 +51,7 @@ class Shelves(StepSaver[Prepared]):
     """Thread → namespace → checkpoint id → checkpoint."""
     writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
     """Thread, namespace and checkpoint → task and place → write."""
-    blobs: MutableMapping[tuple[str, str, str, Any], Typed]
+    blobs: MutableMapping[BlobKey, Kept]
     """Thread, namespace, channel and version → value."""
 
     def __init__(
@@ -62,6 +67,9 @@ class Shelves(StepSaver[Prepared]):
         self._threads: dict[str, Thread] = {}
         self._lock = threading.RLock()
         self._opened = ExitStack()
+        self._encoder = Encoder(self.serde)
+        self._latest: dict[str, Stored] = {}
+        """The last checkpoint that was prepared of a thread, stored or not."""
 
     def __enter__(self) -> Self:
         # A factory may make mappings that have to be opened and closed, such as files.
@@ -83,20 +91,17 @@ class Shelves(StepSaver[Prepared]):
     # -- a step in one go
 
     def prepare(self, step: StepCommit) -> Prepared:
-        place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        once: dict[int, Typed] = {}
-        writes: Rows = []
-        for task in step.writes:
-            self._encode_writes(place, task, writes, once)
+        thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
+        place = Place(thread_id, ns, parent_id)
         if step.new is None:
-            return Prepared(place, writes, [], None, step.fence)
-        return Prepared(
-            place,
-            writes,
-            self._encode_blobs(place, step.new, once),
-            self._encode_checkpoint(place, step.new),
-            step.fence,
-        )
+            return self._codes.step(place, step.writes, None, None, step.fence)
+        base = self._latest.get(thread_id)
+        if base is None or base.id != parent_id:
+            base = self._stored(place)
+        prepared = self._codes.step(place, step.writes, step.new, base, step.fence)
+        assert prepared.stored is not None
+        self._latest[thread_id] = prepared.stored
+        return prepared
 
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
         outcome: list[Exception | None] = []
@@ -149,142 +154,125 @@ class Shelves(StepSaver[Prepared]):
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
         self.release(thread_id, fence, status)
 
+    @property
+    def _codes(self) -> Encoder:
+        encoder = self._encoder
+        if encoder.serde is not self.serde:  # somebody has given the saver another one
+            encoder = self._encoder = Encoder(self.serde)
+        return encoder
+
+    def _stored(self, place: Place) -> Stored | None:
+        thread_id, ns, checkpoint_id = place
+        graphs = self.storage.get(thread_id)
+        graph = graphs.get(ns) if graphs is not None else None
+        return graph.get(checkpoint_id or "") if graph is not None else None
+
     def _store(self, step: Prepared) -> None:
-        thread_id, ns, checkpoint_id = step.place
+        place, writes, blobs, stored, fence = step
+        thread_id, ns, checkpoint_id = place
         thread = self._threads.get(thread_id)
-        fence = step.fence
         if fence is not None:
-            fence.check(
-                thread_id,
-                thread.head if thread else self.head(thread_id),
-                thread.token if thread else None,
-            )
-        if thread is None:
-            head = max(self.storage.get(thread_id, {}).get("", {}), default=None)
-            thread = self._threads[thread_id] = Thread(head)
-        if fence is not None:
-            thread.token = fence.token
-            thread.fence = fence
+            if thread is None or thread.token != fence.token:
+                head = thread.head if thread else self.head(thread_id)
+                fence.check(thread_id, head, thread.token if thread else None)
             fence.taken = True
-        if step.writes:
-            assert checkpoint_id is not None
+        if thread is None:
+            thread = self._threads[thread_id] = Thread(self.head(thread_id))
+        if fence is not None:
+            thread.token, thread.fence = fence.token, fence
+        thread.updated_at = time.time()
+        large: Large = {}
+        for blob_key, blob in blobs:
+            if isinstance(blob, Encoded):
+                kept = self.blobs[blob_key] = self._keep_value(place, blob_key, blob)
+                large[blob_key[2]] = (kept, blob)
+            else:
+                self.blobs[blob_key] = blob
+        if checkpoint_id is not None and (writes or large):
             write_key = (thread_id, ns, checkpoint_id)
             rows = self.writes.get(write_key)
-            if rows is None:
-                rows = self.writes[write_key] = {}
-                known = self.storage.get(thread_id)
-                if known is None or ns not in known or checkpoint_id not in known[ns]:
-                    thread.early_writes.add(write_key)
-            for at, write in step.writes:
-                if at[1] < 0 or at not in rows:
-                    rows[at] = write
-        for blob_key, blob in step.blobs:
-            self.blobs[blob_key] = blob
-        if (stored := step.stored) is not None:
+            if large and rows:
+                _fold(rows, large)
+            if writes:
+                if rows is None:
+                    rows = self.writes[write_key] = {}
+                    if self._stored(place) is None:
+                        thread.early_writes.add(write_key)
+                for at, row in writes:
+                    if at[1] < 0:
+                        thread.status = _STATUSES.get(at[1], thread.status)
+                    elif at in rows:
+                        continue
+                    rows[at] = _placed(row, large)
+                if large:
+                    self._move_input(place, rows)
+        if stored is not None:
             new_id = stored.id
             by_ns = self.storage.get(thread_id)
             if by_ns is None:
                 by_ns = self.storage[thread_id] = {}
-            by_ns.setdefault(ns, {})[new_id] = stored
-            if ns == "" and (fence is not None or thread.head is None or new_id > thread.head):
-                thread.head = new_id
+            graph = by_ns.get(ns)
+            if graph is None:
+                graph = by_ns[ns] = {}
+            graph[new_id] = stored
+            if ns == "":
+                thread.status = None
+                if fence is not None or thread.head is None or new_id > thread.head:
+                    thread.head = new_id
 
-    # -- encoding and decoding
+    def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
+        """The stored form of a large value: what it shares with its predecessor is not repeated."""
+        channel = blob_key[2]
+        parent = self._stored(place)
+        base_version = None if parent is None else version_in(parent, channel)
+        if base_version is None:
+            return keep(value, None)[0]
+        base_key = (*blob_key[:3], base_version)
+        kept, again = keep(value, self.blobs.get(base_key))
+        if again is not None:
+            self.blobs[base_key] = again
+        return kept
 
-    @property
-    def _plain(self) -> Callable[[Any], Typed] | None:
-        """How to encode where the place does not matter; None if the serializer binds to it.
+    def _move_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
+        """The input of a graph is stored first as such, and a step later among its values."""
+        parent = self._stored(place)
+        version = None if parent is None else version_in(parent, START)
+        key = (*place[:2], START, version)
+        kept = self.blobs.get(key)
+        if kept is None or len((whole_input := read(kept))[1]) < SMALL:
+            return
+        for row in rows.values():
+            if isinstance(row[2], Slice) and (moved := around(whole_input, row[2])) is not None:
+                self.blobs[key] = moved
+                return
 
-        Naming a place costs as much as encoding a small value, and only encryption needs it.
-        """
-        serde = self.serde
-        return serde.dumps_typed if isinstance(serde, JsonPlusSerializer) else None
-
-    def _encode_writes(
-        self, place: Place, task: TaskWrites, rows: Rows, once: dict[int, Typed]
-    ) -> None:
-        """Encode what a task wrote; `once` remembers it, in case it is a channel's value too."""
-        plain = self._plain
-        task_id, task_path = task.task_id, task.task_path
-        for position, (channel, value) in enumerate(task.writes):
-            at = (task_id, WRITES_IDX_MAP.get(channel, position))
-            try:
-                if plain is None:
-                    typed = dumps_at(self.serde, value, write_place(place, *at))
-                elif value is None:
-                    typed = NULL
-                else:
-                    typed = once[id(value)] = plain(value)
-            except SerdeError as error:
-                raise error.at(thread=place.thread_id, node=task.node, channel=channel) from None
-            rows.append((at, (task_id, channel, typed, task_path)))
-
-    def _encode_blobs(self, place: Place, new: NewCheckpoint, once: dict[int, Typed]) -> Blobs:
-        plain = self._plain
-        thread_id, ns, _ = place
-        versions = new.checkpoint["channel_versions"]
-        rows = []
-        for channel, value in new.changed.items():
-            key = (thread_id, ns, channel, versions[channel])
-            try:
-                if value is MISSING:
-                    blob = EMPTY
-                elif plain is None:
-                    blob = dumps_at(self.serde, value, blob_place(key))
-                elif value is None:
-                    blob = NULL
-                else:
-                    # The writes are still alive, so no other object can have their ids.
-                    blob = once.get(id(value)) or plain(value)
-            except SerdeError as error:
-                raise error.at(thread=thread_id, channel=channel) from None
-            rows.append((key, blob))
-        return rows
-
-    def _encode_checkpoint(self, place: Place, new: NewCheckpoint) -> Stored:
-        given = new.checkpoint
-        return Stored(
-            given["id"],
-            given["v"],
-            given["ts"],
-            # The inner mappings of `versions_seen` are not copied: the runtime replaces them, and
-            # never changes one that it has handed over.
-            given["channel_versions"].copy(),
-            given["versions_seen"].copy(),
-            given.get("updated_channels"),
-            self._encode_metadata(place, new),
-            place.checkpoint_id,
-        )
-
-    def _encode_metadata(self, place: Place, new: NewCheckpoint) -> Typed:
-        plain = self._plain
-        if plain is not None:
-            return plain(new.metadata)
-        where = metadata_place(place, new.checkpoint["id"])
-        return dumps_at(self.serde, new.metadata, where)
+    # -- reading
 
     def _read(self, place: Place, stored: Stored) -> CheckpointTuple:
         thread_id, ns, checkpoint_id = place
         assert checkpoint_id is not None
+        codes = self._codes
+        frame = frames.read(stored)
         values = {}
-        for channel, version in stored.versions.items():
+        for channel, version in frame.versions.items():
             key = (thread_id, ns, channel, version)
             blob = self.blobs.get(key)
-            if blob is not None and blob[0] != "empty":
-                try:
-                    values[channel] = loads_at(self.serde, blob, blob_place(key))
-                except SerdeError as error:
-                    raise error.at(thread=thread_id, channel=channel) from None
+            if blob is None:
+                continue
+            try:
+                values[channel] = codes.value(read(blob), "" if codes.cuts else blob_place(key))
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=channel) from None
         return CheckpointTuple(
             place.config(),
             Checkpoint(
-                v=stored.v,
+                v=frame.v,
                 id=checkpoint_id,
-                ts=stored.ts,
+                ts=frame.ts,
                 channel_values=values,
-                channel_versions=stored.versions.copy(),
-                versions_seen={node: seen.copy() for node, seen in stored.seen.items()},
-                updated_channels=None if stored.updated is None else list(stored.updated),
+                channel_versions=frame.versions,
+                versions_seen=frame.seen,
+                updated_channels=frame.updated,
             ),
             self._metadata(place, stored),
             place._replace(checkpoint_id=stored.parent_id).config() if stored.parent_id else None,
@@ -292,9 +280,8 @@ class Shelves(StepSaver[Prepared]):
         )
 
     def _metadata(self, place: Place, stored: Stored) -> CheckpointMetadata:
-        metadata: CheckpointMetadata = loads_at(
-            self.serde, stored.metadata, metadata_place(place, stored.id)
-        )
+        metadata: CheckpointMetadata
+        metadata = self._codes.value(stored.metadata, metadata_place(place, stored.id))
         return metadata
 
     def _read_writes(self, place: Place) -> Pending:
@@ -302,20 +289,35 @@ class Shelves(StepSaver[Prepared]):
         rows = self.writes.get((thread_id, ns, checkpoint_id or ""))
         if not rows:
             return []
+        codes = self._codes
         result = []
         in_order = sorted(rows.items(), key=lambda item: (item[1][3], item[0]))
-        for at, (task_id, channel, typed, _) in in_order:
+        for at, (task_id, channel, kept, _) in in_order:
             try:
-                value = loads_at(self.serde, typed, write_place(place, *at))
+                value = codes.value(read(kept), "" if codes.cuts else write_place(place, *at))
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
             result.append((task_id, channel, value))
         return result
 
-    def _moved(
-        self, source: Place, target: Place, at: tuple[str, int], row: StoredWrite
-    ) -> StoredWrite:
-        """A stored write for another thread: an encrypted one is sealed anew for its place."""
-        task_id, channel, typed, task_path = row
-        value = loads_at(self.serde, typed, write_place(source, *at))
-        return (task_id, channel, dumps_at(self.serde, value, write_place(target, *at)), task_path)
+
+Large: TypeAlias = dict[str, tuple[Kept, Encoded]]
+"""The large values that a step has stored: channel → stored form, and where it can be cut."""
+
+
+def _placed(row: PreparedWrite, large: Large) -> StoredWrite:
+    """A write as it is stored: if it went into a large value, as a part of that."""
+    task_id, channel, value, task_path = row
+    if not isinstance(value, Encoded):
+        return (task_id, channel, value, task_path)
+    found = part(*large[channel], value) if channel in large else None
+    return (task_id, channel, found or whole(value), task_path)
+
+
+def _fold(rows: dict[tuple[str, int], StoredWrite], large: Large) -> None:
+    """Writes that were stored while their step went on become parts of what they led to."""
+    for at, (task_id, channel, value, task_path) in tuple(rows.items()):
+        if channel in large and not isinstance(value, Slice) and len(value[1]) >= SMALL:
+            found = part(*large[channel], as_parts(value))
+            if found is not None:
+                rows[at] = (task_id, channel, found, task_path)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from milepost.checkpoint.sql.cutting import split_like
 from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import BlobRow, Fold
-from milepost.checkpoint.sql.values import split_like
 from milepost.sql.splice import Parts, Program, cost, difference
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.chains import blob_row, moved
 from milepost.checkpoint.sql.codec import Encoded
+from milepost.checkpoint.sql.cutting import place_in
 from milepost.checkpoint.sql.memory import EarlyWrite, Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.rows import (
@@ -36,8 +37,6 @@ INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
 _EARLY: Final = 1024
 """A write of this size that was stored before its step ended is stored anew as a reference."""
-_NEAR: Final = 256
-"""How many elements from the end of a list to look for a write."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
 
@@ -272,22 +271,8 @@ class Preparer:
 
 def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
     """The program that finds a write inside the version of the channel that it led to."""
-    value, parts = row.encoded, write.parts
-    if value.kind != write.kind:
-        return None
-    if value.size == write.size and value.parts == parts:
-        return pack([(0, value.size)])
-    count = len(parts.elements)
-    if not (parts.head and value.parts.head and count):
-        return None
-    elements = value.parts.elements
-    size = write.size - len(parts.head)
-    after = 0  # the bytes behind the place that is looked at
-    for end in range(len(elements), max(count, len(elements) - _NEAR) - 1, -1):
-        if elements[end - count : end] == parts.elements:
-            return pack([parts.head, (value.size - after - size, size)])
-        after += len(elements[end - 1])
-    return None
+    program = place_in(row.encoded, write)
+    return None if program is None else pack(program)
 
 
 def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint.serde import skim
 from milepost.checkpoint.sql.codec import Codec, Encoded
+from milepost.checkpoint.sql.cutting import container_head
 from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
@@ -215,36 +215,3 @@ class Recalled(Known):
         if resolver is None:
             return super().pieces()
         return resolver.rope(self._channel, self.version).buffers()
-
-
-def container_head(data: bytes) -> bytes | None:
-    """The first bytes of a msgpack list or dict: its kind and its number of elements."""
-    if not data:
-        return None
-    kind, _size, body = skim.head(data, 0)
-    return data[:body] if kind in (skim.ARRAY, skim.MAP) else None
-
-
-def split_like(data: bytes, new: Parts) -> Parts:
-    """A stored list or dict, cut where a new version of it has the same elements.
-
-    Cutting msgpack apart in Python is slow, and mostly the elements are still the same.
-    """
-    head = container_head(data)
-    if head is None:
-        return Parts(b"", [data])
-    at = len(head)
-    elements = []
-    for element in new.elements:
-        if not data.startswith(element, at):
-            break
-        elements.append(element)
-        at += len(element)
-    pair = 2 if skim.head(data, 0)[0] == skim.MAP else 1
-    while at < len(data):
-        end = skim.skip(data, at, pair)
-        if end <= at:
-            return Parts(b"", [data])
-        elements.append(data[at:end])
-        at = end
-    return Parts(head, elements)

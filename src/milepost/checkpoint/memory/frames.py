@@ -1,0 +1,133 @@
+"""Frames: what a checkpoint says besides its values, packed into one string of bytes.
+
+A frame holds the versions of channels and what nodes have seen: only what is new since the
+checkpoint that it builds on, or, now and then, everything. A step costs what it changed, and the
+garbage collector has nothing to walk through.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import ormsgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from milepost.checkpoint.memory.logs import Typed
+    from milepost.checkpoint.records import ChannelVersions, Checkpoint
+
+_LEVELS: Final = 64
+"""So many frames may build on each other before one holds everything."""
+
+packb = ormsgpack.packb
+unpackb = ormsgpack.unpackb
+
+
+class Stored(NamedTuple):
+    """One checkpoint."""
+
+    id: str
+    parent_id: str | None
+    frame: bytes
+    metadata: Typed
+    base: Stored | None
+    """The checkpoint that the frame builds on; None if it holds everything."""
+    level: int
+    """How many there are below it."""
+
+
+class Frame(NamedTuple):
+    """A frame, put together again."""
+
+    v: int
+    ts: str
+    updated: list[str] | None
+    versions: ChannelVersions
+    seen: dict[str, ChannelVersions]
+
+
+def stored(
+    given: Checkpoint,
+    parent_id: str | None,
+    metadata: Typed,
+    base: Stored | None,
+    changed: Collection[str],
+    seen: Iterable[str] | None,
+) -> Stored:
+    """A checkpoint that differs from `base` in the versions and sights that are named."""
+    versions, sights = given["channel_versions"], given["versions_seen"]
+    level = 0
+    if seen is None or base is None or base.level >= _LEVELS:
+        base, changed, seen = None, versions, sights
+    else:
+        level = base.level + 1
+    new = [versions[name] for name in changed]
+    if new and new.count(new[0]) == len(new):
+        del new[1:]  # mostly all that a step changes gets the same version
+    updated = given.get("updated_channels")
+    sights = {node: sights[node] for node in seen}
+    frame = packb((given["v"], given["ts"], updated, [*changed], new, sights))
+    return Stored(given["id"], parent_id, frame, metadata, base, level)
+
+
+def read(checkpoint: Stored) -> Frame:
+    """The whole frame of a checkpoint."""
+    line = [checkpoint]
+    while (below := line[-1].base) is not None:
+        line.append(below)
+    versions: ChannelVersions = {}
+    seen: dict[str, ChannelVersions] = {}
+    for one in reversed(line):
+        v, ts, updated, names, new, sights = unpackb(one.frame)
+        versions.update(_paired(names, new))
+        seen.update(sights)
+    return Frame(v, ts, updated, versions, seen)
+
+
+def _paired(names: list[str], versions: list[Any]) -> Iterator[tuple[str, Any]]:
+    return zip(names, versions if len(versions) != 1 else repeat(versions[0]), strict=False)
+
+
+def version_in(checkpoint: Stored, channel: str) -> Any:
+    """The version that a channel has in a checkpoint; None if it has none."""
+    at: Stored | None = checkpoint
+    while at is not None:
+        _, _, _, names, versions, _ = unpackb(at.frame)
+        if channel in names:
+            return versions[names.index(channel) if len(versions) > 1 else 0]
+        at = at.base
+    return None
+
+
+def versions_named(checkpoint: Stored) -> Iterator[tuple[str, Any]]:
+    """The channels and versions that a frame itself names."""
+    _, _, _, names, versions, _ = unpackb(checkpoint.frame)
+    return _paired(names, versions)
+
+
+def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
+    """The channels and versions of some checkpoints, those that they build on included."""
+    found: dict[int, dict[str, Any]] = {}
+    used: set[tuple[str, Any]] = set()
+    for checkpoint in checkpoints:
+        line: list[Stored] = []
+        at: Stored | None = checkpoint
+        while at is not None and id(at) not in found:
+            line.append(at)
+            at = at.base
+        versions = {} if at is None else found[id(at)]
+        for one in reversed(line):
+            versions = found[id(one)] = {**versions, **dict(versions_named(one))}
+        used.update(found[id(checkpoint)].items())
+    return used
+
+
+def on_its_own(checkpoint: Stored) -> Stored:
+    """The same checkpoint, building on no other."""
+    if checkpoint.base is None:
+        return checkpoint
+    v, ts, updated, versions, seen = read(checkpoint)
+    frame = packb((v, ts, updated, [*versions], [*versions.values()], seen))
+    return checkpoint._replace(frame=frame, base=None, level=0)

@@ -1,0 +1,77 @@
+"""Finds the elements of a stored value, and a write among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from milepost.checkpoint.serde import skim
+from milepost.checkpoint.sql.codec import Encoded
+from milepost.sql.splice import Parts
+
+if TYPE_CHECKING:
+    from milepost.sql.splice import Program
+
+_NEAR: Final = 256
+"""How many elements from the end of a list to look for a write."""
+
+
+def container_head(data: bytes) -> bytes | None:
+    """The first bytes of a msgpack list or dict: its kind and its number of elements."""
+    if not data:
+        return None
+    kind, _size, body = skim.head(data, 0)
+    return data[:body] if kind in (skim.ARRAY, skim.MAP) else None
+
+
+def split_like(data: bytes, new: Parts) -> Parts:
+    """A stored list or dict, cut where a new version of it has the same elements.
+
+    Cutting msgpack apart in Python is slow, and mostly the elements are still the same.
+    """
+    head = container_head(data)
+    if head is None:
+        return Parts(b"", [data])
+    at = len(head)
+    elements = []
+    for element in new.elements:
+        if not data.startswith(element, at):
+            break
+        elements.append(element)
+        at += len(element)
+    pair = 2 if skim.head(data, 0)[0] == skim.MAP else 1
+    while at < len(data):
+        end = skim.skip(data, at, pair)
+        if end <= at:
+            return Parts(b"", [data])
+        elements.append(data[at:end])
+        at = end
+    return Parts(head, elements)
+
+
+def as_parts(typed: tuple[str, bytes]) -> Encoded:
+    """A stored value, cut where it can be."""
+    kind, data = typed
+    parts = split_like(data, Parts(b"", [])) if kind == "msgpack" else Parts(b"", [data])
+    return Encoded(kind, parts, len(data))
+
+
+def place_in(value: Encoded, write: Encoded) -> Program | None:
+    """The program that finds a write inside the version of a channel that it led to."""
+    if value is write:
+        return [(0, value.size)]
+    parts = write.parts
+    if value.kind != write.kind:
+        return None
+    if value.size == write.size and value.parts == parts:
+        return [(0, value.size)]
+    count = len(parts.elements)
+    if not (parts.head and value.parts.head and count):
+        return None
+    elements = value.parts.elements
+    size = write.size - len(parts.head)
+    after = 0  # the bytes behind the place that is looked at
+    for end in range(len(elements), max(count, len(elements) - _NEAR) - 1, -1):
+        if elements[end - count : end] == parts.elements:
+            return [parts.head, (value.size - after - size, size)]
+        after += len(elements[end - 1])
+    return None

@@ -1,0 +1,308 @@
+"""InMemorySaver: what it keeps, what that costs, and what it lets go."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import random
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from graphs import line, thread
+from milepost import END, START, StateGraph
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.memory.logs import Slice, read, size_of
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.errors import CheckpointError
+
+CONFIG = thread("t")
+
+
+def stored(saver: InMemorySaver) -> int:
+    """The bytes of all values and writes; those that are shared, once."""
+    writes = [row[2] for rows in saver.writes.values() for row in rows.values()]
+    return size_of([*saver.blobs.values(), *writes])
+
+
+def text(seed: int, size: int = 2000) -> str:
+    return random.Random(seed).randbytes(size // 2).hex()
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[str], operator.add]
+
+
+class Anything(TypedDict):
+    value: Any
+
+
+def chat(saver: InMemorySaver) -> Any:
+    builder = StateGraph(Chat)
+    builder.add_node("reply", lambda state: {"messages": [text(len(state["messages"]))]})
+    builder.add_edge(START, "reply").add_edge("reply", END)
+    return builder.compile(checkpointer=saver)
+
+
+def keeping(saver: InMemorySaver, change: Any, **others: Any) -> Any:
+    """A graph whose node changes the one value that there is; each invoke is a step."""
+    builder = StateGraph(Anything)
+    builder.add_node("change", lambda state: {"value": change(copy.deepcopy(state["value"]))})
+    builder.add_edge(START, "change").add_edge("change", END)
+    return builder.compile(checkpointer=saver, **others)
+
+
+def test_a_conversation_costs_its_payload_and_twice_the_turns_twice_the_bytes():
+    sizes = []
+    for turns in (50, 100):
+        saver = InMemorySaver()
+        graph = chat(saver)
+        for n in range(turns):
+            graph.invoke({"messages": [text(-n)]}, CONFIG)
+        sizes.append(stored(saver))
+        assert sizes[-1] < 1.3 * turns * 2 * 2000
+    assert sizes[1] < 2.2 * sizes[0]
+
+
+class Counting(TypedDict):
+    n: int
+    constant: Any
+
+
+@pytest.mark.parametrize("constant", [b"x" * 1_000_000, text(0, 1_000_000), [text(0, 1_000_000)]])
+def test_a_constant_is_stored_once(constant):
+    saver = InMemorySaver()
+    builder = StateGraph(Counting)
+    # The node returns the whole state, as many do: the constant gets a new version every time.
+    builder.add_node("count", lambda state: {"n": state["n"] + 1, "constant": state["constant"]})
+    builder.add_edge(START, "count")
+    builder.add_conditional_edges("count", lambda s: END if s["n"] > 20 else "count")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"n": 0, "constant": constant}, {**CONFIG, "recursion_limit": 100})
+    assert stored(saver) < 2.1 * 1_000_000  # the input, and the value
+    assert graph.get_state(CONFIG).values["constant"] == constant
+    saver.delete_thread("t")
+    assert stored(saver) == 0
+
+
+def slide(value: list[str]) -> list[str]:
+    return [*value[1:], text(int(value[-1][:8], 16))]
+
+
+def edit_far_apart(value: list[str]) -> list[str]:
+    n = sum(len(entry) for entry in value)
+    value[3] = text(n)
+    value[-4] += "!"
+    return value
+
+
+def drop_one(value: list[str]) -> list[str]:
+    del value[len(value) // 2]
+    return value
+
+
+def edit_key(value: dict[str, str]) -> dict[str, str]:
+    value["5"] += "and more"
+    return value
+
+
+def grow_inside(value: dict[str, Any]) -> dict[str, Any]:
+    value["deep"]["list"].append(text(len(value["deep"]["list"]), 100))
+    return value
+
+
+LIST = [text(n) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "a_step"),
+    [
+        (slide, LIST, 2000),
+        (edit_far_apart, LIST, 2 * 2000),
+        (drop_one, LIST, 0),
+        (edit_key, {str(n): text(n) for n in range(100)}, 10),
+        (grow_inside, {"deep": {"blob": text(1, 200_000), "list": []}}, 100),
+        (lambda value: value + "!", text(1, 200_000), 1),
+    ],
+)
+def test_a_change_costs_what_changed(change, first, a_step):
+    saver = InMemorySaver()
+    graph = keeping(saver, change)
+    graph.invoke({"value": first}, CONFIG)
+    before, steps, value = stored(saver), 30, first
+    values = [value := change(copy.deepcopy(value)) for _ in range(steps + 1)]
+    for _ in range(steps):
+        graph.invoke({}, CONFIG)
+    # Twice the change, for a full value now and then, and what spans and frames take.
+    assert stored(saver) - before < steps * (2 * a_step + 400)
+    found = [s.values["value"] for s in graph.get_state_history(CONFIG) if not s.next]
+    assert found == values[::-1]
+
+
+def test_writes_are_parts_of_the_values_that_they_led_to(run):
+    saver = InMemorySaver()
+    graph = line("a").compile(checkpointer=saver)
+    run.invoke(graph, {"log": [text(1, 100_000)]}, CONFIG)
+    assert stored(saver) < 1.1 * 100_000 + 1000
+    assert run.history(graph, CONFIG)[-1].tasks[0].result == {"log": [text(1, 100_000)]}
+
+
+def test_writes_that_were_stored_early_become_parts_too():
+    saver = InMemorySaver()
+    builder = StateGraph(Chat)
+    for n in range(4):
+        builder.add_node(f"n{n}", lambda _, n=n: {"messages": [text(n, 50_000)]})
+        builder.add_edge(START, f"n{n}").add_edge(f"n{n}", END)
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"messages": []}, CONFIG, durability="sync")
+    assert stored(saver) < 1.1 * 4 * 50_000
+    assert len(graph.get_state(CONFIG).values["messages"]) == 4
+
+
+def test_what_a_node_does_to_its_objects_later_changes_nothing_that_was_saved():
+    def vandal(value: list[str]) -> list[str]:
+        value.append(text(len(value)))
+        value[0] = value[0][::-1]
+        return value
+
+    saver = InMemorySaver()
+    builder = StateGraph(Anything)
+    builder.add_node("change", lambda state: {"value": vandal(state["value"])})
+    builder.add_edge(START, "change").add_edge("change", END)
+    graph = builder.compile(checkpointer=saver)
+    expected = [text(1), text(2)]
+    for _ in range(5):
+        graph.invoke({} if saver.storage else {"value": [text(1), text(2)]}, CONFIG)
+        vandal(expected)
+        assert graph.get_state(CONFIG).values["value"] == expected
+
+
+def test_pruning_and_deleting_let_go_of_what_nobody_uses():
+    saver = InMemorySaver()
+    graph = keeping(saver, slide)
+    graph.invoke({"value": LIST}, CONFIG)
+    for _ in range(200):
+        graph.invoke({}, CONFIG)
+    latest = graph.get_state(CONFIG).values
+    assert stored(saver) > 2 * 200_000
+    saver.prune(["t"])
+    assert stored(saver) < 1.2 * 200_000
+    assert graph.get_state(CONFIG).values == latest
+    graph.invoke({}, CONFIG)
+    assert graph.get_state(CONFIG).values["value"] == slide(latest["value"])
+
+
+def test_a_copy_shares_its_bytes_and_outlives_its_source():
+    saver = InMemorySaver()
+    graph = keeping(saver, slide)
+    graph.invoke({"value": LIST}, CONFIG)
+    graph.invoke({}, CONFIG)
+    before, history = stored(saver), [s.values for s in graph.get_state_history(CONFIG)]
+    saver.copy_thread("t", "copy")
+    assert stored(saver) < before + 1000
+    graph.invoke({}, CONFIG)
+    saver.delete_thread("t")
+    assert [s.values for s in graph.get_state_history(thread("copy"))] == history
+
+
+def test_copying_onto_a_thread_that_exists_is_refused():
+    saver = InMemorySaver()
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("a", "b"):
+        graph.invoke({}, thread(name))
+    with pytest.raises(CheckpointError, match="'b' exists already"):
+        saver.copy_thread("a", "b")
+
+
+def test_what_is_encrypted_is_stored_whole_and_sealed():
+    saver = InMemorySaver(serde=EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32))
+    graph = chat(saver)
+    for n in range(3):
+        graph.invoke({"messages": [text(-n)]}, CONFIG)
+    assert not any(isinstance(kept, Slice) for kept in saver.blobs.values())
+    raw = b"".join(read(kept)[1] for kept in saver.blobs.values())
+    assert text(0).encode() not in raw
+    assert len(graph.get_state(CONFIG).values["messages"]) == 6
+
+
+class Remembering(InMemorySaver):
+    """Keeps beside each checkpoint a full snapshot of what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.snapshots: dict[tuple[str, str], Any] = {}
+
+    def prepare(self, step: Any) -> Any:
+        if step.new is not None:
+            given = step.new.checkpoint
+            self.snapshots[step.checkpoint_ns, given["id"]] = copy.deepcopy(
+                (step.new.values(), given["channel_versions"], given["versions_seen"])
+            )
+        return super().prepare(step)
+
+    def check(self) -> int:
+        found = list(self.list(None))
+        for one in found:
+            configurable = one.config["configurable"]
+            key = configurable["checkpoint_ns"], configurable["checkpoint_id"]
+            checkpoint = one.checkpoint
+            assert (
+                checkpoint["channel_values"],
+                checkpoint["channel_versions"],
+                checkpoint["versions_seen"],
+            ) == self.snapshots[key]
+        return len(found)
+
+
+class Story(TypedDict):
+    log: Annotated[list[str], operator.add]
+    latest: dict[str, str]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_every_branch_reads_as_a_full_snapshot_would(seed, durability):
+    dice = random.Random(seed)
+    saver = Remembering()
+
+    def work(state: Story) -> dict[str, Any]:
+        latest = dict(state.get("latest", {}))
+        latest[str(dice.randrange(8))] = text(dice.randrange(10**6), 300)
+        return {"log": [text(dice.randrange(10**6), dice.choice([20, 400]))], "latest": latest}
+
+    inner = StateGraph(Story).add_node("deep", work).add_edge(START, "deep").compile()
+    builder = StateGraph(Story).add_node("work", work).add_node("inner", inner)
+    builder.add_edge(START, "work").add_conditional_edges(
+        "work", lambda state: "inner" if dice.random() < 0.3 else END, ["inner", END]
+    )
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"log": ["begin"]}, CONFIG, durability=durability)
+    for n in range(40):
+        action = dice.choice(["run", "run", "run", "fork", "update", "prune", "copy"])
+        history = list(graph.get_state_history(CONFIG))
+        if action == "run":
+            graph.invoke({"log": [text(n, 500)]}, CONFIG, durability=durability)
+        elif action == "fork":
+            graph.invoke({"log": ["fork"]}, dice.choice(history).config, durability=durability)
+        elif action == "update":
+            graph.update_state(dice.choice(history).config, {"latest": {"x": text(n)}}, "work")
+        elif action == "prune" and dice.random() < 0.3:
+            saver.prune(["t"])
+        elif action == "copy":
+            saver.copy_thread("t", f"copy {n}")
+            if dice.random() < 0.5:
+                saver.delete_thread(f"copy {n}")
+    assert saver.check() >= 5
+
+
+def test_a_step_of_a_wide_state_costs_what_changed():
+    wide = TypedDict("wide", {"n": int, **{f"k{i}": int for i in range(500)}})  # type: ignore
+    saver = InMemorySaver()
+    builder = StateGraph(wide).add_node("count", lambda state: {"n": state["n"] + 1})
+    builder.add_edge(START, "count")
+    builder.add_conditional_edges("count", lambda s: END if s["n"] >= 60 else "count")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"n": 0, **{f"k{i}": i for i in range(500)}}, {**CONFIG, "recursion_limit": 99})
+    frames = [len(stored.frame) for stored in saver.storage["t"][""].values()]
+    assert sorted(frames)[len(frames) // 2] < 400
+    assert graph.get_state(CONFIG).values["k499"] == 499
