@@ -55,6 +55,7 @@ class Encoder:
         new: NewCheckpoint | None,
         base: Stored | None,
         fence: Fence | None,
+        status: str | None,
     ) -> Prepared:
         """The rows of a step that starts from `base`."""
         once: dict[int, Typed | Encoded] = {}
@@ -62,9 +63,10 @@ class Encoder:
         for task in tasks:
             self._writes(place, task, writes, once)
         if new is None:
-            return Prepared(place, writes, (), None, fence)
+            return Prepared(place, writes, (), None, fence, status)
         blobs = self._blobs(place, new, once)
-        return Prepared(place, writes, blobs, self._checkpoint(place, new, base), fence)
+        checkpoint = self._checkpoint(place, new, base)
+        return Prepared(place, writes, blobs, checkpoint, fence, status)
 
     def _value(self, value: Any) -> Typed | Encoded:
         cls = type(value)

@@ -52,7 +52,7 @@ class Thread:
         self.early_writes: set[tuple[str, str, str]] = set()
         """Where writes are whose checkpoint was not there when they came."""
         self.status: str | None = None
-        """How the last step ended if it did not reach a checkpoint; None if its head tells."""
+        """How it stands, as its last run or write has told; None if its head tells."""
         self.created_at = self.updated_at = time.time()
         self.metadata: dict[str, Any] = {}
         """What the user says of it."""
@@ -66,6 +66,8 @@ class Prepared(NamedTuple):
     blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
     stored: Stored | None
     fence: Fence | None
+    status: str | None
+    """What the registry says of the thread afterwards; None if the runtime does not tell."""
 
 
 def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[Stored]) -> set[BlobKey]:

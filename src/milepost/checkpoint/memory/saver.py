@@ -49,7 +49,7 @@ class InMemorySaver(Keeping):
         )
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
-        step = self._codes.step(place, (), new, None, None)
+        step = self._codes.step(place, (), new, None, None, None)
         with self._lock:
             self._store(step)
         return place._replace(checkpoint_id=checkpoint["id"]).config()
@@ -63,7 +63,7 @@ class InMemorySaver(Keeping):
     ) -> None:
         place = place_of(config)
         task = TaskWrites(task_id, task_path, "", writes)
-        step = self._codes.step(place, [task], None, None, None)
+        step = self._codes.step(place, [task], None, None, None, None)
         with self._lock:
             self._store(step)
 

@@ -94,11 +94,11 @@ class Shelves(StepSaver[Prepared]):
         thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
         place = Place(thread_id, ns, parent_id)
         if step.new is None:
-            return self._codes.step(place, step.writes, None, None, step.fence)
+            return self._codes.step(place, step.writes, None, None, step.fence, step.status)
         base = self._latest.get(thread_id)
         if base is None or base.id != parent_id:
             base = self._stored(place)
-        prepared = self._codes.step(place, step.writes, step.new, base, step.fence)
+        prepared = self._codes.step(place, step.writes, step.new, base, step.fence, step.status)
         assert prepared.stored is not None
         self._latest[thread_id] = prepared.stored
         return prepared
@@ -148,7 +148,11 @@ class Shelves(StepSaver[Prepared]):
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
         with self._lock:
             thread = self._threads.get(thread_id)
-            if thread is not None and thread.fence is fence and thread.head is None and not status:
+            if thread is None or thread.fence is not fence:
+                return
+            if status:
+                thread.status, thread.updated_at = status, time.time()
+            elif thread.head is None:
                 del self._threads[thread_id]
 
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
@@ -168,7 +172,7 @@ class Shelves(StepSaver[Prepared]):
         return graph.get(checkpoint_id or "") if graph is not None else None
 
     def _store(self, step: Prepared) -> None:
-        place, writes, blobs, stored, fence = step
+        place, writes, blobs, stored, fence, status = step
         thread_id, ns, checkpoint_id = place
         thread = self._threads.get(thread_id)
         if fence is not None:
@@ -180,6 +184,7 @@ class Shelves(StepSaver[Prepared]):
             thread = self._threads[thread_id] = Thread(self.head(thread_id))
         if fence is not None:
             thread.token, thread.fence = fence.token, fence
+            fence.status = thread.status = status
         thread.updated_at = time.time()
         large: Large = {}
         for blob_key, blob in blobs:
@@ -200,7 +205,8 @@ class Shelves(StepSaver[Prepared]):
                         thread.early_writes.add(write_key)
                 for at, row in writes:
                     if at[1] < 0:
-                        thread.status = _STATUSES.get(at[1], thread.status)
+                        if fence is None:
+                            thread.status = _STATUSES.get(at[1], thread.status)
                     elif at in rows:
                         continue
                     rows[at] = _placed(row, large)
@@ -215,10 +221,9 @@ class Shelves(StepSaver[Prepared]):
             if graph is None:
                 graph = by_ns[ns] = {}
             graph[new_id] = stored
-            if ns == "":
-                thread.status = None
-                if fence is not None or thread.head is None or new_id > thread.head:
-                    thread.head = new_id
+            if ns == "" and (fence is not None or thread.head is None or new_id > thread.head):
+                thread.head = new_id
+                thread.status = status
 
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
         """The stored form of a large value: what it shares with its predecessor is not repeated."""
