@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sqlite3
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from stories import Log, line, thread
 
 from milepost.cli import main
 from milepost.integrations.langgraph import as_langgraph_store, from_langgraph_store
+from milepost.integrations.langgraph.items import Kept
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore
 
@@ -53,34 +57,120 @@ def used(store: Any) -> Any:
     )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def ours(request, opener, tmp_path) -> Any:
-    if request.param == "memory":
-        return MILEPOST.InMemoryStore()
-    return opener.enter(SqliteStore.from_conn_string(str(tmp_path / "ours.db")))
+POSTGRES = pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))
+INDEX = {"dims": 2, "fields": ["likes"]}
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def theirs(request, opener, tmp_path) -> Any:
-    if request.param == "memory":
-        return LANGGRAPH.InMemoryStore()
-    store = opener.enter(TheirSqliteStore.from_conn_string(str(tmp_path / "theirs.db")))
-    store.setup()
+def embed(texts: Any) -> list[list[float]]:
+    """Food lies in one direction, music in the other."""
+    return [
+        [1.0, 0.1 * (len(text) % 3)]
+        if "soup" in text or "bread" in text or text == "food"
+        else [0.1, 1.0]
+        for text in texts
+    ]
+
+
+def opened(library: str, kind: str, request: Any, **settings: Any) -> Any:
+    """A store of either library, in the colour that its kind says."""
+    home = f"{library}.store"
+    place, _, colour = kind.partition("-")
+    if kind == "memory":
+        return importlib.import_module(f"{home}.memory").InMemoryStore(**settings)
+    opener = request.getfixturevalue("opener")
+    module = importlib.import_module(f"{home}.{place}{'.aio' if colour else ''}")
+    name = {"sqlite": "SqliteStore", "postgres": "PostgresStore"}[place]
+    if place == "sqlite":
+        address = str(request.getfixturevalue("tmp_path") / f"{library}.db")
+    else:
+        address = request.getfixturevalue("postgres")()
+    store = opener.enter(
+        getattr(module, f"{colour.title()}{name}").from_conn_string(address, **settings)
+    )
+    made = store.setup()
+    if colour:
+        opener.wait(made)
     return store
 
 
-def test_ours_does_what_theirs_does(run, ours):
+def cases(kinds: list[str]) -> list[Any]:
+    """Colour and kind: what lives on a loop is used on it alone."""
+    return [
+        pytest.param(
+            colour,
+            kind,
+            id=f"{colour}-{kind}",
+            marks=[pytest.mark.xdist_group("postgres")] if "postgres" in kind else [],
+        )
+        for colour in ("sync", "async")
+        for kind in kinds
+        if colour == "async" or "async" not in kind
+    ]
+
+
+LOADS_EXTENSIONS = hasattr(sqlite3.Connection, "enable_load_extension")
+EVERY = cases(["memory", "sqlite", "sqlite-async", "postgres", "postgres-async"])
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+def ours(request, opener) -> Any:
+    return opened("milepost", request.param, request)
+
+
+@pytest.fixture(params=["memory", "sqlite", POSTGRES])
+def theirs(request, opener) -> Any:
+    return opened("langgraph", request.param, request)
+
+
+@pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
+def test_ours_does_what_theirs_does(run, kind, request):
     expected = used(Caller(run, LANGGRAPH.InMemoryStore()))
-    store = as_langgraph_store(ours)
+    store = as_langgraph_store(opened("milepost", kind, request))
     assert isinstance(store, TheirStore)
     assert used(Caller(run, store)) == expected
 
 
-def test_theirs_does_what_ours_does(run, theirs):
+@pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
+def test_theirs_does_what_ours_does(run, kind, request):
     expected = used(Caller(run, MILEPOST.InMemoryStore()))
-    store = from_langgraph_store(theirs)
+    store = from_langgraph_store(opened("langgraph", kind, request))
     assert isinstance(store, BaseStore)
     assert used(Caller(run, store)) == expected
+
+
+def searched(store: Any) -> Any:
+    """Use a store's index, and tell what it found."""
+    for number, word in enumerate(("soup", "bread roll", "piano", "violin")):
+        store.put(("likes",), f"k{number}", {"likes": word, "rank": number})
+    store.put(("likes",), "silent", {"likes": "soup"}, index=False)
+    store.put(("likes",), "other", {"text": "soup"}, index=["text"])
+    near = store.search(("likes",), query="food", limit=3)
+    far = store.search(("likes",), query="food", filter={"rank": 2})
+    return (
+        sorted(item.key for item in near),
+        all(item.score > 0.9 for item in near),
+        [(item.key, item.score < 0.5) for item in far],
+    )
+
+
+@pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
+def test_our_index_is_searched_through_their_store(run, kind, request):
+    index = {**INDEX, "embed": embed}
+    expected = searched(Caller(run, LANGGRAPH.InMemoryStore(index=index)))
+    assert expected[0] == ["k0", "k1", "other"]
+    store = as_langgraph_store(opened("milepost", kind, request, index=index))
+    assert searched(Caller(run, store)) == expected
+
+
+@pytest.mark.parametrize(("run", "kind"), EVERY, indirect=["run"])
+def test_their_index_is_searched_through_our_store(run, kind, request):
+    if "sqlite" in kind and not LOADS_EXTENSIONS:
+        pytest.skip("LangGraph's SQLite store needs a Python that can load SQLite's extensions")
+    index = {**INDEX, "embed": embed}
+    expected = searched(Caller(run, MILEPOST.InMemoryStore(index=index)))
+    assert expected[0] == ["k0", "k1", "other"]
+    store = from_langgraph_store(opened("langgraph", kind, request, index=index))
+    assert searched(Caller(run, store)) == expected
 
 
 def remembering(lib: Any) -> Any:
@@ -172,3 +262,69 @@ def test_items_are_imported_and_exported_on_postgres(postgres, capsys):
     assert main(["export", "--from", ours, "--to-langgraph", back]) == 0
     with TheirPostgresStore.from_conn_string(back) as store:
         assert items_of(store) == expected
+
+
+def times_of(item: Any) -> Any:
+    return item.created_at.timestamp(), item.updated_at.timestamp()
+
+
+def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_path, capsys):
+    from milepost.integrations.langgraph.sources import our_items, their_items
+
+    theirs, ours = addresses
+    with their_items(theirs, writing=True) as shelf:
+        born = 1_700_000_000_000_000
+        for key, ttl, left in (("stays", None, None), ("goes", 60, 30), ("gone", 60, -1)):
+            expires = None if left is None else int((time.time() + left * 60) * 1e6)
+            micros = None if ttl is None else ttl * 60_000_000
+            shelf.put(Kept(("a", "b"), key, {"n": 1}, born, born + 7_000_000, micros, expires))
+        expected = shelf.find([(("a", "b"), "stays"), (("a", "b"), "goes")])
+    make_threads(theirs)
+    assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
+    assert "2 store items copied and verified." in capsys.readouterr().out
+    with our_items(ours) as shelf:
+        assert shelf.find([*expected, (("a", "b"), "gone")]) == expected
+        item = shelf._store.get(("a", "b"), "stays")
+        assert times_of(item) == (born / 1e6, born / 1e6 + 7)
+    back = f"sqlite:///{tmp_path}/back.db"
+    assert main(["export", "--from", ours, "--to-langgraph", back]) == 0
+    with their_items(back) as shelf:
+        assert shelf.find(expected) == expected
+
+
+def make_threads(address: str) -> None:
+    from milepost.integrations.langgraph.sources import their_saver
+
+    with their_saver(address):
+        """It has made its tables."""
+
+
+def test_an_item_that_is_newer_in_the_target_is_left(files, capsys):
+    from milepost.integrations.langgraph.sources import our_items, their_items
+
+    theirs, ours = files
+    with their_items(theirs, writing=True) as shelf:
+        shelf._store.put(("a",), "k", {"n": 1})
+    assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
+    with our_items(ours) as shelf:
+        shelf._store.put(("a",), "k", {"n": 2})
+    assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 0
+    with our_items(ours) as shelf:
+        assert shelf._store.get(("a",), "k").value == {"n": 2}
+
+
+def test_an_item_that_langgraph_cannot_keep_is_named(files, capsys):
+    import datetime
+
+    from milepost.integrations.langgraph.sources import our_items, our_saver, their_items
+
+    theirs, ours = files
+    with our_saver(ours), our_items(ours, writing=True) as shelf:
+        shelf._store.put(("a",), "plain", {"n": 1})
+        shelf._store.put(("a",), "dated", {"n": datetime.timedelta(1)})
+    assert main(["export", "--from", ours, "--to-langgraph", theirs]) == 1
+    said = capsys.readouterr()
+    assert "1 store items copied" in said.out
+    assert "not copied: item 'dated' in a:" in said.err
+    with their_items(theirs) as shelf:
+        assert [kept.key for page in shelf.pages() for kept in page] == ["plain"]
