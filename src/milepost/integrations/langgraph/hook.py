@@ -72,6 +72,19 @@ _COUNTERPARTS: Final = {
     **{f"{_ROOT}.{theirs}": f"milepost.{ours}" for theirs, ours in _OTHER_NAME.items()},
 }
 
+_ADVICE: Final = {
+    "prebuilt": "Its agents and tool nodes are a loop of a few lines in a graph:"
+    " examples/from_langgraph/tool_agent.py has it.",
+    "pregel": "Compiled graphs are in langgraph.graph.state, and StateSnapshot and its like in"
+    " langgraph.types.",
+    "graph": "StateGraph is in langgraph.graph, and what it compiles to in langgraph.graph.state.",
+    "utils": "It is not public in LangGraph, either.",
+    "checkpoint": "A saver for another database needs LangGraph itself: pass it to milepost's"
+    " graphs with milepost.integrations.langgraph.from_langgraph.",
+}
+"""What to do without a module that milepost has no counterpart for, by the first part of its
+name."""
+
 
 def install() -> None:
     """From now on, in this process, `langgraph` means milepost. Twice is the same as once."""
@@ -103,6 +116,16 @@ def _exists(module: str) -> bool:
         return False
 
 
+def _lacking(module: str) -> ModuleNotFoundError:
+    advice = _ADVICE.get(module.split(".")[1])
+    return ModuleNotFoundError(
+        f"milepost has nothing in place of {module}."
+        + (f" {advice}" if advice else "")
+        + f" It answers for these modules: {', '.join(offered())}",
+        name=module,
+    )
+
+
 class _Finder(MetaPathFinder):
     """Finds aliases. Stands first, so that an installed LangGraph is not found."""
 
@@ -116,11 +139,7 @@ class _Finder(MetaPathFinder):
             return None
         ours = _COUNTERPARTS.get(fullname)
         if ours is None:
-            raise ModuleNotFoundError(
-                f"milepost has nothing in place of {fullname}. It answers for these modules: "
-                + ", ".join(offered()),
-                name=fullname,
-            )
+            raise _lacking(fullname)
         return ModuleSpec(fullname, _Aliasing(ours), is_package=True)
 
 
@@ -150,6 +169,8 @@ class _Alias(ModuleType):
         except AttributeError:
             if name.startswith("_") or f"{self.__name__}.{name}" in _COUNTERPARTS:
                 raise  # the import system looks for a submodule next
+        if self.__name__ == _ROOT:  # which holds nothing but modules
+            raise _lacking(f"{_ROOT}.{name}")
         # ImportError, since `from x import y` would replace an AttributeError by its own words.
         raise ImportError(
             f"milepost has no {self.__name__}.{name}. Of {self.__name__} it has: "

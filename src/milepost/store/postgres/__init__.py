@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.sql.pg import Settings, driver
@@ -18,7 +18,20 @@ from milepost.store.sql.faces import SqlStore
 from milepost.store.sql.statements import PG
 from milepost.store.ttl import Clock
 
-__all__ = ["PostgresStore"]
+if TYPE_CHECKING:
+    from milepost.store.postgres.aio import AsyncPostgresStore
+
+__all__ = ["AsyncPostgresStore", "PostgresStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """The async store, which lives in `aio` and builds on this module."""
+    if name == "AsyncPostgresStore":
+        from milepost.store.postgres.aio import AsyncPostgresStore
+
+        return AsyncPostgresStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
 

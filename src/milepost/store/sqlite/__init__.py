@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.sql.lite import SqliteEngine
@@ -18,7 +18,20 @@ from milepost.store.sqlite.engine import LiteEngine
 from milepost.store.sqlite.vectors import LiteVectors
 from milepost.store.ttl import Clock
 
-__all__ = ["SqliteStore"]
+if TYPE_CHECKING:
+    from milepost.store.sqlite.aio import AsyncSqliteStore
+
+__all__ = ["AsyncSqliteStore", "SqliteStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """The async store, which lives in `aio` and builds on this module."""
+    if name == "AsyncSqliteStore":
+        from milepost.store.sqlite.aio import AsyncSqliteStore
+
+        return AsyncSqliteStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 BUSY_TIMEOUT = 30.0
 """Seconds to wait for another process's transaction."""
