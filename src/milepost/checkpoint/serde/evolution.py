@@ -63,22 +63,53 @@ def dry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
     With `threads` only those are read, each by itself, so that one which fails as a whole does
     not hide the others.
     """
-    probe = _with_probe(saver)
-    checked, complete = 0, True
-    failures: list[Failure] = []
-    scopes: list[str | None] = [None] if threads is None else list(threads)
-    for thread in scopes:
-        config = None if thread is None else {"configurable": {"thread_id": thread}}
+    looking = _Looking(saver, threads)
+    for thread, config in looking.scopes:
         try:
-            for saved in probe.list(config):
-                checked += 1
-                failures.extend(_failures(saved))
+            for saved in looking.probe.list(config):
+                looking.look(saved)
         except Exception as error:
-            complete = complete and thread is not None
-            known = getattr(error, "thread", None)
-            channel = getattr(error, "channel", None)
-            failures.append(Failure(thread or known, "", None, channel, error))
-    return DryRun(checked, failures, complete)
+            looking.gave_up(thread, error)
+    return looking.report()
+
+
+async def adry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
+    """`dry_run`, for use on an event loop."""
+    looking = _Looking(saver, threads)
+    for thread, config in looking.scopes:
+        try:
+            async for saved in looking.probe.alist(config):
+                looking.look(saved)
+        except Exception as error:
+            looking.gave_up(thread, error)
+    return looking.report()
+
+
+class _Looking:
+    """A dry run, but for waiting."""
+
+    def __init__(self, saver: Any, threads: Iterable[str] | None) -> None:
+        self.probe = _with_probe(saver)
+        self.scopes: list[tuple[str | None, dict[str, Any] | None]] = (
+            [(None, None)]
+            if threads is None
+            else [(thread, {"configurable": {"thread_id": thread}}) for thread in threads]
+        )
+        self._checked = 0
+        self._complete = True
+        self._failures: list[Failure] = []
+
+    def look(self, saved: Any) -> None:
+        self._checked += 1
+        self._failures.extend(_failures(saved))
+
+    def gave_up(self, thread: str | None, error: Exception) -> None:
+        self._complete = self._complete and thread is not None
+        known, channel = getattr(error, "thread", None), getattr(error, "channel", None)
+        self._failures.append(Failure(thread or known, "", None, channel, error))
+
+    def report(self) -> DryRun:
+        return DryRun(self._checked, self._failures, self._complete)
 
 
 def _with_probe(saver: Any) -> Any:
@@ -86,6 +117,9 @@ def _with_probe(saver: Any) -> Any:
     serde = getattr(saver, "serde", None)
     if serde is None:
         return saver
+    probing = getattr(saver, "reading_with", None)
+    if probing is not None:
+        return probing(_Probe(serde))
     probe = copy.copy(saver)
     probe.serde = _Probe(serde)
     return probe
@@ -102,7 +136,7 @@ class _Probe:
         return _caught(found) if name in _READING else found
 
 
-_READING = frozenset({"loads_typed", "loads_typed_at", "decode"})
+_READING = frozenset({"loads_typed", "loads_typed_at", "decode", "decode_pieces"})
 
 
 def _caught(read: Any) -> Any:
@@ -123,6 +157,7 @@ def _failures(saved: Any) -> Iterator[Failure]:
         yield Failure(thread, namespace, checkpoint, None, saved.checkpoint.error)
         return
     values = list(saved.checkpoint.get("channel_values", {}).items())
+    values.append(("(the metadata)", getattr(saved, "metadata", None)))
     values += [(channel, value) for _, channel, value in saved.pending_writes or ()]
     for channel, value in values:
         if isinstance(value, Unreadable):

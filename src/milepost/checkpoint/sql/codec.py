@@ -44,9 +44,8 @@ class Codec:
         self.splices = is_two_step(serde)
         """Whether differences can be taken: a foreign serializer gets full rows."""
         self._elements = self.splices and offers_elements(serde)
-        self.seals = self.splices and (
-            getattr(type(serde), "seal", None) is not JsonPlusSerializer.seal
-        )
+        seal = getattr(serde, "seal", None)
+        self.seals = self.splices and getattr(seal, "__func__", seal) is not JsonPlusSerializer.seal
         """Whether what is stored is not what was encoded."""
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
         self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)

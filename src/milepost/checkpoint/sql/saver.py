@@ -7,8 +7,9 @@ nothing but how they wait.
 from __future__ import annotations
 
 from base64 import b64encode
+from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.records import (
@@ -54,6 +55,10 @@ class SqlSaver(StepSaver[Prepared]):
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
         self._queries = queries_for(self.dialect)
+        self._registry = Registry(self.dialect, self._queries)
+        self._assemble()
+
+    def _assemble(self) -> None:
         self._codec = Codec(self.serde)
         self._memory = Memory()
         self._reader = Reader(self._codec, self._memory, self._queries)
@@ -61,7 +66,13 @@ class SqlSaver(StepSaver[Prepared]):
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)
         self._remover = Remover(self._reader)
-        self._registry = Registry(self.dialect, self._queries)
+
+    def reading_with(self, serde: SerializerProtocol) -> Self:
+        """A saver on the same connection with another serializer, to look at what it can read."""
+        twin = copy(self)
+        twin.serde = serde
+        twin._assemble()
+        return twin
 
     # -- a step in one go
 
