@@ -137,7 +137,7 @@ def test_a_dry_run_says_beforehand_which_threads_would_fail(stored, registry, er
                 for failure in report.failures:
                     assert isinstance(failure.error, error)
                     assert failure.thread in str(failure.error)
-        with pytest.raises(error, match="shop.order|Purchase") as raised:
+        with pytest.raises(error, match=r"shop\.order|Purchase") as raised:
             asking(saver).get_state(thread("one"))
         assert raised.value.thread == "one"
         assert asking(saver).get_state(thread("none")).next == ("ask",)
