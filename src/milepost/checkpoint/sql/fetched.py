@@ -134,6 +134,12 @@ class Frames:
         """The frame of one checkpoint; BrokenChainError, or SerdeError, if it is not to be had."""
         if (framed := self._framed.get(id)) is not None:
             return framed
+        if (known := self._bases.get(id)) is not None:
+            row = self._rows[id]
+            stamp, _, _ = self._open(row)
+            framed = Framed(row, stamp, known.frame, known.rows, known.spent, known.size)
+            self._framed[id] = framed
+            return framed
         line = [self._rows[id]]
         versions: dict[str, Any] = {}
         seen: dict[str, Any] = {}

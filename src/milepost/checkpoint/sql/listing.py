@@ -42,6 +42,9 @@ class Listing:
     ) -> None:
         self._reader = reader
         self._filter = filter or {}
+        run_id = self._filter.get("run_id")
+        # The only key with a column, and so with an index. It holds text: only text is looked up.
+        self._run = (run_id,) if type(run_id) is str else ()
         self._before = _LAST if before is None else check_name("checkpoint_id", before)
         self.left = limit
         self.thread_id: str | None = None
@@ -91,7 +94,9 @@ class Listing:
             cursor = page.cursor
 
     def _threads(self, after: str) -> Operation[list[str]]:
-        rows = yield Query(self._reader.q.thread_page, (after, _THREADS))
+        q = self._reader.q
+        sql = q.thread_page_of_run if self._run else q.thread_page
+        rows = yield Query(sql, (*self._run, after, _THREADS))
         return [row[0] for row in rows]
 
     def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
@@ -107,9 +112,11 @@ class Listing:
                 if self._ns in (None, r[0]) and (self._before == _LAST or r[1] < self._before)
             ]
         elif self._ns is not None:
-            rows = yield Query(q.page_of_graph, (thread_id, self._ns, cursor[0], size))
+            sql = q.page_of_graph_and_run if self._run else q.page_of_graph
+            rows = yield Query(sql, (*self._run, thread_id, self._ns, cursor[0], size))
         else:
-            rows = yield Query(q.page_of_thread, (thread_id, cursor[0], *cursor, size))
+            sql = q.page_of_thread_and_run if self._run else q.page_of_thread
+            rows = yield Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
         records = [(row[0], CheckpointRecord(*row[1:])) for row in rows]
         more = self._id is None and len(records) == size
         end = (records[-1][1].id, records[-1][0]) if more else None

@@ -40,6 +40,20 @@ def _rows_of(which: str) -> str:
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done"""
 
 
+def _page_of_graph(which: str) -> str:
+    return f"""
+        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
+        WHERE {which}{_KEY} AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"""
+
+
+def _page_of_thread(which: str) -> str:
+    return f"""
+        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
+        WHERE {which}thread_id = ?
+            AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
+        ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
+
+
 @dataclass(frozen=True, slots=True)
 class Queries:
     """Every statement by its name."""
@@ -175,13 +189,13 @@ class Queries:
     # -- listing
 
     thread_page: str = "SELECT thread_id FROM threads WHERE thread_id > ? ORDER BY 1 LIMIT ?"
-    page_of_graph: str = f"""
-        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
-        WHERE {_KEY} AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"""
-    page_of_thread: str = f"""
-        SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints
-        WHERE thread_id = ? AND (checkpoint_id < ? OR (checkpoint_id = ? AND checkpoint_ns < ?))
-        ORDER BY checkpoint_id DESC, checkpoint_ns DESC LIMIT ?"""
+    page_of_graph: str = _page_of_graph("")
+    page_of_thread: str = _page_of_thread("")
+    thread_page_of_run: str = """
+        SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ? AND thread_id > ?
+        ORDER BY 1 LIMIT ?"""
+    page_of_graph_and_run: str = _page_of_graph("run_id = ? AND ")
+    page_of_thread_and_run: str = _page_of_thread("run_id = ? AND ")
 
     with_id: str = f"""
         SELECT checkpoint_ns, {_CHECKPOINT} FROM checkpoints

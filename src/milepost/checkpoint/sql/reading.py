@@ -7,10 +7,17 @@ of; one for the rows of its values. What the saver remembers is not fetched agai
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import CheckpointTuple, Place
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, Frames, WriteRecord
+from milepost.checkpoint.sql.fetched import (
+    UNREADABLE,
+    CheckpointRecord,
+    Framed,
+    Frames,
+    WriteRecord,
+)
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
@@ -64,8 +71,7 @@ class Reader:
         row = first
         parent = rows.get(row.parent_id) if row.parent_id is not None else None
         asked = [row] if parent is None else [row, parent]
-        frames = yield from self._frames(thread_id, ns, asked, rows)
-        framed = frames.of(row.id)
+        frames = yield from self._frames(thread_id, ns, asked, rows, epoch)
         wanted = {(write.channel, write.base) for write in writes if write.base is not None}
         wanted.update(frames.wanted())
         resolver = yield from self.values(thread_id, ns, wanted)
@@ -76,7 +82,10 @@ class Reader:
         if parent is not None:
             record.parent = lot.record(parent)
         if self.codec.splices:
-            self._learn(thread_id, ns, framed, resolver, epoch)
+            if parent is not None:
+                with suppress(*UNREADABLE):
+                    self._learn(thread_id, ns, frames.of(parent.id), resolver, epoch)
+            self._learn(thread_id, ns, frames.of(row.id), resolver, epoch)
         return record
 
     def frame_of(self, place: Place) -> Operation[Frame | None]:
@@ -91,7 +100,12 @@ class Reader:
         return found[row.id].frame
 
     def _learn(
-        self, thread_id: str, ns: str, framed: Framed, resolver: Resolver, epoch: int | None
+        self,
+        thread_id: str,
+        ns: str,
+        framed: Framed,
+        resolver: Resolver,
+        epoch: int | None,
     ) -> None:
         values = {
             channel: resolver.remember(channel, version, epoch)
@@ -117,12 +131,22 @@ class Reader:
         ns: str,
         rows: Sequence[CheckpointRecord],
         found: dict[str, CheckpointRecord],
+        epoch: int | None = None,
     ) -> Operation[Frames]:
-        """Fetches those that the frames of `rows` build on, if they are not among `found`."""
+        """Fetches those that the frames of `rows` build on, if they are not among `found`.
+
+        With the thread's epoch, also the rows themselves may be remembered: nobody has put
+        another checkpoint in their place since.
+        """
         bases: dict[str, KnownFrame] = {}
         missing: dict[str, None] = {}
         passed: set[str] = set()
         for row in rows:
+            if epoch is not None:
+                known = self.memory.frame(thread_id, ns, row.id, None)
+                if known is not None and not known.partial and known.epoch == epoch:
+                    bases[row.id] = known
+                    continue
             while not row.complete and row.id not in passed:
                 passed.add(row.id)
                 parent = row.parent_id

@@ -1,0 +1,365 @@
+"""Reading back: how many statements it takes, what is decoded, and what damage does."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import pytest
+
+from milepost import START, StateGraph
+from milepost.channels import DeltaChannel
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import BrokenChainError, DamagedRowError, MilepostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Log(TypedDict):
+    lines: Annotated[list[str], operator.add]
+
+
+def graph(saver: Any) -> Any:
+    builder = StateGraph(Log).add_node("node", lambda s: {"lines": [f"{len(s['lines'])} " * 60]})
+    return builder.add_edge(START, "node").compile(checkpointer=saver)
+
+
+def fill(saver: Any, thread_id: str = "t", turns: int = 12, **metadata: Any) -> Any:
+    config = {"configurable": {"thread_id": thread_id}, "metadata": metadata}
+    for turn in range(turns):
+        graph(saver).invoke({"lines": [f"turn {turn} " * 30]}, config, durability="sync")
+    return {"configurable": {"thread_id": thread_id}}
+
+
+@contextmanager
+def statements(saver: Any) -> Iterator[list[str]]:
+    """What a saver asks its database from here on."""
+    asked: list[str] = []
+    run = saver.engine.run
+
+    def watched(work: Any, *, write: bool) -> Any:
+        def operation() -> Any:
+            inner, answer = work(), None
+            while True:
+                try:
+                    statement = inner.send(answer)
+                except StopIteration as done:
+                    return done.value
+                asked.append(statement.sql)
+                answer = yield statement
+
+        return run(operation, write=write)
+
+    saver.engine.run = watched
+    yield asked
+    saver.engine.run = run
+
+
+# -- statements
+
+
+def test_a_checkpoint_is_read_with_two_queries(saver, reopen):
+    config = fill(saver)
+    with reopen() as cold, statements(cold) as asked:
+        found = cold.get_tuple(config)
+        assert len(asked) == 2
+        assert len(found.checkpoint["channel_values"]["lines"]) == 24
+        cold.get_tuple(found.parent_config)
+        assert len(asked) == 4
+
+
+def test_what_a_saver_remembers_is_not_fetched_again(saver, reopen):
+    config = fill(saver)
+    with reopen() as cold, statements(cold) as asked:
+        first = cold.get_tuple(config)
+        asked.clear()
+        assert cold.get_tuple(config) == first
+        assert len(asked) == 1
+
+
+def test_a_state_with_its_metadata_takes_no_more(saver, reopen):
+    config = fill(saver)
+    with reopen() as cold, statements(cold) as asked:
+        state = graph(cold).get_state(config)
+        assert state.metadata["writes"] == {"node": {"lines": state.values["lines"][-1:]}}
+        assert state.next == ()
+        assert len(asked) == 2
+
+
+def test_the_newest_states_take_one_page(saver, reopen):
+    config = fill(saver)
+    with reopen() as cold:
+        whole = [tuple(s) for s in graph(cold).get_state_history(config)]
+    with reopen() as cold, statements(cold) as asked:
+        newest = list(graph(cold).get_state_history(config, limit=10))
+        assert len(asked) <= 3
+        assert [tuple(s) for s in newest] == whole[:10]
+        assert len(asked) <= 3
+
+
+def test_delta_channels_are_rebuilt_with_two_queries(saver, config, reopen):
+    class Delta(TypedDict):
+        log: Annotated[list[str], DeltaChannel(lambda a, b: [*a, *b], snapshot_frequency=5)]
+
+    def build(saver: Any) -> Any:
+        builder = StateGraph(Delta).add_node("node", lambda s: {"log": [str(len(s["log"])) * 200]})
+        return builder.add_edge(START, "node").compile(checkpointer=saver)
+
+    for turn in range(7):
+        build(saver).invoke({"log": [str(turn) * 200]}, config, durability="sync")
+    expected = build(saver).get_state(config).values["log"]
+    ids = [found.config["configurable"]["checkpoint_id"] for found in saver.list(config)]
+    for id in [None, *ids]:
+        place = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        if id is not None:
+            place["configurable"]["checkpoint_id"] = id
+        with reopen() as cold, statements(cold) as asked:
+            found = cold.get_delta_channel_history(config=place, channels=["log"])
+            assert len(asked) == 2
+        if id in (None, ids[0]):
+            seed = found["log"].get("seed", [])
+            seed = getattr(seed, "value", seed)
+            assert [*seed, *(write[2] for write in found["log"]["writes"])] == expected
+
+
+# -- listings
+
+
+def test_a_listing_decodes_nothing_until_it_is_looked_at(saver, monkeypatch):
+    config = fill(saver)
+    decoded: list[str] = []
+    decode = saver._codec.decode
+    monkeypatch.setattr(
+        saver._codec,
+        "decode",
+        lambda kind, pieces, *at: decoded.append(at[0]) or decode(kind, pieces, *at),
+    )
+    found = list(saver.list(config))
+    assert len(found) == 36
+    assert [f.config["configurable"]["checkpoint_id"] for f in found] == sorted(
+        (f.config["configurable"]["checkpoint_id"] for f in found), reverse=True
+    )
+    assert decoded == []
+    assert found[0].metadata["step"] == 34
+    assert decoded == ["metadata"]
+    assert len(found[0].checkpoint["channel_values"]["lines"]) == 24
+    assert "blob" in decoded
+
+
+def test_what_was_listed_stays_readable_whatever_becomes_of_the_rows(saver, reopen):
+    config = fill(saver)
+    with reopen() as other:
+        expected = [other.get_tuple(found.config) for found in other.list(config)]
+        found = list(other.list(config))
+        other.delete_thread("t")
+    # The rows are gone, and so is the connection.
+    assert found == expected
+
+
+def test_listed_values_belong_to_one_record_each(saver):
+    config = fill(saver, turns=2)
+    first, second = list(saver.list(config))[:2], list(saver.list(config))[:2]
+    first[0].checkpoint["channel_values"]["lines"].append("mine")
+    assert first[1].checkpoint == second[1].checkpoint
+    assert second[0] == next(iter(saver.list(config)))
+
+
+def test_both_colours_list_the_same(path):
+    with SqliteSaver.from_conn_string(path) as saver:
+        config = fill(saver)
+
+        async def listed() -> list[Any]:
+            return [found async for found in saver.alist(config)]
+
+        assert asyncio.run(listed()) == list(saver.list(config))
+
+
+def test_a_run_id_is_looked_up_in_an_index(saver, reopen):
+    for thread in range(3):
+        fill(saver, f"t{thread}", turns=2, run_id=f"run{thread}")
+    with reopen() as other, statements(other) as asked:
+        found = list(other.list(None, filter={"run_id": "run1"}))
+        assert {f.config["configurable"]["thread_id"] for f in found} == {"t1"}
+        assert len(found) == 6
+        # One for the threads, one page, the frames and values on it: nothing of other threads.
+        assert len(asked) <= 4
+        found = list(other.list({"configurable": {"thread_id": "t2"}}, filter={"run_id": "run1"}))
+        assert found == []
+        source = list(other.list(None, filter={"run_id": "run2", "source": "input"}))
+        assert len(source) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["thread_page_of_run", "page_of_graph_and_run", "page_of_thread_and_run"]
+)
+def test_sqlite_uses_that_index(sqlite, name):
+    fill(sqlite, turns=1)
+    sql = getattr(sqlite._queries, name)
+    plan = sqlite.conn.execute(f"EXPLAIN QUERY PLAN {sql}", ["x"] * sql.count("?")).fetchall()
+    steps = " ".join(row[3] for row in plan)
+    assert "checkpoints_by_run" in steps
+    assert "SCAN" not in steps
+
+
+def test_a_walk_through_all_threads_goes_page_by_page(saver, reopen):
+    for thread in range(5):
+        fill(saver, f"t{thread}", turns=1)
+    with reopen() as other, statements(other) as asked:
+        walk = other.list(None)
+        next(walk)
+        first = len(asked)
+        assert first <= 4
+        assert len([next(walk), next(walk)]) == 2
+        assert len(asked) == first
+        assert len(list(walk)) == 12
+
+
+def test_a_filter_is_decided_from_metadata_alone(saver, reopen):
+    config = fill(saver)
+    with reopen() as other, statements(other) as asked:
+        assert list(other.list(config, filter={"source": "nowhere"})) == []
+        assert not [sql for sql in asked if "checkpoint_blobs" in sql or "checkpoint_writes" in sql]
+
+
+# -- damage
+
+CELLS = {
+    "frame": ("checkpoints", "frame", "checkpoint_id"),
+    "metadata": ("checkpoints", "metadata", "checkpoint_id"),
+    "blob": ("checkpoint_blobs", "blob", "version"),
+    "write": ("checkpoint_writes", "blob", "checkpoint_id"),
+}
+
+
+@contextmanager
+def raw(request: Any, saver: Any) -> Iterator[Any]:
+    """A connection of our own, and the mark of its parameters."""
+    if isinstance(saver, SqliteSaver):
+        yield saver.conn, "?"
+        return
+    import psycopg
+
+    with psycopg.connect(request.getfixturevalue("uri"), autocommit=True) as connection:
+        yield connection, "%s"
+
+
+def flip(request: Any, saver: Any, cell: str, at: float) -> str:
+    """Change one bit of a stored cell; the key of its row."""
+    table, column, key = CELLS[cell]
+    with raw(request, saver) as (connection, mark):
+        rows = connection.execute(
+            f"SELECT {key}, {column} FROM {table} WHERE thread_id = 't' ORDER BY {key}"
+        ).fetchall()
+        name, data = rows[len(rows) // 2]
+        data = bytearray(data)
+        data[int(at * (len(data) - 1))] ^= 4
+        connection.execute(
+            f"UPDATE {table} SET {column} = {mark} WHERE thread_id = 't' AND {key} = {mark}"
+            f" AND {column} = {mark}",
+            (bytes(data), name, bytes(rows[len(rows) // 2][1])),
+        )
+    return name
+
+
+@pytest.mark.parametrize("at", [0, 0.5, 1], ids=["start", "middle", "end"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_flipped_bit_is_found_named_and_never_read_as_a_value(request, saver, reopen, cell, at):
+    config = fill(saver, turns=8)
+    fill(saver, "sound", turns=1)
+    sound = {f.config["configurable"]["checkpoint_id"]: f for f in map(_whole, saver.list(config))}
+    name = flip(request, saver, cell, at)
+    with reopen() as other:
+        failures = []
+        for id, expected in sound.items():
+            place = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": id}}
+            try:
+                assert other.get_tuple(place) == expected
+            except DamagedRowError as error:
+                failures.append(str(error))
+        assert failures
+        assert all("thread 't'" in text and name in text for text in failures)
+        if cell == "blob":
+            assert all("channel 'lines'" in text or "'__start__'" in text for text in failures)
+        problems = other.verify()
+        assert {problem.thread_id for problem in problems} == {"t"}
+        table = CELLS[cell][0]
+        assert any(p.table == table and name in p.key and "damaged" in p.reason for p in problems)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_salvage_returns_what_is_sound_and_says_what_is_lost(request, saver, reopen, cell):
+    config = fill(saver, turns=8)
+    sound = {f.config["configurable"]["checkpoint_id"]: f for f in map(_whole, saver.list(config))}
+    name = flip(request, saver, cell, 0.5)
+    with reopen() as other:
+        before = _content(other)
+        salvaged = other.salvage("t")
+        assert asyncio.run(other.asalvage("t")) == salvaged
+        assert _content(other) == before
+        ids = [s.saved.checkpoint["id"] for s in salvaged]
+        assert ids == sorted(ids, reverse=True)
+        lost = {reason for s in salvaged for reason in s.lost.values()}
+        if cell == "frame":
+            assert name not in ids
+        else:
+            assert len(ids) == len(sound)
+            assert any(name in reason for reason in lost)
+        whole = [s.saved for s in salvaged if not s.lost]
+        assert whole
+        for saved in whole:
+            assert saved == sound[saved.checkpoint["id"]]
+        for one in salvaged:
+            expected = sound[one.saved.checkpoint["id"]]
+            values = expected.checkpoint["channel_values"]
+            for channel, value in one.saved.checkpoint["channel_values"].items():
+                assert value == values[channel]
+            assert all(write in expected.pending_writes for write in one.saved.pending_writes)
+
+
+def test_a_cell_that_was_exchanged_for_another_is_noticed(sqlite, path):
+    config = fill(sqlite)
+    rows = sqlite.conn.execute(
+        "SELECT version, blob FROM checkpoint_blobs WHERE channel = 'lines' AND base IS NOT NULL"
+        " ORDER BY version DESC LIMIT 2"
+    ).fetchall()
+    sqlite.conn.execute(
+        "UPDATE checkpoint_blobs SET blob = ? WHERE version = ?", (rows[1][1], rows[0][0])
+    )
+    with SqliteSaver.from_conn_string(path) as other, pytest.raises(DamagedRowError):
+        other.get_tuple(config)
+
+
+def test_one_damaged_record_does_not_keep_others_from_being_listed(request, saver, reopen):
+    config = fill(saver, turns=8)
+    flip(request, saver, "metadata", 0.5)
+    with reopen() as other:
+        bad = 0
+        for found in other.list(config):
+            try:
+                assert found.metadata["step"] >= -1
+            except MilepostError:
+                bad += 1
+        assert bad == 1
+
+
+def test_lists_in_both_directions_of_a_missing_base_raise(sqlite, path):
+    config = fill(sqlite)
+    sqlite.conn.execute("DELETE FROM checkpoint_blobs WHERE base IS NULL AND channel = 'lines'")
+    with SqliteSaver.from_conn_string(path) as other:
+        with pytest.raises(BrokenChainError, match="lines"):
+            other.get_tuple(config)
+        newest = next(iter(other.list(config)))
+        with pytest.raises(BrokenChainError, match="lines"):
+            _ = newest.checkpoint
+        assert newest.metadata["step"] == 34
+
+
+def _whole(found: Any) -> Any:
+    return found._replace()
+
+
+def _content(saver: Any) -> list[Any]:
+    return list(saver.dump(["t"]))
