@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import threading
 from typing import Any
 
 import aiosqlite
@@ -133,31 +132,6 @@ def test_a_text_factory_of_the_user_is_refused(connection):
     connection.text_factory = bytes
     with pytest.raises(ConnectionUnusableError, match="text_factory"):
         SqliteSaver(connection).get_tuple(thread("t"))
-
-
-def test_a_reader_never_sees_half_of_a_batch(path):
-    """While one thread commits steps of two rows, another reads: all or nothing."""
-    stop = threading.Event()
-    broken: list[Any] = []
-
-    def read() -> None:
-        with SqliteSaver.from_conn_string(path) as reader:
-            while not stop.is_set():
-                for found in reader.list(thread("t"), limit=3):
-                    values = found.checkpoint["channel_values"]
-                    if values.get("log") and len(values["log"]) > 1000:
-                        broken.append(values)
-
-    with SqliteSaver.from_conn_string(path) as saver:
-        graph = line("a", "b").compile(checkpointer=saver)
-        graph.invoke({}, thread("t"))
-        worker = threading.Thread(target=read, daemon=True)
-        worker.start()
-        for _ in range(50):
-            graph.invoke({"log": ["x" * 200]}, thread("t"), durability="sync")
-        stop.set()
-        worker.join(30)
-    assert broken == []
 
 
 def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
