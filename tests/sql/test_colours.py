@@ -17,6 +17,7 @@ from milepost.checkpoint.commit import Fence
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import ColourError, MilepostError
@@ -54,6 +55,7 @@ def arguments(saver: Any, at: int) -> dict[str, tuple[tuple[Any, ...], dict[str,
         "prune": ((["gone"],), {}),
         "put": ((place, checkpoint, {}, {}), {}),
         "put_writes": ((place, [("log", 1)], "task"), {}),
+        "reencrypt": ((), {}),
         "release": (("gone", Fence(None), "idle"), {}),
         "salvage": (("t",), {}),
         "set_thread_metadata": (("t", {"owner": "ann"}), {}),
@@ -136,35 +138,36 @@ class Calls:
 
 @asynccontextmanager
 async def opened(kind: str, request: pytest.FixtureRequest) -> Any:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)  # one method is about that
     if kind == "memory":
-        yield InMemorySaver()
+        yield InMemorySaver(serde=serde)
         return
     place = request.getfixturevalue("path" if "sqlite" in kind else "uri")
     if kind == "sqlite":
-        with SqliteSaver.from_conn_string(place) as saver:
+        with SqliteSaver.from_conn_string(place, serde=serde) as saver:
             yield saver
     elif kind == "async sqlite":
-        async with AsyncSqliteSaver.from_conn_string(place) as saver:
+        async with AsyncSqliteSaver.from_conn_string(place, serde=serde) as saver:
             yield saver
     elif kind == "aiosqlite":
         async with aiosqlite.connect(place) as connection:
-            yield AsyncSqliteSaver(connection)
+            yield AsyncSqliteSaver(connection, serde=serde)
     elif kind == "postgres":
-        with PostgresSaver.from_conn_string(place) as saver:
+        with PostgresSaver.from_conn_string(place, serde=serde) as saver:
             saver.setup()
             yield saver
     elif kind == "postgres pool":
         with ConnectionPool(place, min_size=1, max_size=4, open=True) as pool:
-            saver = PostgresSaver(pool)
+            saver = PostgresSaver(pool, serde=serde)
             saver.setup()
             yield saver
     elif kind == "async postgres":
-        async with AsyncPostgresSaver.from_conn_string(place) as saver:
+        async with AsyncPostgresSaver.from_conn_string(place, serde=serde) as saver:
             await saver.setup()
             yield saver
     else:
         async with AsyncConnectionPool(place, min_size=1, max_size=4, open=False) as pool:
-            saver = AsyncPostgresSaver(pool)
+            saver = AsyncPostgresSaver(pool, serde=serde)
             await saver.setup()
             yield saver
 
@@ -186,7 +189,12 @@ def test_every_method_answers_from_everywhere(kind, request):
             graph = line("a").compile(checkpointer=saver)
             await graph.ainvoke({}, CONFIG)
             calls = Calls(saver)
-            assert set(methods(saver)) <= set(arguments(saver, 0)), "a method is not tried"
+            calls.wrong += [
+                f"{name} is not tried" for name in methods(saver) if name not in arguments(saver, 0)
+            ]
+            if calls.wrong:
+                done.append(calls)
+                return
             await calls.on_loop("on the loop")
             calls.sync("in sync code on the loop")
             await asyncio.to_thread(calls.sync, "in another thread")
