@@ -112,6 +112,21 @@ def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
     assert table(both, Query("SELECT a, b FROM t ORDER BY a")) == [False, [("x", 2), ("y", 5)]]
 
 
+def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
+    table(Many(INSERT, [(f"g{n}", n) for n in range(23)]))
+    guard = "UPDATE t SET b = COALESCE(%s, b) WHERE a = %s"
+    rows = [(None if n % 3 else -1, f"g{n}") for n in range(23)]
+    trips.clear()
+    assert table(Guarded(Many(guard, rows), [])) == [True]
+    assert [len(trip) for trip in trips] == [5]
+    total = Query("SELECT sum(b)::bigint FROM t WHERE a LIKE 'g%%'")
+    expected = sum(-1 if n % 3 == 0 else n for n in range(23))
+    assert table(total) == [[(expected,)]]
+    for missing in (0, 20, 22):
+        broken = [(7, f"g{n}" if n != missing else "nobody") for n in range(23)]
+        assert table(Guarded(Many(guard, broken), []), total) == [False, [(expected,)]]
+
+
 @pytest.mark.parametrize("schema", [None, "mine"])
 def test_a_run_that_lost_its_thread_gets_a_conflict_and_changes_nothing(uri, schema):
     with (

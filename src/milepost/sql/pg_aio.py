@@ -131,7 +131,7 @@ class AsyncPostgresEngine:
             )
         self._loop = loop
         self._lock = asyncio.Lock()
-        self._sleepers = []
+        self._sleepers, self._writer = [], None
 
     def _from_outside(self, call: Callable[[], Any]) -> Any:
         try:

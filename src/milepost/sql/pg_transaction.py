@@ -7,11 +7,19 @@ are a transaction, and a guard that does not hold fails it as a whole.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
-from milepost.sql.pg_wire import TransactionStatus, asks_of, exchange, psycopg, rows_of
+from milepost.sql.pg_wire import (
+    TransactionStatus,
+    asks_of,
+    exchange,
+    portions,
+    psycopg,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,8 +108,10 @@ class _Transaction:
 
     def _guarded(self, guarded: Guarded) -> PQGen[bool]:
         guard, statements = guarded
-        sql = _guard(guard.sql)
-        asks: list[Ask] = [(sql, row) for row in guard.rows]
+        asks: list[Ask] = [
+            (_guard(guard.sql, len(some)), [value for row in some for value in row])
+            for some in portions(guard.rows)
+        ]
         asks += _asks(Batch(statements))
         try:
             yield from self._send(asks, last=True, bare=len(self._begin) < 2)
@@ -112,10 +122,22 @@ class _Transaction:
         return True
 
 
-@lru_cache(16)
-def _guard(update: str) -> str:
-    """A statement that fails unless it changes one row."""
-    return f"WITH held AS ({update} RETURNING 1) SELECT 1 / count(*) FROM held"
+@lru_cache(64)
+def _guard(update: str, rows: int) -> str:
+    """A statement that fails unless it changes one row for each set of parameters."""
+    if rows > 1:
+        change, condition = re.split(r"\bWHERE\b", update, maxsplit=1)
+        count = update.count("%s")
+        names = iter([f"p{n}" for n in range(count)])
+        change, condition = (
+            re.sub("%s", lambda _: f"held_by.{next(names)}", part) for part in (change, condition)
+        )
+        row = f"({', '.join(['%s'] * count)})"
+        update = (
+            f"{change} FROM (VALUES {', '.join([row] * rows)})"
+            f" AS held_by ({', '.join(f'p{n}' for n in range(count))}) WHERE {condition}"
+        )
+    return f"WITH held AS ({update} RETURNING 1) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
 def _asks(statement: Statement) -> Iterable[Ask]:

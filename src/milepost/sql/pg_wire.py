@@ -39,6 +39,7 @@ __all__ = [
     "asks_of",
     "exchange",
     "forget_prepared",
+    "portions",
     "psycopg",
     "rows_of",
 ]
@@ -53,7 +54,7 @@ _BY_CONTEXT: Final = 0
 """Text and NULL take the type that the statement has in their place."""
 _MOST: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
-_SIZES: Final = (64, 16, 4)
+_SIZES: Final = (64, 16, 4, 1)
 """Rows that one INSERT takes. Few sizes, so that each of them is soon prepared."""
 
 _prepared: WeakKeyDictionary[Any, dict[_Key, bytes]] = WeakKeyDictionary()
@@ -239,21 +240,29 @@ def _insert(sql: str) -> _Insert | None:
 
 @lru_cache(256)
 def _repeated(sql: str, times: int) -> str:
+    if times == 1:
+        return sql
     insert = _insert(sql)
     assert insert is not None
     return f"{insert.before}{', '.join([insert.row] * times)}{insert.after}"
 
 
+def portions(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
+    """The rows, in portions of few different sizes: each has a prepared statement of its own."""
+    at = 0
+    for size in _SIZES:
+        while len(rows) - at >= size:
+            yield rows[at : at + size]
+            at += size
+
+
 def asks_of(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[Ask]:
     """As few statements as will do for all the rows."""
-    at = 0
-    if len(rows) >= _SIZES[-1] and (insert := _insert(sql)) is not None:
-        key = insert.key
-        if key is None or len({key(row) for row in rows}) == len(rows):
-            for size in _SIZES:
-                while len(rows) - at >= size:
-                    some = rows[at : at + size]
-                    yield _repeated(sql, size), [value for row in some for value in row]
-                    at += size
-    for row in rows[at:]:
-        yield sql, row
+    insert = _insert(sql) if len(rows) > 1 else None
+    key = insert.key if insert is not None else None
+    if insert is None or (key is not None and len({key(row) for row in rows}) < len(rows)):
+        for row in rows:
+            yield sql, row
+        return
+    for some in portions(rows):
+        yield _repeated(sql, len(some)), [value for row in some for value in row]

@@ -74,7 +74,7 @@ class Reader:
         frames = yield from self._frames(thread_id, ns, asked, rows, epoch)
         wanted = {(write.channel, write.base) for write in writes if write.base is not None}
         wanted.update(frames.wanted())
-        resolver = yield from self.values(thread_id, ns, wanted)
+        resolver = yield from self.values(thread_id, ns, wanted, last=True)
         lot = Lot(self.codec, thread_id, ns, frames, by_checkpoint(writes), resolver)
         record = lot.record(row)
         for name in record._fields:
@@ -204,13 +204,20 @@ class Reader:
         return Lot(self.codec, thread_id, ns, frames, by_checkpoint(writes), resolver)
 
     def values(
-        self, thread_id: str, ns: str, wanted: Collection[tuple[str, str]], *, warm: bool = True
+        self,
+        thread_id: str,
+        ns: str,
+        wanted: Collection[tuple[str, str]],
+        *,
+        warm: bool = True,
+        last: bool = False,
     ) -> Operation[Resolver]:
         """Fetches the rows of certain versions of channels, except those that we remember."""
         known = self._known(thread_id, ns, wanted) if warm else {}
         rows: Sequence[Any] = ()
         if missing := [key for key in wanted if key not in known]:
-            rows = yield Query(self.q.blobs, (json.dumps(missing), thread_id, ns, thread_id, ns))
+            place = (thread_id, ns)
+            rows = yield Query(self.q.blobs, (json.dumps(missing), *place, *place), last)
         return Resolver(self.codec, thread_id, ns, rows, known)
 
     def _known(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
@@ -13,10 +13,10 @@ from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables
 from milepost.errors import ThreadConflict
 from milepost.ids import getrandbits
-from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run
+from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.sql.codec import Codec
@@ -111,7 +111,7 @@ class Storer:
     # -- all others
 
     def _checked(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
-        threads: dict[str, _Row] = {}
+        threads = yield from self._threads({step.place.thread_id for step in steps})
         lost: dict[str, ThreadConflict] = {}
         outcome: list[Exception | None] = []
         tables = Tables(self._codec, self._q)
@@ -120,9 +120,7 @@ class Storer:
             if token is not None and token in lost:
                 outcome.append(lost[token])
                 continue
-            row = threads.get(step.place.thread_id)
-            if row is None:
-                row = threads[step.place.thread_id] = yield from self._thread(step.place.thread_id)
+            row = threads[step.place.thread_id]
             try:
                 if step.fence is not None:
                     step.fence.check(step.place.thread_id, row.head, row.token)
@@ -135,26 +133,34 @@ class Storer:
             outcome.append(None)
         now = time.time()
         batch: list[Run | Many] = [*tables.statements()]
+        new: list[tuple[Any, ...]] = []
         for thread_id, row in threads.items():
             if row.status is None:
                 continue
             if row.new:
-                values = (thread_id, row.head, row.token, row.epoch, row.status, now, now)
-                batch.append(Run(self._q.add_thread, values))
+                new.append((thread_id, row.head, row.token, row.epoch, row.status, now, now))
             else:
                 values_now = (row.head, row.token, row.status, now, thread_id)
                 batch.append(Run(self._q.touch_thread, values_now))
+        if new:
+            batch.append(Many(self._q.add_thread, new))
         if batch:
             yield Batch(batch, last=True)
         return outcome
 
-    def _thread(self, thread_id: str) -> Operation[_Row]:
-        rows = yield Query(self._q.lock_thread, (thread_id,))
-        if not rows:
-            # At random, so that nobody mistakes a thread for an earlier one of the same name.
-            return _Row(None, None, getrandbits(53), True)
-        head, token, epoch = rows[0]
-        return _Row(head, token, epoch, False)
+    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
+        # In order, so that two such transactions cannot wait for each other.
+        wanted = sorted(ids)
+        found = yield Several([Query(self._q.lock_thread, (id,)) for id in wanted])
+        threads = {}
+        for id, rows in zip(wanted, found, strict=True):
+            if rows:
+                head, token, epoch = rows[0]
+                threads[id] = _Row(head, token, epoch, False)
+            else:
+                # At random, so that nobody mistakes a thread for an earlier one of the same name.
+                threads[id] = _Row(None, None, getrandbits(53), True)
+        return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
         checkpoint, fence = step.checkpoint, step.fence
