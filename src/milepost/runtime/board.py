@@ -12,7 +12,7 @@ from milepost.channels.last_value import LastValue
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from milepost.channels.base import BaseChannel
     from milepost.checkpoint.records import ChannelVersions, Checkpoint
@@ -123,22 +123,25 @@ class Board:
             elif name in values:
                 del values[name]
 
-    def clone(self, touched: Iterable[str]) -> Board:
-        """A board as this one is now, if only the touched channels are changed hereafter."""
-        new = Board.__new__(Board)
-        new.specs, new.keys, new.key_set, new.top = self.specs, self.keys, self.key_set, self.top
-        new.live = self.live.copy()
-        for name in touched:
-            channel = self.live.get(name)
-            if channel is not None:
-                new.live[name] = channel.copy()
-        new.values = self.values.copy()
-        new.versions = self.versions.copy()
-        new.seen = self.seen.copy()
-        new.volatile = self.volatile.copy()
-        new.dirty = self.dirty.copy()
-        new.looked = self.looked.copy()
-        return new
+    def way_back(self, touched: Iterable[str], nodes: Iterable[str]) -> Callable[[], None]:
+        """Makes the board what it is now, if hereafter only these channels and nodes change."""
+        live, versions, seen = self.live, self.versions, self.seen
+        channels = {
+            name: None if (channel := live.get(name)) is None else channel.copy()
+            for name in touched
+        }
+        known = {name: versions.get(name) for name in channels}
+        saw = {node: seen.get(node) for node in nodes}
+        top, volatile, dirty = self.top, self.volatile.copy(), self.dirty.copy()
+
+        def back() -> None:
+            _put_back(live, channels)
+            _put_back(versions, known)
+            _put_back(seen, saw)
+            self.top, self.volatile, self.dirty = top, volatile, dirty
+            self._read_all()
+
+        return back
 
     def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """The state as it would be with some writes applied; nothing is changed."""
@@ -174,3 +177,11 @@ class Board:
     def _read_all(self) -> None:
         live = self.live
         self.values = {name: live[name].get() for name in self.keys if live[name].is_available()}
+
+
+def _put_back(entries: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name, value in before.items():
+        if value is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = value

@@ -9,7 +9,7 @@ Everything that waits is the driver's business (see effects.py).
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,6 @@ from milepost.runtime.task import addressed_here, perform
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
-    from milepost.checkpoint.commit import TaskWrites
     from milepost.store.base import BaseStore
     from milepost.types import All, Interrupt
 
@@ -149,7 +148,7 @@ class Session(Opening):
         if self.cache is not None:
             todo = yield from self._from_cache(todo)
         self.called = []
-        last: Sequence[TaskWrites] = ()
+        last: Sequence[Task] = ()
         if todo:
             yield Start(
                 [(task, perform(self, task)) for task in todo],
@@ -161,7 +160,7 @@ class Session(Opening):
         if errors or any(not task.finished for task in tasks):
             self._rest("error" if errors else "interrupted")
             if last:
-                yield from self.save_writes(last)
+                yield from self.save_writes([to_store(task) for task in last])
             self._pause(tasks)
             if errors:
                 raise self._first(errors)
@@ -170,42 +169,41 @@ class Session(Opening):
         if self.cache is not None:
             yield from self._to_cache(todo)
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
-        before = self._board_to_return_to(ordered)
+        # Under `exit` the steps before are still to be saved if this one fails, and of this one
+        # only the checkpoint. Otherwise they are saved, and will be loaded again.
+        at_exit = self.ledger is not None and self.ledger.durability == "exit"
+        undo = self._way_back(ordered) if at_exit else None
         try:
             self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
         except Exception:
-            self.board = before
+            if undo is not None:
+                undo()
             if len(tasks) > 1:
                 # Each was sound by itself: they contradict each other, and are all kept, so that
                 # a graph that is mended can go on with them.
-                yield from self.save_writes(last)
+                yield from self.save_writes([to_store(task) for task in last])
             raise
         self.step += 1
         self.repeats = False
         self.pin_children()
-        yield from self.save_checkpoint("loop", last, ordered)
+        kept = () if at_exit else [to_store(task) for task in last]
+        yield from self.save_checkpoint("loop", kept, ordered)
         self._show_values()
         return True
 
-    def _board_to_return_to(self, writers: Sequence[Task]) -> Board:
-        """The board as it is before a step is applied, in case that fails.
-
-        Only `exit` needs a copy: it still has to save the steps before. Others have saved them,
-        and will load them again.
-        """
-        if self.ledger is None or self.ledger.durability != "exit":
-            return self.board
+    def _way_back(self, writers: Sequence[Task]) -> Callable[[], None]:
         touched = {name for writer in writers for name, _ in writer.writes}
         touched.update(name for writer in writers for name in writer.triggers)
-        return self.board.clone(touched.union(self.board.volatile, self.program.waiting))
+        touched.update(self.board.volatile, self.program.waiting)
+        return self.board.way_back(touched, [writer.name for writer in writers])
 
-    def _take_ended(self, left: int, *, alone: bool) -> RunProgram[Sequence[TaskWrites]]:
+    def _take_ended(self, left: int, *, alone: bool) -> RunProgram[Sequence[Task]]:
         """Take tasks as they end, until none is left; return what is still to be stored of them.
 
         What has ended while others run is stored at once: a crash, or a sibling that fails, shall
         not cost it. What ends last can wait for the checkpoint.
         """
-        stored: list[TaskWrites] = []
+        stored: list[Task] = []
         waiting: list[Task] = []
         while left or self.spawned:
             ended: Sequence[Task] = yield AWAIT
@@ -223,14 +221,14 @@ class Session(Opening):
                         self._check_writes(task)
                     self.ended(task)
                 if self.ledger is not None and self._is_stored(task):
-                    stored.append(to_store(task))
+                    stored.append(task)
             if stored and (left or self.spawned):
-                yield from self.save_writes(stored)
+                yield from self.save_writes([to_store(task) for task in stored])
                 stored = []
         for task in waiting:
             gather_interrupts(self, task)
             self.ended(task)
-            stored.append(to_store(task))
+            stored.append(task)
         return stored
 
     def _check_writes(self, task: Task) -> None:

@@ -6,7 +6,7 @@ nothing but how they wait.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -221,7 +221,7 @@ class SqlSaver(StepSaver[Prepared]):
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
         count = 0 if current is None else int(str(current).partition(".")[0])
-        text = b64encode(getrandbits(48).to_bytes(6, "big"), b"-_").decode()
+        text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
         return f"{count + 1:08}.{text}"
 
     # -- what both colours do before they wait
