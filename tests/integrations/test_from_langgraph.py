@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from libraries import MILEPOST
-from stories import STORIES, line, says, thread
+from libraries import LANGGRAPH, MILEPOST
+from stories import STORIES, Log, history, line, says, thread
+from test_moving import Approval, answers
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
@@ -103,3 +104,74 @@ def test_answered_questions_stay_in_the_history(run):
     run.invoke(graph, MILEPOST.Command(resume=2), thread())
     at = next(s for s in run.history(graph, thread()) if s.next == ("ask",))
     assert [i.value for i in at.tasks[0].interrupts] == ["one", "two"]
+
+
+# -- what LangGraph left open in its own database
+
+
+IN_BOTH = [
+    pytest.param(colour, open, id=f"{colour}-{open.__name__}", marks=marks)
+    for colour, opens in (("sync", EITHER_COLOUR), ("async", [on_memory, *ON_A_LOOP]))
+    for open in opens
+    for marks in [pytest.mark.xdist_group("postgres") if "postgres" in open.__name__ else ()]
+]
+
+
+@pytest.mark.parametrize(("run", "open"), IN_BOTH, indirect=["run"])
+def test_a_thread_interrupted_in_langgraph_is_resumed_in_place(run, open, opener, request):
+    saver = open(opener, request)
+    flow = Approval()
+    theirs = flow.build(LANGGRAPH, saver)
+    run.invoke(theirs, {"log": ["in"]}, thread())
+    run.invoke(theirs, answers(LANGGRAPH, run.get_state(theirs, thread()), "A"), thread())
+    flow.ran.clear()
+    ours = flow.build(MILEPOST, from_langgraph(saver))
+    snapshot = run.get_state(ours, thread(), subgraphs=True)
+    assert snapshot.next == ("ask", "sub")
+    assert [question.value for question in snapshot.interrupts] == ["second?", "second?"]
+    assert snapshot.tasks[-1].state.values == {"log": ["in", "c1"]}
+    result = run.invoke(ours, answers(MILEPOST, snapshot, "B"), thread())
+    # Neither `side` nor `c1` ran again, and the first answers were not asked for again.
+    assert sorted(flow.ran) == ["ask", "ask", "c3", "z"]
+    assert result["log"] == ["in", "A", "B", "side", "in", "c1", "A", "B", "c3", "z"]
+    # Another process, which has seen nothing of this, sees the same, and LangGraph goes on.
+    afresh = flow.build(MILEPOST, from_langgraph(saver))
+    assert history(run, afresh, thread()) == history(run, ours, thread())
+    assert run.invoke(theirs, {"log": ["again"]}, thread())["log"][10] == "again"
+
+
+def test_answers_given_one_by_one_survive_a_restart(run):
+    saver = TheirInMemorySaver()
+    flow = Approval()
+    run.invoke(flow.build(LANGGRAPH, saver), {"log": ["in"]}, thread())
+    for _ in range(4):
+        ours = flow.build(MILEPOST, from_langgraph(saver))
+        question = run.get_state(ours, thread()).interrupts[0]
+        answer = {"first?": "A", "second?": "B"}[question.value]
+        result = run.invoke(ours, MILEPOST.Command(resume={question.id: answer}), thread())
+    assert result["log"] == ["in", "A", "B", "side", "in", "c1", "A", "B", "c3", "z"]
+
+
+def test_a_map_that_langgraph_left_open_is_finished_in_place(run):
+    saver = TheirInMemorySaver()
+    ran: list[int] = []
+
+    def build(lib: Any, saver: Any) -> Any:
+        def square(arg: Any) -> Any:
+            ran.append(arg["n"])
+            if arg["n"] == 2:
+                lib.interrupt("two?")
+            return {"log": [arg["n"] ** 2]}
+
+        builder = lib.StateGraph(Log)
+        builder.add_node("square", square)
+        builder.add_conditional_edges(
+            lib.START, lambda s: [lib.Send("square", {"n": n}) for n in range(4)], ["square"]
+        )
+        return builder.compile(checkpointer=saver)
+
+    run.invoke(build(LANGGRAPH, saver), {"log": []}, thread())
+    ran.clear()
+    ours = build(MILEPOST, from_langgraph(saver))
+    assert run.invoke(ours, MILEPOST.Command(resume="yes"), thread()) == {"log": [0, 1, 4, 9]}
+    assert ran == [2]

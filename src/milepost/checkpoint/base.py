@@ -6,8 +6,9 @@ colour or in both. The others are optional, and unlock what their docstrings say
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from milepost.checkpoint.records import (
     WRITES_IDX_MAP,
@@ -83,6 +84,12 @@ class BaseCheckpointSaver(Generic[V]):
         from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
         return JsonPlusSerializer()
+
+    def with_serde(self, serde: SerializerProtocol) -> Self:
+        """A saver on the same storage that works with another serializer."""
+        twin = copy(self)
+        twin.serde = serde
+        return twin
 
     @property
     def config_specs(self) -> list[Any]:

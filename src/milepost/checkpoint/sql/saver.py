@@ -54,6 +54,10 @@ class SqlSaver(StepSaver[Prepared]):
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Make the parts that work with the serializer."""
         self._queries = queries_for(self.dialect)
         self._registry = Registry(self.dialect, self._queries)
         self._assemble()
@@ -71,6 +75,11 @@ class SqlSaver(StepSaver[Prepared]):
         """A saver on the same connection with another serializer, to look at what it can read."""
         twin = copy(self)
         twin.serde = serde
+        twin._assemble()
+        return twin
+
+    def with_serde(self, serde: SerializerProtocol) -> Self:
+        twin = super().with_serde(serde)
         twin._assemble()
         return twin
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
@@ -13,7 +12,6 @@ from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 from langgraph.checkpoint.base import get_checkpoint_metadata
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.sql.saver import SqlSaver
 from milepost.constants import ERROR, INTERRUPT
 from milepost.integrations.langgraph.allowed import (
     AllowedTypes,
@@ -21,6 +19,7 @@ from milepost.integrations.langgraph.allowed import (
     classes_named,
     reading_theirs,
 )
+from milepost.integrations.langgraph.upkeep import Upkeep
 from milepost.runtime.colour import is_sync_only
 from milepost.types import _Answered
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
     from milepost.checkpoint.records import CheckpointTuple
-    from milepost.checkpoint.serde.base import SerializerProtocol
 
 
 def as_langgraph(saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()) -> TheirSaver[Any]:
@@ -49,13 +47,16 @@ def as_langgraph(saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()) 
     return AdaptedSaver(saver, [*calling_module(2), *types])
 
 
-class AdaptedSaver(TheirSaver[Any]):
+class AdaptedSaver(Upkeep, TheirSaver[Any]):
     """A milepost saver with LangGraph's base class. Made by `as_langgraph`."""
+
+    _saver: BaseCheckpointSaver[Any]
 
     def __init__(self, saver: BaseCheckpointSaver[Any], allowed: Sequence[Any] = ()) -> None:
         self._given = saver
         self._allowed = allowed
-        self._saver = _with_serde(saver, reading_theirs(saver.serde, AllowedTypes(allowed)))
+        serde = reading_theirs(saver.serde, AllowedTypes(allowed))
+        self._saver = saver if serde is saver.serde else saver.with_serde(serde)
         super().__init__(serde=self._saver.serde)
 
     def __repr__(self) -> str:
@@ -157,32 +158,6 @@ class AdaptedSaver(TheirSaver[Any]):
     ) -> None:
         await self._wait("put_writes", config, _storable(writes), task_id, task_path)
 
-    # -- maintenance
-
-    def delete_thread(self, thread_id: str) -> None:
-        self._saver.delete_thread(thread_id)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._wait("delete_thread", thread_id)
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self._saver.delete_for_runs(run_ids)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._wait("delete_for_runs", run_ids)
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._saver.copy_thread(source_thread_id, target_thread_id)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._wait("copy_thread", source_thread_id, target_thread_id)
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self._saver.prune(thread_ids, strategy=strategy)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._wait("prune", thread_ids, strategy=strategy)
-
     # `get_delta_channel_history` is inherited: LangGraph stores the writes of an update in another
     # way than we do, so its own walk over the ancestors is the one that reads them rightly.
 
@@ -191,21 +166,6 @@ class AdaptedSaver(TheirSaver[Any]):
         if is_sync_only(self._saver):
             return await asyncio.to_thread(getattr(self._saver, method), *arguments, **named)
         return await getattr(self._saver, f"a{method}")(*arguments, **named)
-
-
-def _with_serde(
-    saver: BaseCheckpointSaver[Any], serde: SerializerProtocol
-) -> BaseCheckpointSaver[Any]:
-    """A saver on the same storage that encodes with `serde`."""
-    if serde is saver.serde:
-        return saver
-    twin = copy(saver)
-    if isinstance(twin, SqlSaver):
-        # Its parts were made with the serializer; the connection stays.
-        SqlSaver.__init__(twin, serde=serde)
-    else:
-        twin.serde = serde
-    return twin
 
 
 def _theirs(found: CheckpointTuple) -> TheirTuple:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.records import CheckpointTuple
+from milepost.checkpoint.records import CheckpointTuple, place_of
+from milepost.integrations.langgraph.adopting import Adoption
 from milepost.integrations.langgraph.translation import to_ours, to_theirs
+from milepost.integrations.langgraph.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
@@ -34,13 +36,14 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
     return ForeignSaver(saver)
 
 
-class ForeignSaver(BaseCheckpointSaver[Any]):
+class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
     def __init__(self, saver: TheirSaver[Any]) -> None:
         super().__init__()
         # Any: the two libraries' configs and checkpoints are the same dicts with other names.
         self._saver: Any = saver
+        self._adoption = Adoption()
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
@@ -51,12 +54,12 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
     # -- reading
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = self._saver.get_tuple(config)
-        return None if found is None else _ours(found)
+        found = self._saver.get_tuple(self._adoption.theirs(config))
+        return None if found is None else self._ours(found)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        found = await self._wait("get_tuple", config)
-        return None if found is None else _ours(found)
+        found = await self._wait("get_tuple", self._adoption.theirs(config))
+        return None if found is None else await self._aours(found)
 
     def list(
         self,
@@ -66,12 +69,12 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        pages = _Pages(config, filter, before, limit)
+        pages = _Pages(self._adoption, config, filter, before, limit)
         while not pages.done:
             # Not as they come: LangGraph's SQLite saver is locked until its listing has ended, and
             # whoever lists may want to read something in between.
-            found = builtins.list(map(_ours, self._saver.list(config, **pages.wanted)))
-            yield from pages.turn(found)
+            found = builtins.list(self._saver.list(pages.config, **pages.wanted))
+            yield from pages.turn([self._ours(one) for one in found])
 
     async def alist(
         self,
@@ -81,17 +84,39 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        pages = _Pages(config, filter, before, limit)
+        pages = _Pages(self._adoption, config, filter, before, limit)
         while not pages.done:
-            for known in pages.turn(await self._page(config, pages.wanted)):
+            for known in pages.turn(await self._page(pages.config, pages.wanted)):
                 yield known
 
     async def _page(self, config: Any, wanted: dict[str, Any]) -> Sequence[CheckpointTuple]:
         try:
-            return [_ours(found) async for found in self._saver.alist(config, **wanted)]
+            found = [one async for one in self._saver.alist(config, **wanted)]
         except NotImplementedError:
             found = await asyncio.to_thread(lambda: [*self._saver.list(config, **wanted)])
-            return [_ours(one) for one in found]
+        return [await self._aours(one) for one in found]
+
+    def _ours(self, found: TheirTuple) -> CheckpointTuple:
+        reading = self._adoption.adopted(_ours(found))
+        answer: CheckpointTuple | None = None
+        while True:
+            try:
+                wanted = reading.send(answer)
+            except StopIteration as done:
+                return cast("CheckpointTuple", done.value)
+            inner = self._saver.get_tuple(wanted)
+            answer = None if inner is None else _ours(inner)
+
+    async def _aours(self, found: TheirTuple) -> CheckpointTuple:
+        reading = self._adoption.adopted(_ours(found))
+        answer: CheckpointTuple | None = None
+        while True:
+            try:
+                wanted = reading.send(answer)
+            except StopIteration as done:
+                return cast("CheckpointTuple", done.value)
+            inner = await self._wait("get_tuple", wanted)
+            answer = None if inner is None else _ours(inner)
 
     # -- writing
 
@@ -102,8 +127,9 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        stored = self._saver.put(config, _with_theirs(checkpoint), metadata, new_versions)
-        return cast("RunnableConfig", stored)
+        there = self._adoption.theirs(config)
+        self._saver.put(there, _with_theirs(checkpoint), metadata, new_versions)
+        return _stored(config, checkpoint)
 
     async def aput(
         self,
@@ -112,8 +138,9 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        stored = await self._wait("put", config, _with_theirs(checkpoint), metadata, new_versions)
-        return cast("RunnableConfig", stored)
+        there = self._adoption.theirs(config)
+        await self._wait("put", there, _with_theirs(checkpoint), metadata, new_versions)
+        return _stored(config, checkpoint)
 
     def put_writes(
         self,
@@ -122,7 +149,8 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        self._saver.put_writes(config, to_theirs(builtins.list(writes)), task_id, task_path)
+        there = self._adoption.theirs(config)
+        self._saver.put_writes(there, to_theirs(builtins.list(writes)), task_id, task_path)
 
     async def aput_writes(
         self,
@@ -131,34 +159,8 @@ class ForeignSaver(BaseCheckpointSaver[Any]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        theirs = to_theirs(builtins.list(writes))
-        await self._wait("put_writes", config, theirs, task_id, task_path)
-
-    # -- maintenance
-
-    def delete_thread(self, thread_id: str) -> None:
-        self._saver.delete_thread(thread_id)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._wait("delete_thread", thread_id)
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self._saver.delete_for_runs(run_ids)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._wait("delete_for_runs", run_ids)
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._saver.copy_thread(source_thread_id, target_thread_id)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._wait("copy_thread", source_thread_id, target_thread_id)
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self._saver.prune(thread_ids, strategy=strategy)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._wait("prune", thread_ids, strategy=strategy)
+        there, theirs = self._adoption.theirs(config), to_theirs(builtins.list(writes))
+        await self._wait("put_writes", there, theirs, task_id, task_path)
 
     async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call the saver from an event loop.
@@ -179,11 +181,13 @@ class _Pages:
 
     def __init__(
         self,
+        adoption: Adoption,
         config: RunnableConfig | None,
         filter: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
+        self.config = config and adoption.theirs(config)
         configurable = (config or {}).get("configurable") or {}
         # Only within one graph of one thread is the order the same in all of LangGraph's savers.
         self._in_parts = "thread_id" in configurable and "checkpoint_ns" in configurable
@@ -205,6 +209,11 @@ class _Pages:
         if not self.done:
             self.wanted |= {"before": found[-1].config, "limit": self._next()}
         return found
+
+
+def _stored(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    """The config of a checkpoint that was put."""
+    return place_of(config)._replace(checkpoint_id=checkpoint["id"]).config()
 
 
 def _ours(found: TheirTuple) -> CheckpointTuple:

@@ -131,6 +131,11 @@ class Names:
         caller, _, at = text.rpartition(", ")
         return (caller, int(at)) if at.isdigit() else ("", 0)
 
+    def inside(self, ns: str, id: str) -> dict[str, str]:
+        """The namespace of what runs inside a task, and that on the other side."""
+        own = _inside(ns, self.nodes[id], id)
+        return {own: self.spaces[own]}
+
     def task(self, id: str) -> str:
         """A task's name on the other side."""
         return self.tasks.get(id, id)
@@ -146,6 +151,11 @@ class Names:
         above, _, last = ns.rpartition(NS_SEP)
         outer = self.space(above)
         return f"{outer}{NS_SEP}{last}" if outer else last
+
+    def knows_all(self, raised: Any) -> bool:
+        """Whether the interrupts that a task raised were recognised."""
+        questions = raised if isinstance(raised, (list, tuple)) else [raised]
+        return all(one.id in self.interrupts for one in questions if isinstance(one, Interrupt))
 
     def value(self, value: Any) -> Any:
         """The interrupts that a task raised, under the names of the other side."""
