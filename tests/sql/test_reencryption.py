@@ -233,7 +233,7 @@ def test_a_saver_that_does_not_encrypt_says_so(database):
     with database() as saver:
         if not database.lite:
             saver.setup()
-        with pytest.raises(CheckpointError, match="does not encrypt"):
+        with pytest.raises(CheckpointError, match="Nothing is encrypted"):
             saver.reencrypt()
 
 

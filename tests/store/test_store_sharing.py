@@ -12,8 +12,9 @@ from embedders import Model
 from milepost import END, START, StateGraph
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.errors import DecryptionError, FilterError
+from milepost.errors import DecryptionError, FilterError, StoreError
 from milepost.runtime import Runtime
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore, open_sqlite
@@ -199,6 +200,53 @@ class TestEncryption:
         assert keys(store.search(NS, query="b")) == ["b", "a"]
         assert store.reindex() == 2
         assert keys(store.search(NS, query="b")) == ["b", "a"]
+
+    def test_one_call_seals_all_values_anew_and_the_old_key_can_go(self, stores):
+        ring = AesKeyRing({"old": b"o" * 16})
+        store = stores.open(serde=EncryptedSerializer(ring))
+        for n in range(230):
+            store.put((*NS, str(n % 3)), f"k{n}", {"n": n})
+        before = [store.get((*NS, "1"), "k1"), *store.search(NS, limit=300)]
+        ring.add(b"n" * 16, id="new")
+        seen = []
+
+        def traffic(done):
+            seen.append(done.resealed)
+            if stores.colour == "sync" and len(seen) == 1:
+                store.put((*NS, "2"), "k200", {"n": "put meanwhile"})
+                store.put(NS, "new", {"n": "new"})
+
+        first = store.reencrypt(progress=traffic)
+        assert first.resealed >= 229
+        assert not first
+        again = store.reencrypt()
+        assert again
+        assert again.current >= 230
+        ring.drop("old")
+        now = [store.get((*NS, "1"), "k1"), *store.search(NS, limit=300)]
+        untouched = [item for item in now if item in before]
+        assert len(untouched) >= 229
+        if stores.colour == "sync":
+            assert store.get((*NS, "2"), "k200").value == {"n": "put meanwhile"}
+        if stores.is_durable:
+            assert not [
+                1
+                for (d,) in stores.rows("SELECT data FROM milepost_items")
+                if b":old" in bytes(d)[:20]
+            ]
+
+    def test_an_item_that_does_not_open_is_named(self, stores, serde):
+        if not stores.is_durable:
+            pytest.skip("memory has no yesterday")
+        stores.open(serde=serde).put(NS, "a", {"text": "aaa"})
+        other = EncryptedSerializer.from_pycryptodome_aes(key=b"fedcba9876543210")
+        (refused,) = stores.open(serde=other).reencrypt().refused
+        assert (refused.namespace, refused.key) == (NS, "a")
+        assert "aaa" not in refused.reason
+
+    def test_a_store_that_does_not_encrypt_says_so(self, stores):
+        with pytest.raises(StoreError, match="encrypt"):
+            stores.open().reencrypt()
 
     def test_another_key_does_not_open_it(self, stores, serde):
         if not stores.is_durable:

@@ -11,10 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from milepost.checkpoint.serde import rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerdeError
+from milepost.errors import SerdeError, StoreError
 from milepost.store import namespaces
 from milepost.store.embeddings import Embedder, Vector
 from milepost.store.filters import parse
@@ -41,6 +42,7 @@ from milepost.store.tasks import (
     Outcome,
     Program,
     Progress,
+    RefusedItem,
     Row,
     Search,
     Task,
@@ -104,6 +106,25 @@ class StoreCore(ABC):
     @abstractmethod
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         """Make all vectors anew, `size` items at a time; how many items it was."""
+
+    @abstractmethod
+    def reencrypt(
+        self, progress: rotation.Progress[RefusedItem] | None
+    ) -> Program[rotation.Reencrypted[RefusedItem]]:
+        """Seal all values anew with the newest key."""
+
+    def check_encrypts(self) -> None:
+        """StoreError if there is nothing to seal."""
+        if not rotation.rotates(self.serde):
+            raise StoreError(rotation.NOT_ENCRYPTED)
+
+    def resealed(self, row: Stored) -> tuple[str, bytes] | None:
+        """The stored value sealed with the newest key; None if it is that already."""
+        serde: Any = self.serde
+        if serde.is_current(row.data[1]):
+            return None
+        again: tuple[str, bytes] = serde.reseal_typed(row.data, place(row.namespace, row.key))
+        return again
 
     # -- from operations to tasks
 

@@ -9,7 +9,9 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
+from milepost.checkpoint.serde import rotation
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerdeError
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.core import StoreCore
@@ -24,6 +26,7 @@ from milepost.store.tasks import (
     Outcome,
     Program,
     Progress,
+    RefusedItem,
     Request,
     Row,
     Search,
@@ -35,7 +38,8 @@ _NOTHING: Final[tuple[Request, ...]] = ()
 
 
 class Entry:
-    """One item. All but `expires`, `view` and `places` stay as they are: an update replaces it."""
+    """One item. An update replaces it; only `expires`, `view`, `places` and the key that `data` is
+    sealed with may change."""
 
     __slots__ = (
         "created",
@@ -331,6 +335,28 @@ class MemoryCore(StoreCore):
             if progress is not None:
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
+
+    def reencrypt(
+        self, progress: rotation.Progress[RefusedItem] | None
+    ) -> Program[rotation.Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from _NOTHING
+        done: rotation.Reencrypted[RefusedItem] = rotation.Reencrypted()
+        with self._lock:
+            for entry in [entry for space in self._spaces.values() for entry in space.values()]:
+                try:
+                    again = self.resealed(entry)
+                except SerdeError as error:
+                    done.refused.append(RefusedItem(entry.namespace, entry.key, str(error)))
+                    continue
+                if again is None:
+                    done.current += 1
+                else:
+                    entry.data = again
+                    done.resealed += 1
+        if progress is not None:
+            progress(done)
+        return done
 
 
 def _no_short_cut(_data: bytes) -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from milepost.checkpoint.serde import rotation
 from milepost.store.base import BaseStore
 from milepost.store.batching import Batcher
 from milepost.store.core import StoreCore
 from milepost.store.records import Op, Result, TTLConfig
-from milepost.store.tasks import Embed, Group, Program, Progress, Transact
+from milepost.store.tasks import Embed, Group, Program, Progress, RefusedItem, Transact
 from milepost.store.ttl import Sweeper
 
 R = TypeVar("R")
@@ -136,3 +137,21 @@ class CoreStore(BaseStore):
     async def areindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
         """`reindex`, for use on an event loop."""
         return await self._adrive(self._core.reindex(progress, batch_size))
+
+    # -- keys
+
+    def reencrypt(
+        self, *, progress: rotation.Progress[RefusedItem] | None = None
+    ) -> rotation.Reencrypted[RefusedItem]:
+        """Seal every value with the newest key, while others use the store; what was done.
+
+        Values that have the newest key are skipped, so after an interruption call it again. When
+        it finds nothing to do, every older key can be dropped.
+        """
+        return self._drive(self._core.reencrypt(progress))
+
+    async def areencrypt(
+        self, *, progress: rotation.Progress[RefusedItem] | None = None
+    ) -> rotation.Reencrypted[RefusedItem]:
+        """`reencrypt`, for use on an event loop."""
+        return await self._adrive(self._core.reencrypt(progress))

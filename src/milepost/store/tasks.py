@@ -88,6 +88,14 @@ class Row(NamedTuple):
     score: float | None = None
 
 
+class RefusedItem(NamedTuple):
+    """An item that does not open, and why."""
+
+    namespace: Namespace
+    key: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Embed:
     """Make vectors. Equal texts are listed once."""

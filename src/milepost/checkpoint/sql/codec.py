@@ -13,6 +13,7 @@ from zlib import crc32
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.elements import elements_kind, encode_elements, offers_elements
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.rotation import rotates
 from milepost.checkpoint.serde.standard import array_head, map_head
 from milepost.errors import DamagedRowError, SerializationError
 from milepost.sql.splice import Parts
@@ -88,7 +89,7 @@ class Codec:
     @property
     def rotates(self) -> bool:
         """Whether the serializer can tell if a value is sealed with its newest key."""
-        return self.seals and hasattr(self.serde, "is_current")
+        return self.seals and rotates(self.serde)
 
     def is_current(self, data: bytes) -> bool:
         """Whether what is stored, or the beginning of it, is sealed with the newest key."""

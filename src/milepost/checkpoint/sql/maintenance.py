@@ -11,13 +11,14 @@ from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
 from milepost.checkpoint.sql.names import check_place
 from milepost.checkpoint.sql.registry import ThreadInfo, Wanted
-from milepost.checkpoint.sql.resealing import Reencrypted, Resealer
+from milepost.checkpoint.sql.resealing import Resealer
 from milepost.checkpoint.sql.retention import RetainingSaver, thread_id_of
 from milepost.sql.engine import Program, Transaction, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
+    from milepost.checkpoint.serde.rotation import Progress, Reencrypted
     from milepost.checkpoint.sql.salvaging import Salvaged
     from milepost.checkpoint.sql.verifying import Problem
     from milepost.sql.operations import Work
@@ -167,8 +168,8 @@ class MaintainedSaver(RetainingSaver):
         self,
         thread_ids: Sequence[str] | None = None,
         *,
-        progress: Callable[[Reencrypted], object] | None = None,
-    ) -> Reencrypted:
+        progress: Progress[Problem] | None = None,
+    ) -> Reencrypted[Problem]:
         """Seal every row of threads, or of all, with the newest key; what was done.
 
         Others may go on working: a few rows at a time are locked. Rows that have the newest key
@@ -182,16 +183,16 @@ class MaintainedSaver(RetainingSaver):
         self,
         thread_ids: Sequence[str] | None = None,
         *,
-        progress: Callable[[Reencrypted], object] | None = None,
-    ) -> Reencrypted:
+        progress: Progress[Problem] | None = None,
+    ) -> Reencrypted[Problem]:
         """`reencrypt`, for use on an event loop."""
         return await adrive(self.engine, self._reencrypt(thread_ids, progress))
 
     def _reencrypt(
         self,
         thread_ids: Sequence[str] | None,
-        progress: Callable[[Reencrypted], object] | None,
-    ) -> Program[Reencrypted]:
+        progress: Progress[Problem] | None,
+    ) -> Program[Reencrypted[Problem]]:
         threads = yield from self._thread_ids(thread_ids)
         resealer = Resealer(self._codec, self.dialect, self._queries.lock_thread)
         return (yield from resealer.threads(threads, progress))

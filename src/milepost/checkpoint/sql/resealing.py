@@ -8,10 +8,10 @@ into another does that before or after, never in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted
 from milepost.checkpoint.sql.verifying import Problem
 from milepost.checkpoint.sql.writes import sealed_as
 from milepost.errors import CheckpointError, SerdeError
@@ -19,7 +19,7 @@ from milepost.sql.engine import Program, Transaction
 from milepost.sql.operations import Many, Operation, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from milepost.checkpoint.sql.codec import Codec
     from milepost.sql.dialect import Dialect
@@ -33,22 +33,6 @@ _BYTES: Final = 1 << 20
 """So much is sealed in one transaction, unless a single row is larger."""
 
 Key = tuple[Any, ...]
-
-
-@dataclass(slots=True)
-class Reencrypted:
-    """What re-encrypting has done so far."""
-
-    resealed: int = 0
-    """How many rows were sealed anew."""
-    current: int = 0
-    """How many had the newest key already."""
-    refused: list[Problem] = field(default_factory=list)
-    """Rows that do not open. They are as they were."""
-
-    def __bool__(self) -> bool:
-        """True if nothing had to be done: every key but the newest can be dropped."""
-        return not self.resealed and not self.refused
 
 
 class _Table(NamedTuple):
@@ -130,16 +114,12 @@ class Resealer:
         self._lock_thread = lock_thread
 
     def threads(
-        self, thread_ids: Iterable[str], progress: Callable[[Reencrypted], object] | None
-    ) -> Program[Reencrypted]:
+        self, thread_ids: Iterable[str], progress: Progress[Problem] | None
+    ) -> Program[Reencrypted[Problem]]:
         """All rows of these threads."""
         if not self._codec.rotates:
-            raise CheckpointError(
-                "This saver does not encrypt, so there is nothing to encrypt anew. Open it with "
-                "serde=EncryptedSerializer(...); with allow_plaintext=True what is stored in the "
-                "clear is sealed."
-            )
-        done = Reencrypted()
+            raise CheckpointError(NOT_ENCRYPTED)
+        done: Reencrypted[Problem] = Reencrypted()
         for thread_id in thread_ids:
             for table in _TABLES:
                 after: Key | None = table.before_all

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from milepost.checkpoint.serde import rotation
 from milepost.errors import MilepostError, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Many, Operation, Query, Run
@@ -16,6 +17,7 @@ from milepost.store.core import StoreCore
 from milepost.store.sql import statements as sql
 from milepost.store.sql.generations import Generations
 from milepost.store.sql.reindexing import reindexing
+from milepost.store.sql.resealing import resealing
 from milepost.store.sql.schema import schema
 from milepost.store.sql.statements import Speech
 from milepost.store.sql.vectors import VectorIndex
@@ -26,6 +28,7 @@ from milepost.store.tasks import (
     Outcome,
     Program,
     Progress,
+    RefusedItem,
     Row,
     Search,
     Task,
@@ -303,6 +306,13 @@ class SqlCore(StoreCore):
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
         return (yield from reindexing(self, progress, size))
+
+    def reencrypt(
+        self, progress: rotation.Progress[RefusedItem] | None
+    ) -> Program[rotation.Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from self.ready()
+        return (yield from resealing(self, progress))
 
 
 def _concerns_vectors(task: Task) -> bool:

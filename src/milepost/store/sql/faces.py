@@ -82,6 +82,10 @@ class AsyncUpkeep(SqlStore):
         """Make all vectors anew with the store's present `index`; how many items it was."""
         return await self.areindex(progress=progress, batch_size=batch_size)
 
+    async def reencrypt(self, *, progress: Any = None) -> Any:  # type: ignore[override]
+        """Seal every value with the newest key; what was done."""
+        return await self.areencrypt(progress=progress)
+
     async def _sweep_on(self, seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
