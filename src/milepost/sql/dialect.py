@@ -1,11 +1,17 @@
 """Where SQLite and PostgreSQL differ.
 
-Queries are written once, with `?` for parameters and these names in braces.
+Queries are written once, with `?` for parameters and these names in braces. `LOOKUP t a ON … END`
+is a join that looks up the rows of table `t`, called `a`, for one row at a time, by the key that
+the condition gives. As an ordinary join PostgreSQL, which knows little about a new table, would
+rather read all rows of a thread.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_LOOKUP = re.compile(r"\bLOOKUP (\w+) (\w+) ON (.*?) END\b", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Dialect:
     """A relation (a) made from a JSON array of text, passed as one parameter."""
     int: str
     """The type of a column of 64-bit integers."""
+    lookup: str
+    """The join, with the table, its name and the condition as groups 1 to 3."""
     lock: str
     """Ends a SELECT that keeps others from changing the row; SQLite's writers are alone anyway."""
 
@@ -43,6 +51,7 @@ class Dialect:
             int=self.int,
             lock=self.lock,
         )
+        text = _LOOKUP.sub(self.lookup, text)
         return text if self.name == "sqlite" else text.replace("?", "%s")
 
 
@@ -57,8 +66,13 @@ SQLITE = Dialect(
     " FROM json_each(?))",
     items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
+    lookup=r"CROSS JOIN \1 \2 ON \3",
     lock="",
 )
+
+_FEW = " LIMIT (SELECT 1000000)"
+"""Makes the planner expect ten, not a hundred: else it thinks of a chain of differences as so much
+work that it compiles the query to machine code, which takes longer than all the rest."""
 
 POSTGRES = Dialect(
     name="postgres",
@@ -68,8 +82,9 @@ POSTGRES = Dialect(
     json="JSONB",
     compact="",
     pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
-    " FROM json_array_elements(?::json))",
-    items='(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json))',
+    f" FROM json_array_elements(?::json){_FEW})",
+    items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
+    lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
     lock=" FOR UPDATE",
 )

@@ -22,20 +22,20 @@ def _rows_of(which: str) -> str:
     return f"""
         WITH RECURSIVE done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM {{items}} AS wanted CROSS JOIN checkpoint_writes
-            WHERE checkpoint_id = a AND {_KEY}{which}),
+            FROM {{items}} AS wanted
+            LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY}{which} END),
         chain (channel, version) AS (
             SELECT a, b FROM {{pairs}} AS wanted
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
+            LOOKUP checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version END
             WHERE c.base IS NOT NULL)
         SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version
+        FROM chain LOOKUP checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version END
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done"""
 
@@ -140,15 +140,16 @@ class Queries:
             SELECT {_WANTED}, 0
             UNION ALL
             SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
-            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id END
             WHERE c.parent_checkpoint_id IS NOT NULL AND (c.complete = 0 OR line.depth = 0)
                 AND line.depth < ?)
         SELECT -depth, checkpoint_id, parent_checkpoint_id, complete, metadata_type, frame,
             metadata, NULL, NULL, NULL
-        FROM line JOIN checkpoints ON {_KEY} AND checkpoint_id = id
+        FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
         UNION ALL
         SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
-        FROM line JOIN checkpoint_writes ON {_KEY} AND checkpoint_id = id WHERE depth < 2
+        FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
         UNION ALL
         SELECT 2, NULL, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?"""
@@ -164,22 +165,23 @@ class Queries:
             SELECT a FROM {{items}} AS wanted
             UNION
             SELECT c.parent_checkpoint_id FROM line
-            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id END
             WHERE c.complete = 0)
         SELECT {_CHECKPOINT} FROM line
-        JOIN checkpoints ON {_KEY} AND checkpoint_id = id"""
+        LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END"""
     """Frames, with those that they are changes to."""
     blobs: str = """
         WITH RECURSIVE chain (channel, version) AS (
             SELECT a, b FROM {pairs} AS wanted
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
+            LOOKUP checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version END
             WHERE c.base IS NOT NULL)
         SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        JOIN checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version"""
+        LOOKUP checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version END"""
     """Values, with the versions that they are differences from."""
     rows_of: str = _rows_of("")
     rows_of_channels: str = _rows_of(
@@ -208,9 +210,10 @@ class Queries:
             SELECT {_WANTED}, 0
             UNION ALL
             SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
-            JOIN checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ? AND c.checkpoint_id = id
+            LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id END
             WHERE c.parent_checkpoint_id IS NOT NULL AND line.depth < ?)
-        SELECT {_CHECKPOINT} FROM line JOIN checkpoints ON {_KEY} AND checkpoint_id = id
+        SELECT {_CHECKPOINT} FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
         ORDER BY depth"""
     """A checkpoint and its ancestors, nearest first."""
 
