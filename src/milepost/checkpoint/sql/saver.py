@@ -54,15 +54,12 @@ class SqlSaver(StepSaver[Prepared]):
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._assemble()
-
-    def _assemble(self) -> None:
-        """Make the parts that work with the serializer."""
         self._queries = queries_for(self.dialect)
         self._registry = Registry(self.dialect, self._queries)
         self._assemble()
 
     def _assemble(self) -> None:
+        """Make the parts that work with the serializer."""
         self._codec = Codec(self.serde)
         self._memory = Memory()
         self._reader = Reader(self._codec, self._memory, self._queries)
