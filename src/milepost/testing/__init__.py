@@ -1,0 +1,29 @@
+"""Tools for those who write savers, or test programs that depend on one.
+
+`saver_tests` and `check_saver` run the suite that says what a saver has to do; `FaultySaver`
+makes any saver fail when a test wants it to.
+"""
+
+from milepost.testing.clauses import Clause, all_clauses
+from milepost.testing.failures import ClauseFailed, InjectedFault
+from milepost.testing.faults import Fault, FaultySaver, SaverCall, delay, fail_after, fail_before
+from milepost.testing.pytest_tests import saver_tests
+from milepost.testing.report import Outcome, Report
+from milepost.testing.running import check_saver
+
+__all__ = [
+    "Clause",
+    "ClauseFailed",
+    "Fault",
+    "FaultySaver",
+    "InjectedFault",
+    "Outcome",
+    "Report",
+    "SaverCall",
+    "all_clauses",
+    "check_saver",
+    "delay",
+    "fail_after",
+    "fail_before",
+    "saver_tests",
+]

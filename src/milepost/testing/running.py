@@ -1,0 +1,74 @@
+"""Runs clauses on a saver: one of them for a test, or all of them for a report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+from milepost.testing.clauses import Clause, all_clauses
+from milepost.testing.desk import Desk
+from milepost.testing.failures import ClauseFailed
+from milepost.testing.report import Outcome, Report, Status
+from milepost.testing.stage import Colour, Factory, InThread, Stage
+from milepost.testing.traits import missing_traits
+
+COLOURS: tuple[Colour, ...] = ("sync", "async")
+LIMIT = 120.0
+"""Seconds that a clause may take before the saver is said to hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The saver that is tested, and what cannot be found out by looking at it."""
+
+    factory: Factory
+    persistent: bool = False
+    keeps_history: bool = True
+
+    def check(self, clause: Clause, colour: Colour) -> Outcome:
+        """Run one clause in one colour."""
+        outcome = partial(Outcome, clause.group, clause.name, colour, about=clause.about)
+        status: Status = "passed"
+        try:
+            # In a thread of its own: a saver that hangs fails, and does not hang the suite.
+            reason = InThread(self._attempt, clause, colour).result(LIMIT)
+        except ClauseFailed as error:
+            return outcome("failed", f"{clause.about} {error}", error)
+        except Exception as error:
+            return outcome("failed", f"{clause.about} It raised {error!r}.", error)
+        if reason is not None:
+            status = "skipped"
+        return outcome(status, reason or "")
+
+    def _attempt(self, clause: Clause, colour: Colour) -> str | None:
+        """Run a clause; why it does not apply, if it does not."""
+        with Stage(self.factory, colour) as stage:
+            lacks = missing_traits(
+                stage, colour, persistent=self.persistent, keeps_history=self.keeps_history
+            )
+            for trait in clause.needs:
+                if trait in lacks:
+                    return lacks[trait]
+            stage.perform(clause.body(Desk(stage.saver)))
+        return None
+
+
+def check_saver(
+    factory: Factory,
+    *,
+    persistent: bool = False,
+    keeps_history: bool = True,
+    groups: Collection[str] | None = None,
+) -> Report:
+    """Run the suite, or some groups of it, on the saver that `factory` leads to, and report.
+
+    The factory is called for every clause. It may return the saver, be async, or be a context
+    manager of either colour; its storage need not be empty. Say `persistent=True` if the next call
+    leads to the same storage: then reopening is tested too. `keeps_history=False` is for a saver
+    that keeps the latest checkpoint only.
+    """
+    subject = Subject(factory, persistent, keeps_history)
+    clauses = all_clauses(groups)
+    outcomes = tuple(subject.check(clause, colour) for colour in COLOURS for clause in clauses)
+    return Report(getattr(factory, "__qualname__", repr(factory)), outcomes)

@@ -1,0 +1,154 @@
+"""Delta channels: their history, which the runtime rebuilds their values from."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from milepost.channels import DeltaChannel
+from milepost.errors import BrokenChainError
+from milepost.graph import END, START, StateGraph
+from milepost.ids import checkpoint_id
+from milepost.testing.clauses import Trait, clause, holds, same
+from milepost.testing.desk import Desk, Trail
+from milepost.testing.effects import Program, call, caught
+from milepost.testing.suite.graphs import noting
+from milepost.types import RunnableConfig, _DeltaSnapshot
+
+
+def history_of(
+    desk: Desk, config: RunnableConfig, *channels: str
+) -> Program[dict[str, tuple[Any, list[Any]]]]:
+    """Channel → its seed, None if there is none, and the values of its writes."""
+    found = yield call(
+        desk.saver, "get_delta_channel_history", config=config, channels=list(channels)
+    )
+    return {
+        channel: (history.get("seed"), [write[2] for write in history["writes"]])
+        for channel, history in found.items()
+    }
+
+
+@clause("delta", Trait.HISTORY)
+def a_history_is_the_writes_oldest_first(desk: Desk) -> Program[None]:
+    """The writes of all ancestors, in order; those at the checkpoint itself come later."""
+    trail = desk.trail()
+    yield from trail.put(1, other=1)
+    yield from trail.write([("log", "a"), ("other", 9), ("log", "b")], "t1")
+    yield from trail.put(2, other=2)
+    yield from trail.write([("log", "c")], "t2")
+    yield from trail.put(3, other=3)
+    yield from trail.write([("log", "not yet")], "t3")
+    found = yield from history_of(desk, trail.head, "log")
+    same(found, {"log": (None, ["a", "b", "c"])}, "the history")
+
+
+@clause("delta", Trait.HISTORY)
+def writes_of_one_step_are_in_path_order(desk: Desk) -> Program[None]:
+    """Tasks of one step count in the order of their paths, as when they were applied."""
+    trail = desk.trail()
+    yield from trail.put(1, other=1)
+    yield from trail.write([("log", "second")], "t1", "~2")
+    yield from trail.write([("log", "first")], "t2", "~1")
+    yield from trail.put(2, other=2)
+    found = yield from history_of(desk, trail.head, "log")
+    same(found, {"log": (None, ["first", "second"])}, "the history")
+
+
+@clause("delta", Trait.HISTORY)
+def a_history_ends_at_the_nearest_stored_value(desk: Desk) -> Program[None]:
+    """The seed is the nearest snapshot among the ancestors; a plain value counts as one."""
+    trail = desk.trail()
+    yield from trail.put(1, log=_DeltaSnapshot(["too old"]), plain=["seed"])
+    yield from trail.write([("log", "too old"), ("plain", "a")], "t1")
+    yield from trail.put(2, log=_DeltaSnapshot(["seed"]), emptied=("plain",))
+    yield from trail.write([("log", "a"), ("plain", "b")], "t2")
+    yield from trail.put(3, emptied=("log",))
+    found = yield from history_of(desk, trail.head, "log", "plain")
+    wanted = {"log": (_DeltaSnapshot(["seed"]), ["a"]), "plain": (["seed"], ["a", "b"])}
+    same(found, wanted, "the histories")
+
+
+@clause("delta")
+def a_channel_without_history_is_empty(desk: Desk) -> Program[None]:
+    """A channel that was never written has no writes and no seed; no channels, no histories."""
+    trail = desk.trail()
+    yield from trail.put(1, other=1)
+    yield from trail.write([("other", 2)], "t1")
+    yield from trail.put(2, other=2)
+    same((yield from history_of(desk, trail.head, "never")), {"never": (None, [])}, "never")
+    same((yield from history_of(desk, trail.head)), {}, "no channels")
+
+
+@clause("delta", Trait.HISTORY)
+def branches_have_histories_of_their_own(desk: Desk) -> Program[None]:
+    """A step, an update and an input that share a parent do not see each other's writes."""
+    trail = desk.trail()
+    yield from trail.put(1, other=1)
+    yield from trail.write([("log", "shared")], "t1")
+    yield from trail.put(2, other=2)
+    step, update, restart = trail, trail.branch(), trail.branch()
+    yield from step.write([("log", "step")], "t2")
+    yield from _edit(update, "update")
+    yield from step.put(3, other=3)
+    yield from restart.put(3, other=5, meta={"source": "input"})
+    for branch, own in ((step, ["step"]), (update, ["update"]), (restart, [])):
+        found = yield from history_of(desk, branch.head, "log")
+        same(found, {"log": (None, ["shared", *own])}, f"the history of the branch with {own}")
+
+
+def _edit(trail: Trail, value: str) -> Program[None]:
+    """A checkpoint as `update_state` makes it: its writes carry its id."""
+    checkpoint, changed = trail.next(other=4)
+    yield from trail.write([("log", value)], f"{checkpoint['id']}:0")
+    metadata = {"source": "update", "step": 3}
+    yield call(trail.saver, "put", trail.head, checkpoint, metadata, changed)
+    trail.head = trail.at(checkpoint["id"])
+
+
+@clause("delta", Trait.HISTORY)
+def a_broken_chain_is_an_error(desk: Desk) -> Program[None]:
+    """A missing ancestor raises BrokenChainError; it does not read as an empty value."""
+    trail = desk.trail()
+    trail.head = trail.at(checkpoint_id())
+    yield from trail.put(1, other=1)
+    yield from trail.write([("log", "a")], "t1")
+    yield from trail.put(2, other=2)
+    asked = call(desk.saver, "get_delta_channel_history", config=trail.head, channels=["log"])
+    error = yield from caught(asked)
+    holds(isinstance(error, BrokenChainError), f"it raised {error!r}")
+
+
+def _collect(value: list[str], writes: list[list[str]]) -> list[str]:
+    return [*value, *(item for write in writes for item in write)]
+
+
+class _Plain(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+class _Delta(TypedDict):
+    log: Annotated[list[str], DeltaChannel(_collect, snapshot_frequency=3)]
+
+
+@clause("delta", Trait.HISTORY)
+def a_delta_channel_reads_like_a_plain_one(desk: Desk) -> Program[None]:
+    """In a graph, through inputs, updates and forks, every checkpoint has the same values."""
+    seen = []
+    for schema in (_Plain, _Delta):
+        builder: StateGraph[Any] = StateGraph(schema)
+        for name in ("a", "b"):
+            builder.add_node(name, noting(name)).add_edge(START, name).add_edge(name, END)
+        graph = builder.compile(checkpointer=desk.saver)
+        config = desk.config(schema.__name__)
+        for n in range(3):
+            yield call(graph, "invoke", {"log": [f"in {n}"]}, config, durability="sync")
+        yield call(graph, "update_state", config, {"log": ["edit"]}, as_node="a")
+        past = (yield call(graph, "get_state_history", config))[-2].config
+        fork = yield call(graph, "update_state", past, {"log": ["fork"]}, as_node="b")
+        yield call(graph, "invoke", {"log": ["on the fork"]}, fork, durability="sync")
+        history = yield call(graph, "get_state_history", config)
+        seen.append([state.values for state in history])
+    same(seen[1], seen[0], "the values of all checkpoints")
