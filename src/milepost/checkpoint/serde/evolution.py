@@ -117,7 +117,7 @@ def _with_probe(saver: Any) -> Any:
     serde = getattr(saver, "serde", None)
     if serde is None:
         return saver
-    probing = getattr(saver, "reading_with", None)
+    probing = getattr(saver, "with_serde", None)
     if probing is not None:
         return probing(_Probe(serde))
     probe = copy.copy(saver)

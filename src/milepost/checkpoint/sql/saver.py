@@ -7,7 +7,6 @@ nothing but how they wait.
 from __future__ import annotations
 
 from binascii import b2a_base64
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -67,13 +66,6 @@ class SqlSaver(StepSaver[Prepared]):
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)
         self._remover = Remover(self._reader)
-
-    def reading_with(self, serde: SerializerProtocol) -> Self:
-        """A saver on the same connection with another serializer, to look at what it can read."""
-        twin = copy(self)
-        twin.serde = serde
-        twin._assemble()
-        return twin
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)
