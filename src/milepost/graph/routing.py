@@ -98,6 +98,9 @@ def update_writer(
     `lenient` drops keys that the state does not have: an inner graph's output may hold more than
     the outer one knows.
     """
+    # Keys come in the schema's order, as a list; looking one up must not cost more in a wide state.
+    known = frozenset(keys)
+    is_root = ROOT in known
 
     def writes_of(output: Any) -> list[Write]:
         if output is None:
@@ -113,7 +116,7 @@ def update_writer(
         return from_update(output)
 
     def from_update(output: Any) -> list[Write]:
-        if ROOT in keys:
+        if is_root:
             return [(ROOT, output)]
         if isinstance(output, Mapping):
             return from_mapping(output)
@@ -130,11 +133,11 @@ def update_writer(
         )
 
     def from_mapping(output: Mapping[str, Any]) -> list[Write]:
-        if ROOT in keys:
+        if is_root:
             return [(ROOT, output)]
         writes = []
         for key, value in output.items():
-            if key in keys:
+            if key in known:
                 writes.append((key, value))
             elif not lenient and key not in managed:
                 raise InvalidUpdateError(
@@ -161,7 +164,7 @@ def update_writer(
         return writes
 
     def from_pairs(update: Any) -> list[Write]:
-        if ROOT not in keys and isinstance(update, (list, tuple)) and update:
+        if not is_root and isinstance(update, (list, tuple)) and update:
             pairs = [p for p in update if isinstance(p, tuple) and len(p) == 2]
             if len(pairs) == len(update):
                 return [write for key, value in pairs for write in from_mapping({key: value})]
