@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import aiosqlite
@@ -333,6 +334,27 @@ def capture(saver: Any, thread_id: str, head: str | None = None) -> Any:
     checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
     new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
     return StepCommit(thread_id, "", None, [], new, Fence(head))
+
+
+def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(path):
+    async def main() -> None:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            await saver.setup()
+            step = saver.prepare(capture(saver, "t"))
+            with saver.engine.lock:
+                committing = asyncio.create_task(saver.acommit([step]))
+                await asyncio.sleep(0)
+                for _ in range(3):
+                    committing.cancel()
+                    await asyncio.sleep(0)
+                assert not committing.done()
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            with closing(sqlite3.connect(path)) as reader:
+                found = reader.execute("SELECT COUNT(*) FROM checkpoints").fetchone()
+            assert found == (1,)
+
+    asyncio.run(main())
 
 
 def test_one_stale_step_fails_alone(sqlite):

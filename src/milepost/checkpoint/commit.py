@@ -138,6 +138,8 @@ class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
 
     instant = False
     """Whether a commit is only memory traffic, so that deferring it would cost more."""
+    steadfast = False
+    """Whether `acommit`, once begun, comes to its end before a cancellation is raised from it."""
 
     @abstractmethod
     def prepare(self, step: StepCommit) -> Prepared:

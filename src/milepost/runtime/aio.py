@@ -188,7 +188,8 @@ class AsyncDriver:
             if backlog is not None:
                 await self._wait_for(backlog, 0)
             # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
-            await _see_through(self._ask_all(ledger.store(effect.steps)))
+            storing = self._ask_all(ledger.store(effect.steps))
+            await (storing if ledger.steadfast else _see_through(storing))
             return
         if backlog is None:
             backlog = ledger.backlog = Backlog(ledger.load)

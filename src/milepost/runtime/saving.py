@@ -39,6 +39,7 @@ class Ledger:
         "instant",
         "native",
         "saver",
+        "steadfast",
         "thread_id",
     )
 
@@ -55,6 +56,7 @@ class Ledger:
         self.fence = fence
         self.native = saver if isinstance(saver, StepSaver) else None
         self.instant = self.native is not None and self.native.instant
+        self.steadfast = self.native is not None and self.native.steadfast
         self.deferred = durability == "async" and not self.instant
         """Whether steps are stored while the run goes on."""
         self.backlog: Backlog | None = None

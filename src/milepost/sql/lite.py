@@ -65,8 +65,12 @@ class SqliteEngine:
         return committer.commit(waiting, lambda work: self.run(work, write=True))
 
     async def acommit(self, committer: Any, waiting: Any) -> Any:
-        """`commit`, for use on an event loop."""
-        return await self.in_worker(lambda: self.commit(committer, waiting))
+        """`commit`, for use on an event loop; a cancellation waits until it has ended."""
+        try:
+            return await self.in_worker(lambda: self.commit(committer, waiting))
+        except asyncio.CancelledError:
+            await self._worker.catch_up()
+            raise
 
     async def in_worker(self, job: Callable[[], R]) -> R:
         """Call something in the worker thread."""
@@ -286,6 +290,13 @@ class _Worker:
             self._condition.notify()
         return await future
 
+    async def catch_up(self) -> None:
+        """Wait until what was begun so far has ended, whoever is cancelled meanwhile."""
+        ended = asyncio.ensure_future(self.call(_nothing))
+        while not ended.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(ended)
+
     def close(self) -> None:
         with self._condition:
             thread = self._thread
@@ -316,6 +327,10 @@ class _Worker:
                 with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
                     loop.call_soon_threadsafe(_settle, settled)
             del jobs, answers
+
+
+def _nothing() -> None:
+    pass
 
 
 def _settle(answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:

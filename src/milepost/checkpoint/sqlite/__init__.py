@@ -34,6 +34,7 @@ class SqliteSaver(MaintainedSaver):
     """
 
     dialect = SQLITE
+    steadfast = True
     engine: SqliteEngine
 
     def __init__(

@@ -44,6 +44,7 @@ class AsyncSqliteSaver(MaintainedSaver):
         self.conn = conn
         if isinstance(conn, sqlite3.Connection):
             self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
+            self.steadfast = True
         else:
             self.engine = AiosqliteEngine(conn, synchronous=synchronous, first=create_tables)
 
