@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 
@@ -38,6 +40,12 @@ def postgres(uri: str) -> Iterator[PostgresSaver]:
         yield saver
 
 
+@pytest.fixture
+def memory() -> InMemorySaver:
+    """A saver without a database, to which the same rules apply."""
+    return InMemorySaver()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def saver(request: pytest.FixtureRequest) -> Any:
     """An empty saver of each kind."""
@@ -47,6 +55,8 @@ def saver(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def reopen(request: pytest.FixtureRequest, saver: Any) -> Any:
     """Another saver on the same database, as another process would have it."""
+    if isinstance(saver, InMemorySaver):
+        return lambda: nullcontext(saver)
     if isinstance(saver, SqliteSaver):
         return lambda: SqliteSaver.from_conn_string(request.getfixturevalue("path"))
     return lambda: PostgresSaver.from_conn_string(request.getfixturevalue("uri"))

@@ -20,6 +20,13 @@ from milepost.errors import (
 from milepost.graph import START, StateGraph
 from milepost.types import Command, interrupt
 
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest) -> Any:
+    """An empty saver of each kind: threads are kept in the same way in memory."""
+    return request.getfixturevalue(request.param)
+
+
 # -- the registry
 
 

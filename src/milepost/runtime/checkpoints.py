@@ -206,8 +206,8 @@ class Bookkeeping:
         if self._prepared:
             assert self.ledger is not None
             steps, self._prepared = self._prepared, []
-            if self.ledger.instant:
-                self.ledger.store_now(steps)
+            if self.ledger.instant and self.quiet:
+                self.ledger.store_now(steps)  # nobody waits for events in between
             else:
                 yield Save(self.ledger, steps, not self.ledger.deferred)
 
@@ -284,7 +284,7 @@ class Bookkeeping:
         ledger = self.ledger
         assert ledger is not None
         status = ledger.fence.waiting
-        if new is not None and not self.ns and not ledger.instant:
+        if new is not None and not self.ns and (not ledger.instant or status != "running"):
             waiting = is_waiting(self.program, self.board, self.changed)
             status = status if waiting else "idle"
         return StepCommit(

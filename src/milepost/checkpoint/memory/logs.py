@@ -32,10 +32,6 @@ Typed: TypeAlias = tuple[str, bytes]
 
 SMALL: Final = 256
 """Values with fewer bytes are stored whole."""
-_LARGE: Final = 64 * 1024
-"""A first version of this size gets a log at once, so that the write it came from can share it.
-
-A smaller one gets it with the next version, if there is one that is like it."""
 _LONGEST: Final = 2**32 - 1
 """Spans are numbers of four bytes."""
 _SPAN: Final = 4
@@ -96,34 +92,35 @@ Kept: TypeAlias = Typed | Slice
 """A value in memory."""
 
 
-def keep(new: Encoded, base: Kept | None) -> tuple[Kept, Slice | None]:
+def keep(new: Encoded, base: Kept | None, *, shared: bool) -> tuple[Kept, Slice | None]:
     """The stored form of the version that follows `base`.
 
     If that was stored whole and shares bytes with the new one, also the form that replaces it.
+    `shared` says that a write is to be stored as a part of the version.
     """
     if not isinstance(base, Slice):
-        return _keep_after(new, base)
+        return _keep_after(new, base, shared)
     if base.kind == new.kind and bool(base.head) == bool(new.parts.head):
         found = _grown(base, new) or _spliced(base, new)
         if found is not None:
             return found, None
-    return _fresh(new), None
+    return _fresh(new, shared), None
 
 
-def _keep_after(new: Encoded, base: Typed | None) -> tuple[Kept, Slice | None]:
+def _keep_after(new: Encoded, base: Typed | None, shared: bool) -> tuple[Kept, Slice | None]:
     if base is None or base[0] != new.kind or len(base[1]) < SMALL:
-        return _fresh(new), None
+        return _fresh(new, shared), None
     kind, data = base
     if not new.parts.head and data == new.parts.elements[0]:
         return base, None
     old = split_like(data, new.parts) if new.parts.head else Parts(b"", [data])
     program = _worthwhile(old.elements, new) if bool(old.head) == bool(new.parts.head) else None
     if program is None:
-        return _fresh(new), None
+        return _fresh(new, shared), None
     body = data[len(old.head) :]
     spans = array("I", (0, len(body)))
     again = Log(bytearray(body)).slice(kind, old.head, spans)
-    return _applied(again, new, program, _lengths(new)) or _fresh(new), again
+    return _applied(again, new, program, _lengths(new)) or _fresh(new, shared), again
 
 
 def part(kept: Kept, new: Encoded, write: Encoded) -> Kept | None:
@@ -212,9 +209,9 @@ def compacted(kept: Iterable[Slice]) -> Mapping[int, Slice]:
 # -- how a version gets its spans
 
 
-def _fresh(new: Encoded) -> Kept:
+def _fresh(new: Encoded, shared: bool) -> Kept:
     parts = new.parts
-    if not parts.head or not _LARGE <= new.size <= _LONGEST:
+    if not parts.head or not shared or new.size > _LONGEST:
         return whole(new)
     data = bytearray().join(parts.elements)
     spans = array("I", (0, len(data)))

@@ -107,48 +107,7 @@ class InMemorySaver(Keeping):
                 left -= 1
 
     def delete_thread(self, thread_id: str) -> None:
-        with self._lock:
-            self._remove_thread(str(thread_id))
-
-    # -- optional methods
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        with self._lock:
-            self._copy_thread(str(source_thread_id), str(target_thread_id))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        if strategy not in ("keep_latest", "delete"):
-            raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
-        for thread_id in thread_ids:
-            if strategy == "delete":
-                self.delete_thread(thread_id)
-                continue
-            with self._lock:
-                latest = [
-                    self.get_tuple(Place(thread_id, ns, None).config())
-                    for ns in self.storage.get(thread_id, {})
-                ]
-                self._keep(thread_id, self._with_ancestors(latest).__contains__)
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        runs = set(map(str, run_ids))
-        with self._lock:
-            for thread_id in tuple(self.storage):
-                found = tuple(self._all(thread_id))
-                left = [one for one in found if str(one.metadata.get("run_id")) not in runs]
-                if len(left) < len(found):
-                    self._keep(thread_id, self._with_ancestors(left).__contains__)
-
-    def _with_ancestors(self, wanted: Sequence[CheckpointTuple | None]) -> set[tuple[str, str]]:
-        """Namespaces and ids of checkpoints, and of those that their delta channels depend on."""
-        kept: set[tuple[str, str]] = set()
-        for found in wanted:
-            while found is not None:
-                kept.add((place_of(found.config).checkpoint_ns, found.checkpoint["id"]))
-                if not leans_on_ancestors(found) or found.parent_config is None:
-                    break
-                found = self.get_tuple(found.parent_config)
-        return kept
+        self._drive(self._remove(str(thread_id)))
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
@@ -189,9 +148,6 @@ class InMemorySaver(Keeping):
             ]
         return iter(found)
 
-    def _all(self, thread_id: str) -> Iterator[CheckpointTuple]:
-        return self.list({"configurable": {"thread_id": thread_id}})
-
     # -- the other colour: nothing here waits, so there is nothing to write twice
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -229,23 +185,6 @@ class InMemorySaver(Keeping):
     async def adelete_thread(self, thread_id: str) -> None:
         self.delete_thread(thread_id)
 
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self.copy_thread(source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self.prune(thread_ids, strategy=strategy)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self.delete_for_runs(run_ids)
-
 
 MemorySaver = InMemorySaver
 """The older name of InMemorySaver."""
-
-
-def leans_on_ancestors(found: CheckpointTuple) -> bool:
-    """Whether a delta channel of this checkpoint has no stored value of its own."""
-    return any(
-        channel not in found.checkpoint["channel_values"]
-        for channel in found.metadata.get("counters_since_delta_snapshot") or ()
-    )

@@ -35,9 +35,11 @@ from milepost.checkpoint.records import (
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.checkpoint.sql.codec import Encoded
 from milepost.checkpoint.sql.cutting import as_parts
-from milepost.constants import ERROR, INTERRUPT, START
+from milepost.constants import ERROR, INTERRUPT, START, TASKS
 from milepost.errors import SerdeError
 
+_WAITING = (START, TASKS)
+"""Channels that hold something only while a task is still to run."""
 _STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interrupted"}
 """What a special write says of its thread, by its place."""
 
@@ -131,16 +133,16 @@ class Shelves(StepSaver[Prepared]):
     def hold(self, thread_id: str, fence: Fence) -> None:
         with self._lock:
             thread = self._threads.get(thread_id)
-            before = "idle"
             if thread is None:
-                head = self.head(thread_id)
-                thread, before = Thread(head), before if head else ""
+                thread = Thread(self.head(thread_id))
+            before = self._status_of(thread_id, thread) if thread.head else ""
             holder = thread.fence
             # No lease: in one process a run cannot die without ending.
             fence.claim(thread_id, thread.token, holder is not None and not holder.ended)
             self._threads[thread_id] = thread
             thread.token, thread.fence = fence.token, fence
-            fence.held(before)
+            thread.status, thread.updated_at = "running", time.time()
+            fence.held("interrupted" if before == "running" else before)
 
     async def ahold(self, thread_id: str, fence: Fence) -> None:
         self.hold(thread_id, fence)
@@ -157,6 +159,17 @@ class Shelves(StepSaver[Prepared]):
 
     async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
         self.release(thread_id, fence, status)
+
+    def _status_of(self, thread_id: str, thread: Thread) -> str:
+        """How a thread stands. If no run has told: whether something waits at its head."""
+        if thread.status is not None:
+            return thread.status
+        stored = self._stored(Place(thread_id, "", thread.head))
+        for channel, version in frames.read(stored).versions.items() if stored else ():
+            waits = channel in _WAITING or channel.startswith("branch:to:")
+            if waits and (thread_id, "", channel, version) in self.blobs:
+                return "running"
+        return "idle"
 
     @property
     def _codes(self) -> Encoder:
@@ -186,15 +199,16 @@ class Shelves(StepSaver[Prepared]):
             thread.token, thread.fence = fence.token, fence
             fence.status = thread.status = status
         thread.updated_at = time.time()
+        write_key = (thread_id, ns, checkpoint_id or "")
         large: Large = {}
         for blob_key, blob in blobs:
             if isinstance(blob, Encoded):
-                kept = self.blobs[blob_key] = self._keep_value(place, blob_key, blob)
+                kept = self._keep_value(place, blob_key, blob)
                 large[blob_key[2]] = (kept, blob)
+                self.blobs[blob_key] = kept
             else:
                 self.blobs[blob_key] = blob
-        if checkpoint_id is not None and (writes or large):
-            write_key = (thread_id, ns, checkpoint_id)
+        if writes or large:
             rows = self.writes.get(write_key)
             if large and rows:
                 _fold(rows, large)
@@ -230,10 +244,10 @@ class Shelves(StepSaver[Prepared]):
         channel = blob_key[2]
         parent = self._stored(place)
         base_version = None if parent is None else version_in(parent, channel)
-        if base_version is None:
-            return keep(value, None)[0]
         base_key = (*blob_key[:3], base_version)
-        kept, again = keep(value, self.blobs.get(base_key))
+        base = None if base_version is None else self.blobs.get(base_key)
+        # The input of a graph was written by nobody, and mostly has no successor.
+        kept, again = keep(value, base, shared=channel != START)
         if again is not None:
             self.blobs[base_key] = again
         return kept

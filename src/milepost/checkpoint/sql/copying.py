@@ -9,7 +9,7 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
 from milepost.checkpoint.sql.writes import sealed_as
-from milepost.errors import CheckpointError
+from milepost.checkpoint.threads import copy_refused
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
@@ -23,10 +23,7 @@ def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     """Everything of `source`, under another id. The copy belongs to no run."""
     rows = yield Query(q.thread, (target,))
     if rows:
-        raise CheckpointError(
-            f"Thread '{target}' exists already, and a copy would mix two histories. Delete it "
-            "first, or choose another id."
-        )
+        raise copy_refused(target)
     now = time.time()
     copied = yield Run(q.copy_entry, (target, getrandbits(53), now, now, source))
     if not copied:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from milepost.checkpoint.housekeeping import thread_id_of
 from milepost.checkpoint.records import DeltaChannelHistory, place_of
 from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
 from milepost.checkpoint.sql.names import check_place
-from milepost.checkpoint.sql.registry import ThreadInfo, Wanted
 from milepost.checkpoint.sql.resealing import Resealer
-from milepost.checkpoint.sql.retention import RetainingSaver, thread_id_of
+from milepost.checkpoint.sql.retention import RetainingSaver
 from milepost.sql.engine import Program, Transaction, adrive, drive
 
 if TYPE_CHECKING:
@@ -24,80 +24,9 @@ if TYPE_CHECKING:
     from milepost.sql.operations import Work
     from milepost.types import RunnableConfig
 
-_STRATEGIES = ("keep_latest", "delete")
-
 
 class MaintainedSaver(RetainingSaver):
     """Keeps threads in a database, and helps to keep house there."""
-
-    # -- the registry
-
-    def list_threads(
-        self,
-        *,
-        metadata: Mapping[str, Any] | None = None,
-        status: str | None = None,
-        prefix: str | None = None,
-        updated_after: float | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> list[ThreadInfo]:
-        """A page of threads in the order of their ids; `after` is the last id of the page before.
-
-        `metadata` is compared with what `set_thread_metadata` has stored; of `tags` it must have
-        those that are given. The status is idle, interrupted, error, running or stale.
-        """
-        wanted = Wanted(metadata or {}, status, prefix, updated_after, updated_before, after, limit)
-        return self.engine.run(lambda: self._registry.page(wanted), write=False)
-
-    async def alist_threads(
-        self,
-        *,
-        metadata: Mapping[str, Any] | None = None,
-        status: str | None = None,
-        prefix: str | None = None,
-        updated_after: float | None = None,
-        updated_before: float | None = None,
-        after: str | None = None,
-        limit: int = 100,
-    ) -> list[ThreadInfo]:
-        """`list_threads`, for use on an event loop."""
-        wanted = Wanted(metadata or {}, status, prefix, updated_after, updated_before, after, limit)
-        return await self.engine.arun(lambda: self._registry.page(wanted), write=False)
-
-    def get_thread(self, thread_id: str) -> ThreadInfo | None:
-        """What the registry knows of a thread, with counts and bytes."""
-        thread_id = thread_id_of(thread_id)
-        return self.engine.run(lambda: self._registry.one(thread_id), write=False)
-
-    async def aget_thread(self, thread_id: str) -> ThreadInfo | None:
-        """`get_thread`, for use on an event loop."""
-        thread_id = thread_id_of(thread_id)
-        return await self.engine.arun(lambda: self._registry.one(thread_id), write=False)
-
-    def set_thread_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> None:
-        """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON."""
-        thread_id = thread_id_of(thread_id)
-        self.engine.run(lambda: self._registry.describe(thread_id, metadata), write=True)
-
-    async def aset_thread_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> None:
-        """`set_thread_metadata`, for use on an event loop."""
-        thread_id = thread_id_of(thread_id)
-        await self.engine.arun(lambda: self._registry.describe(thread_id, metadata), write=True)
-
-    def _thread_ids(self, wanted: Sequence[str] | None) -> Program[list[str]]:
-        if wanted is not None:
-            return [thread_id_of(id) for id in wanted]
-        found: list[str] = []
-        while True:
-            page: list[ThreadInfo] = yield Transaction(
-                partial(self._registry.page, Wanted(after=found[-1] if found else None)),
-                write=False,
-            )
-            found += [info.thread_id for info in page]
-            if len(page) < Wanted().limit:
-                return found
 
     # -- whole databases
 

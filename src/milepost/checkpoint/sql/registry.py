@@ -6,11 +6,16 @@ It is a table of its own, so that listing threads never reads a checkpoint or a 
 from __future__ import annotations
 
 import json
-import re
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from milepost.errors import CheckpointNotFoundError
+from milepost.checkpoint.threads import (
+    ThreadInfo,
+    Wanted,
+    may_be_stored,
+    metadata_text,
+    no_such_thread,
+)
 from milepost.sql.operations import Operation, Query, Run
 
 if TYPE_CHECKING:
@@ -22,44 +27,12 @@ if TYPE_CHECKING:
 LEASE: Final = 60.0
 """Seconds without a commit after which a run is taken for dead."""
 
-STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
 _COLUMNS = "thread_id, status, created_at, updated_at, head, metadata"
 
 
 def is_alive(status: str, updated_at: float) -> bool:
     """Whether a run is at work on a thread, as far as its entry tells."""
     return status == "running" and time.time() - updated_at <= LEASE
-
-
-class ThreadInfo(NamedTuple):
-    """A thread, as the registry knows it."""
-
-    thread_id: str
-    status: str
-    """idle, interrupted, error, running; stale if a run has not been heard of for long."""
-    created_at: float
-    updated_at: float
-    head: str | None
-    """The latest checkpoint."""
-    metadata: dict[str, Any]
-    """What `set_thread_metadata` has stored."""
-    checkpoints: int | None = None
-    """Counts and bytes are there when one thread was asked for."""
-    writes: int | None = None
-    bytes: int | None = None
-
-
-class Wanted(NamedTuple):
-    """What `list_threads` is asked for; all of it must hold."""
-
-    metadata: Mapping[str, Any] = {}
-    status: str | None = None
-    prefix: str | None = None
-    updated_after: float | None = None
-    updated_before: float | None = None
-    after: str | None = None
-    """The last thread of the page before."""
-    limit: int = 100
 
 
 class Registry:
@@ -71,10 +44,9 @@ class Registry:
 
     def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
         """Threads in the order of their ids."""
-        if wanted.status is not None and wanted.status not in STATUSES:
-            raise ValueError(f"Unknown status '{wanted.status}': use one of {', '.join(STATUSES)}.")
+        wanted.check()
         clauses, values = self._clauses(wanted)
-        if not all(map(_may_be_stored, values)):
+        if not all(map(may_be_stored, values)):
             return []
         where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
@@ -153,23 +125,11 @@ class Registry:
     def describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[None]:
         """Replace what is stored about a thread."""
         owner = metadata.get("owner")
-        try:
-            text = json.dumps(dict(metadata), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"The metadata of thread '{thread_id}' must be plain JSON: {error}."
-            ) from error
-        if not _may_be_stored(text):
-            raise ValueError(
-                f"The metadata of thread '{thread_id}' contains a NUL character or half of a "
-                "surrogate pair, which not every database can hold."
-            )
+        text = metadata_text(thread_id, metadata)
         values = (None if owner is None else str(owner), text, thread_id)
         changed = yield Run(self._q.describe_thread, values)
         if not changed:
-            raise CheckpointNotFoundError(
-                f"There is no thread '{thread_id}'. Its first checkpoint makes it."
-            )
+            raise no_such_thread(thread_id)
 
 
 def _info(row: Sequence[Any]) -> ThreadInfo:
@@ -179,28 +139,6 @@ def _info(row: Sequence[Any]) -> ThreadInfo:
     if isinstance(metadata, str):
         metadata = json.loads(metadata)
     return ThreadInfo(thread_id, status, created_at, updated_at, head, metadata)
-
-
-def _may_be_stored(value: Any) -> bool:
-    """Whether a parameter is text that every database can hold; what is not matches nothing."""
-    if not isinstance(value, str):
-        return True
-    plain = value.replace("\\\\", "")
-    return "\0" not in plain and not _UNSTORABLE.search(plain) and _encodable(value)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-_UNSTORABLE: Final = re.compile(
-    r"\\u0000|\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
-)
-"""In JSON: NUL, or half of a surrogate pair."""
 
 
 def _after_prefix(prefix: str) -> str | None:

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from milepost.checkpoint.sql.values import Resolver
-
-Node: TypeAlias = tuple[str, str]
-"""A checkpoint in its thread: namespace and id."""
-Choice: TypeAlias = Callable[["Thread"], Collection[Node]]
-"""Says which checkpoints of a thread are to be kept."""
-
-
-@dataclass(slots=True)
-class Removed:
-    """What a call removed, or with `dry_run` would remove."""
-
-    threads: list[str] = field(default_factory=list)
-    """Those that were removed as a whole."""
-    checkpoints: int = 0
-    writes: int = 0
-    values: int = 0
-
-    def add(self, other: Removed) -> None:
-        """Count what another call removed."""
-        self.threads += other.threads
-        self.checkpoints += other.checkpoints
-        self.writes += other.writes
-        self.values += other.values
 
 
 @dataclass(slots=True)
@@ -46,6 +24,16 @@ class Thread:
     rows: Mapping[Node, CheckpointRecord]
     framed: Mapping[Node, Framed]
     metadata: Mapping[Node, Mapping[str, Any]]
+
+    def history(self) -> dict[Node, Lineage]:
+        """What decides which of them can be done without."""
+        return {node: self._lineage(node, row) for node, row in self.rows.items()}
+
+    def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
+        frame = self.framed[node].frame
+        counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
+        leans = any(frame.inline.get(channel) is None for channel in counters)
+        return Lineage(row.parent_id, row.run_id, leans, frame.seen.get("__children__", {}))
 
 
 class Remover:
@@ -79,7 +67,8 @@ class Remover:
         thread = yield from self._load(thread_id)
         if not thread.rows:
             return Removed()
-        kept = with_ancestors(thread, set(choose(thread)))
+        history = thread.history()
+        kept = with_ancestors(history, choose(history))
         doomed = [node for node in thread.rows if node not in kept]
         if not doomed:
             return Removed()
@@ -158,39 +147,6 @@ class Remover:
             sealed = self._reader.codec.seal(data, "frame", thread_id, ns, id)
             rows.append((sealed, thread_id, ns, id))
         yield Many(self._q.cut_checkpoint, rows)
-
-
-def with_ancestors(thread: Thread, wanted: Collection[Node]) -> set[Node]:
-    """Also those that the wanted ones depend on: for delta channels, and inner graphs."""
-    kept: set[Node] = set()
-    pending = [node for node in wanted if node in thread.rows]
-    while pending:
-        node = pending.pop()
-        if node in kept:
-            continue
-        kept.add(node)
-        frame, row = thread.framed[node].frame, thread.rows[node]
-        counters = thread.metadata[node].get("counters_since_delta_snapshot") or ()
-        if row.parent_id is not None and any(
-            frame.inline.get(channel) is None for channel in counters
-        ):
-            pending.append((node[0], row.parent_id))
-        pending += [(ns, id) for ns, id in frame.seen.get("__children__", {}).items()]
-        pending = [node for node in pending if node in thread.rows]
-    return kept
-
-
-def latest(thread: Thread, count: int, before: Callable[[str], bool] | None) -> set[Node]:
-    """The last checkpoints of each graph, and with `before` all that are not older than that."""
-    by_graph: dict[str, list[str]] = {}
-    for ns, id in thread.rows:
-        by_graph.setdefault(ns, []).append(id)
-    return {
-        (ns, id)
-        for ns, ids in by_graph.items()
-        for n, id in enumerate(sorted(ids, reverse=True))
-        if n < count or (before is not None and not before(id))
-    }
 
 
 def _used(

@@ -1,0 +1,172 @@
+"""Threads as all our savers speak of them: the registry's records, and what pruning keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from milepost.errors import CheckpointError, CheckpointNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
+
+Node: TypeAlias = tuple[str, str]
+"""A checkpoint in its thread: namespace and id."""
+
+
+class ThreadInfo(NamedTuple):
+    """A thread, as the registry knows it."""
+
+    thread_id: str
+    status: str
+    """idle, interrupted, error, running; stale if a run has not been heard of for long."""
+    created_at: float
+    updated_at: float
+    head: str | None
+    """The latest checkpoint."""
+    metadata: dict[str, Any]
+    """What `set_thread_metadata` has stored."""
+    checkpoints: int | None = None
+    """Counts and bytes are there when one thread was asked for."""
+    writes: int | None = None
+    bytes: int | None = None
+
+
+class Wanted(NamedTuple):
+    """What `list_threads` is asked for; all of it must hold."""
+
+    metadata: Mapping[str, Any] = {}
+    status: str | None = None
+    prefix: str | None = None
+    updated_after: float | None = None
+    updated_before: float | None = None
+    after: str | None = None
+    """The last thread of the page before."""
+    limit: int = 100
+
+    def check(self) -> None:
+        """Raise ValueError for a status that does not exist."""
+        if self.status is not None and self.status not in STATUSES:
+            raise ValueError(f"Unknown status '{self.status}': use one of {', '.join(STATUSES)}.")
+
+
+@dataclass(slots=True)
+class Removed:
+    """What a call removed, or with `dry_run` would remove."""
+
+    threads: list[str] = field(default_factory=list)
+    """Those that were removed as a whole."""
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+
+    def add(self, other: Removed) -> None:
+        """Count what another call removed."""
+        self.threads += other.threads
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values
+
+
+class Lineage(NamedTuple):
+    """What decides whether a checkpoint can be done without."""
+
+    parent_id: str | None
+    run_id: str | None
+    leans: bool
+    """A delta channel has no stored value of its own here: it is rebuilt from the parent's."""
+    inner: Mapping[str, str]
+    """Where graphs inside it are: namespace → checkpoint."""
+
+
+History: TypeAlias = "Mapping[Node, Lineage]"
+"""All checkpoints of a thread."""
+Choice: TypeAlias = "Callable[[History], Collection[Node]]"
+"""Says which checkpoints of a thread are to be kept."""
+
+
+def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
+    """Also those that the wanted ones depend on: for delta channels, and inner graphs."""
+    kept: set[Node] = set()
+    pending = [node for node in wanted if node in history]
+    while pending:
+        node = pending.pop()
+        if node in kept:
+            continue
+        kept.add(node)
+        line = history[node]
+        if line.leans and line.parent_id is not None:
+            pending.append((node[0], line.parent_id))
+        pending += line.inner.items()
+        pending = [node for node in pending if node in history]
+    return kept
+
+
+def latest(history: History, count: int, before: Callable[[str], bool] | None) -> set[Node]:
+    """The last checkpoints of each graph, and with `before` all that are not older than that."""
+    by_graph: dict[str, list[str]] = {}
+    for ns, id in history:
+        by_graph.setdefault(ns, []).append(id)
+    return {
+        (ns, id)
+        for ns, ids in by_graph.items()
+        for n, id in enumerate(sorted(ids, reverse=True))
+        if n < count or (before is not None and not before(id))
+    }
+
+
+def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
+    """What a user says of a thread, as JSON that every database can hold."""
+    try:
+        text = json.dumps(dict(metadata), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"The metadata of thread '{thread_id}' must be plain JSON: {error}."
+        ) from error
+    if not may_be_stored(text):
+        raise ValueError(
+            f"The metadata of thread '{thread_id}' contains a NUL character or half of a "
+            "surrogate pair, which not every database can hold."
+        )
+    return text
+
+
+def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
+    """Nothing can be said of a thread that is not there."""
+    return CheckpointNotFoundError(
+        f"There is no thread '{thread_id}'. Its first checkpoint makes it."
+    )
+
+
+def copy_refused(target: str) -> CheckpointError:
+    """A thread cannot be copied onto another one."""
+    return CheckpointError(
+        f"Thread '{target}' exists already, and a copy would mix two histories. Delete it "
+        "first, or choose another id."
+    )
+
+
+def may_be_stored(value: Any) -> bool:
+    """Whether a parameter is text that every database can hold; what is not matches nothing."""
+    if not isinstance(value, str):
+        return True
+    plain = value.replace("\\\\", "")
+    return "\0" not in plain and not _UNSTORABLE.search(plain) and _encodable(value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_UNSTORABLE: Final = re.compile(
+    r"\\u0000|\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
+)
+"""In JSON: NUL, or half of a surrogate pair."""
