@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
-from milepost.checkpoint.memory.keeping import Keeping
+from milepost.checkpoint.memory.resealing import Resealing
 from milepost.checkpoint.records import (
     ChannelVersions,
     Checkpoint,
@@ -21,7 +21,7 @@ from milepost.ids import getrandbits
 from milepost.types import MISSING, RunnableConfig
 
 
-class InMemorySaver(Keeping):
+class InMemorySaver(Resealing):
     """Keeps threads in memory; they are lost when the process ends.
 
     `factory` makes the three mappings `storage`, `writes` and `blobs`; it is called like
