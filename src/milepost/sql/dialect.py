@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Bounds: TypeAlias = tuple[int, int]
 
 _LOOKUP = re.compile(r"\bLOOKUP (\w+) (\w+) ON (.*?) END\b", re.DOTALL)
 
@@ -27,6 +30,8 @@ class Dialect:
     json: str
     compact: str
     """Ends a CREATE TABLE whose rows are small and lie in the order of their key."""
+    packed: str
+    """Follows a PRIMARY KEY whose entries are mostly added at the end: no room is left between."""
     pairs: str
     """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
     items: str
@@ -37,6 +42,13 @@ class Dialect:
     """The join, with the table, its name and the condition as groups 1 to 3."""
     lock: str
     """Ends a SELECT that keeps others from changing the row; SQLite's writers are alone anyway."""
+    chain: Bounds
+    """Of a value that grows: how many rows add a little, before one adds all that at once; and
+    how many of those there are before a full row.
+
+    What a row replaces is reused at once in SQLite. In PostgreSQL it takes room until the table
+    is vacuumed, so that longer chains pay there, though a read has more rows to fetch.
+    """
 
     def sql(self, query: str) -> str:
         """`query` in this dialect."""
@@ -46,6 +58,7 @@ class Dialect:
             text=self.text,
             json=self.json,
             compact=self.compact,
+            packed=self.packed,
             pairs=self.pairs,
             items=self.items,
             int=self.int,
@@ -62,12 +75,14 @@ SQLITE = Dialect(
     text="TEXT",
     json="TEXT",
     compact="WITHOUT ROWID",
+    packed="",
     pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
     " FROM json_each(?))",
     items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
     lookup=r"CROSS JOIN \1 \2 ON \3",
     lock="",
+    chain=(16, 16),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
@@ -81,10 +96,12 @@ POSTGRES = Dialect(
     text='TEXT COLLATE "C"',
     json="JSONB",
     compact="",
+    packed=" WITH (fillfactor = 100)",
     pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
     f" FROM json_array_elements(?::json){_FEW})",
     items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
     lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
     lock=" FOR UPDATE",
+    chain=(64, 32),
 )

@@ -20,24 +20,28 @@ from milepost.sql.splice import Parts, Program, cost, difference
 
 if TYPE_CHECKING:
     from milepost.checkpoint.sql.codec import Encoded
+    from milepost.sql.dialect import Bounds
 
-_TAIL: Final = 16
-"""Rows that add a little, before one adds it all at once."""
-_ROOTS: Final = 16
-"""Rows that add much, before a full one."""
 _ROWS: Final = 32
 """Rows of a value that does not just grow, after which a full one may be due."""
 _MOST_ROWS: Final = 128
 _FOLDS: Final = 64
 """Full rows that may become parts of a later one, one after the other, before one is kept."""
+_FEW: Final = 16
+"""Elements of a new list that are looked at one by one, to find where a value went."""
 _MOVED: Final = 64
 """Bytes that must be saved to store an emptied channel's value as a part of another's."""
 
 
 def blob_row(
-    channel: str, version: str, encoded: Encoded, base: Known | None, token: str | None
+    channel: str,
+    version: str,
+    encoded: Encoded,
+    base: Known | None,
+    token: str | None,
+    most: Bounds,
 ) -> BlobRow:
-    """How to store a version whose predecessor is `base`."""
+    """How to store a version whose predecessor is `base`. `most`: see `Dialect.chain`."""
     known = Known(token, base.epoch if base else None, version, encoded, Chain())
     row = BlobRow(channel, version, encoded, known)
     if base is None or base.encoded.kind != encoded.kind or base.version == version:
@@ -49,7 +53,7 @@ def blob_row(
     row.fresh = program
     chain = base.chain
     if chain.roots is not None and _appends(base.encoded, encoded, program):
-        _grow(row, known, base, program)
+        _grow(row, known, base, program, most)
         return row
     price = cost(program)
     if price * 4 > encoded.size * 3 or (
@@ -61,7 +65,7 @@ def blob_row(
     return row
 
 
-def _grow(row: BlobRow, known: Known, base: Known, program: Program) -> None:
+def _grow(row: BlobRow, known: Known, base: Known, program: Program, most: Bounds) -> None:
     """Store a version that adds to the one before it."""
     chain, new = base.chain, row.encoded
     assert chain.roots is not None
@@ -71,13 +75,14 @@ def _grow(row: BlobRow, known: Known, base: Known, program: Program) -> None:
         roots, tail = (*chain.roots, before), ()
     else:
         roots, tail = chain.roots, (*chain.tail, before)
-    if len(tail) < _TAIL:
+    most_small, most_large = most
+    if len(tail) < most_small:
         row.base, row.program = base, program
         known.chain = Chain(
             chain.rows + 1, chain.spent + cost(program), roots, tail, False, chain.folds
         )
         return
-    if len(roots) < _ROOTS:
+    if len(roots) < most_large:
         root = roots[-1]
         row.base_version = root.version
         row.base, row.program = base, _since(root, new)
@@ -151,7 +156,7 @@ def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:
     if row.fresh is None:
         parts: Parts = row.encoded.parts
         at = len(parts.head)
-        if len(parts.elements) <= _TAIL:
+        if len(parts.elements) <= _FEW:
             found.append((at, b"".join(parts.elements)))
             for element in parts.elements:
                 found.append((at, element))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
     from milepost.checkpoint.sql.codec import Codec
+    from milepost.sql.dialect import Bounds
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
@@ -54,7 +55,8 @@ _Once: TypeAlias = dict[int, Encoded]
 class Preparer:
     """Turns steps into rows, with what the saver remembers of the rows before them."""
 
-    def __init__(self, codec: Codec, memory: Memory) -> None:
+    def __init__(self, codec: Codec, memory: Memory, chain: Bounds) -> None:
+        self._chain = chain
         self.codec = codec
         self.memory = memory
         self._sound: set[str] = set()
@@ -174,7 +176,7 @@ class Preparer:
             return [encoded.kind, encoded.parts.join()]
         if self.codec.splices:
             base = self.memory.latest(thread_id, ns, channel, prepared.token)
-            row = blob_row(channel, str(version), encoded, base, prepared.token)
+            row = blob_row(channel, str(version), encoded, base, prepared.token, self._chain)
         else:
             row = BlobRow(channel, str(version), encoded, None)
         prepared.blobs.append(row)

@@ -62,7 +62,7 @@ class SqlSaver(StepSaver[Prepared]):
         self._codec = Codec(self.serde)
         self._memory = Memory()
         self._reader = Reader(self._codec, self._memory, self._queries)
-        self._preparer = Preparer(self._codec, self._memory)
+        self._preparer = Preparer(self._codec, self._memory, self.dialect.chain)
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)
         self._remover = Remover(self._reader)

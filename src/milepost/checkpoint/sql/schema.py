@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     frame {bytes} NOT NULL,
     metadata_type TEXT,
     metadata {bytes} NOT NULL,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id)
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id){packed}
 ) {compact}
 """
 
@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS checkpoint_blobs (
     level INTEGER NOT NULL,
     type TEXT,
     blob {bytes} NOT NULL,
-    PRIMARY KEY (thread_id, checkpoint_ns, channel, version)
+    PRIMARY KEY (thread_id, checkpoint_ns, channel, version){packed}
 ) {compact}
 """
 
@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS checkpoint_writes (
     base {text},
     type TEXT,
     blob {bytes} NOT NULL,
-    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx){packed}
 ) {compact}
 """
 
