@@ -1,8 +1,8 @@
 """A saver that keeps threads in this process: for tests, demos and short-lived programs.
 
 It keeps to the same rules as the savers on disk. Values are stored as bytes, so nothing that a
-program does to its objects later changes what was saved; one entry is stored for each changed
-channel, not the whole state; writers are fenced.
+program does to its objects later changes what was saved; versions of a value share their bytes;
+writers are fenced; threads are listed, pruned and erased in the same way.
 """
 
 from milepost.checkpoint.memory.saver import InMemorySaver, MemorySaver
