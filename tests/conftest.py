@@ -25,12 +25,53 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     harness.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+ON_POSTGRES = {
+    f"test_{name}.py"
+    for name in (
+        "checkpoints",
+        "fencing",
+        "pending_writes",
+        "reject",
+        "replay",
+        "saver_contract",
+        "update_state",
+    )
+}
+"""Files of the matrix that run on a server too: those about what is saved, and by whom. The others
+are about the runtime, which does not know what kind of saver it has."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the matrix has too much of."""
+    left_out = {item for item in items if _is_too_much(item)}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _is_too_much(item: Any) -> bool:
+    if "callspec" not in item.__dict__ or item.path.name in ON_POSTGRES:
+        return False
+    savers = item._fixtureinfo.name2fixturedefs.get("saver")
+    ours = savers is not None and savers[-1].func.__code__.co_filename == __file__
+    return ours and item.callspec.params.get("saver") == "postgres"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """An empty saver of each kind."""
     if request.param == "memory":
         with InMemorySaver() as memory:
             yield memory
+    elif request.param == "postgres":
+        from milepost.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(request.getfixturevalue("shared_uri")) as postgres:
+            postgres.setup()
+            tables = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads")
+            for table in tables:
+                postgres.conn.execute(f"DELETE FROM {table}")
+            yield postgres
     else:
         with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
             yield sqlite
@@ -79,3 +120,13 @@ def uri(server: Any) -> Iterator[str]:
     yield server.get_uri(name)
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def shared_uri(server: Any) -> str:
+    """A database for all tests of the matrix: each finds it empty."""
+    import psycopg
+
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE matrix")
+    return str(server.get_uri("matrix"))
