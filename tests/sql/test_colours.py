@@ -66,18 +66,10 @@ def arguments(saver: Any, at: int) -> dict[str, tuple[tuple[Any, ...], dict[str,
     }
 
 
-NO_WAITING = {"from_conn_string", "get_next_version", "prepare", "weight", "config_specs"}
-"""Public names that do no I/O."""
-
-
 def methods(saver: Any) -> list[str]:
-    """The public methods that may wait, without their `a` twins."""
-    names = {
-        name
-        for name, value in inspect.getmembers(type(saver))
-        if not name.startswith("_") and callable(value) and name not in NO_WAITING
-    }
-    return sorted(name for name in names if not (name[0] == "a" and name[1:] in names))
+    """The public methods that may wait: those with an `a` twin, and `setup`."""
+    names = {name for name, value in inspect.getmembers(type(saver)) if callable(value)}
+    return sorted(name for name in names if f"a{name}" in names or name == "setup")
 
 
 def finished(result: Any) -> Any:
