@@ -98,7 +98,8 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `milepost export`."""
-    from milepost.integrations.langgraph import from_langgraph
+    from milepost.integrations.langgraph.adopting import NoAdoption
+    from milepost.integrations.langgraph.from_saver import ForeignSaver
     from milepost.integrations.langgraph.moving import Route, move_threads
     from milepost.integrations.langgraph.sources import (
         OurDatabase,
@@ -121,8 +122,8 @@ def run_export(options: argparse.Namespace) -> int:
     ):
         route = Route(
             OurDatabase(saver),
-            from_langgraph(target),
-            from_langgraph(reader),
+            ForeignSaver(target, NoAdoption()),
+            ForeignSaver(reader, NoAdoption()),
             to_langgraph=True,
             called=called,
         )

@@ -69,6 +69,14 @@ class Adoption:
         return _with_space(config, there)
 
 
+class NoAdoption(Adoption):
+    """For a move, which gives things LangGraph's names and wants to see them."""
+
+    def adopted(self, found: CheckpointTuple) -> Reading:
+        yield from ()
+        return found
+
+
 def _look_inside(names: Names, found: CheckpointTuple) -> Generator[RunnableConfig, Any, None]:
     """Learn the names of questions that come from inner graphs."""
     place = place_of(found.config)

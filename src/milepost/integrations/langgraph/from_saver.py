@@ -39,11 +39,11 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
 class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
     """A LangGraph saver behind milepost's contract. Made by `from_langgraph`."""
 
-    def __init__(self, saver: TheirSaver[Any]) -> None:
+    def __init__(self, saver: TheirSaver[Any], adoption: Adoption | None = None) -> None:
         super().__init__()
         # Any: the two libraries' configs and checkpoints are the same dicts with other names.
         self._saver: Any = saver
-        self._adoption = Adoption()
+        self._adoption = Adoption() if adoption is None else adoption
 
     def __repr__(self) -> str:
         return f"from_langgraph({self._saver!r})"
