@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import weakref
 from typing import Any, NamedTuple
 
 import pytest
@@ -88,6 +89,21 @@ def test_a_field_is_made_once_and_only_if_it_is_looked_at(point, made):
     assert made == []
     assert point.y is point.y
     assert made == ["y"]
+
+
+def test_what_it_was_made_from_is_let_go_when_all_is_made():
+    class Source:
+        def __call__(self, name: str) -> str:
+            return name
+
+    source = Source()
+    watched = weakref.ref(source)
+    point = Later({}, source)
+    del source
+    assert point.x == "x"
+    assert watched() is not None
+    assert point.y == "y"
+    assert watched() is None
 
 
 def test_what_cannot_be_made_raises_at_every_attempt():

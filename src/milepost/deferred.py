@@ -42,7 +42,10 @@ class Deferred(tuple[Any, ...]):
         except KeyError:
             pass
         # If two threads look at once, both get what the first has made.
-        return self._made.setdefault(name, self._maker(name))
+        value = self._made.setdefault(name, self._maker(name))
+        if len(self._made) == len(self._fields):
+            self._maker = self._made.__getitem__  # what it was made from is needed no more
+        return value
 
     def _whole(self) -> Any:
         """An ordinary named tuple with the same fields."""
