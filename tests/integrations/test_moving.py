@@ -357,3 +357,78 @@ def test_a_program_that_cannot_be_read_is_named(files, tmp_path, capsys):
     broken.write_text("def f(:")
     assert move_in(*files, "--program", str(broken)) == 1
     assert f"The program '{broken}' cannot be read" in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+class Size(Enum):
+    LARGE = "large"
+
+@dataclass
+class Leg:
+    city: str
+
+class Trip(BaseModel):
+    legs: list[Leg]
+
+class State(TypedDict, total=False):
+    trip: Trip
+    size: Size
+    leg: Leg
+    answer: Any
+
+def go(state):
+    return {"trip": Trip(legs=[Leg("Rome")]), "size": Size.LARGE, "leg": Leg("Oslo")}
+
+if __name__ == "__main__":
+    builder = StateGraph(State)
+    builder.add_node("go", go)
+    builder.add_node("ask", lambda state: {"answer": interrupt("well?")})
+    builder.add_edge(START, "go")
+    builder.add_edge("go", "ask")
+    with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+        graph = builder.compile(checkpointer=saver)
+        config = {"configurable": {"thread_id": "t"}}
+        given = Command(resume=1) if sys.argv[2:] else {}
+        result = graph.invoke(given, config)
+        print(*(result.get(key) for key in ("trip", "size", "leg", "answer")))
+"""
+
+
+def test_types_of_a_script_are_moved_and_read_by_the_script(tmp_path, monkeypatch, capsys):
+    import subprocess
+    import sys
+
+    tmp_path.joinpath("trip.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+
+    def script(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    script("trip.py", "theirs.db")
+    theirs, ours = "sqlite:///theirs.db", "sqlite:///ours.db"
+    assert move_in(theirs, ours) == 1
+    assert "--types __main__=MODULE" in capsys.readouterr().err
+    # In a process of its own, since `trip` is imported for it.
+    milepost = ("-m", "milepost.cli")
+    script(
+        *milepost, "import", "--from-langgraph", theirs, "--to", ours, "--types", "__main__=trip"
+    )
+    said = script(*milepost, "run", "--as-langgraph", "trip.py", "ours.db", "resume")
+    assert said == "legs=[Leg(city='Rome')] Size.LARGE Leg(city='Oslo') 1\n"
+    back = "sqlite:///back.db"
+    script(*milepost, "export", "--from", ours, "--to-langgraph", back, "--types", "__main__=trip")
+    assert script("trip.py", "back.db") == "legs=[Leg(city='Rome')] Size.LARGE Leg(city='Oslo') 1\n"

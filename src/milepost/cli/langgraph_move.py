@@ -46,8 +46,8 @@ def register(commands: Any) -> None:
             action="extend",
             default=[],
             metavar="MODULE[:CLASS]",
-            help="modules, or classes in them, whose data types the threads hold; "
-            "they are imported",
+            help="modules, or classes in them, whose data types the threads hold; they are "
+            "imported. Types of a script: __main__=MODULE",
         )
         parser.add_argument(
             "--program",
@@ -133,6 +133,15 @@ def run_export(options: argparse.Namespace) -> int:
     return _conclude(report)
 
 
+def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
+    """Know the data types of a module under the name that it had when they were stored."""
+    from milepost.checkpoint.serde.records import is_data_type
+
+    for cls in vars(module).values():
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and is_data_type(cls):
+            registry.register(cls, name=f"{stored}:{cls.__qualname__}")
+
+
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
     from milepost.integrations.langgraph.items import move_items
 
@@ -153,7 +162,8 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
 
     sys.path.insert(0, "")
     for name in options.types:
-        module, _, attribute = name.partition(":")
+        stored, is_renamed, place = name.rpartition("=")
+        module, _, attribute = place.partition(":")
         try:
             thing: Any = import_module(module)
             for part in attribute.split(".") if attribute else ():
@@ -161,6 +171,8 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
         except (ImportError, AttributeError) as error:
             raise MilepostError(f"--types {name}: {error}") from error
         default_registry.register_data_types(thing)
+        if is_renamed:
+            _rename(default_registry, thing, stored)
     return default_registry, names_in(options.program)
 
 

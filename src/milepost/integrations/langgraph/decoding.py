@@ -185,10 +185,13 @@ class StrictSerializer:
         cls = self._registry.class_named(f"{module}:{name}")
         if cls is not None:
             return cls
-        raise UnregisteredTypeError(
-            f"the stored type {module}.{name} is not registered; allow it with --types"
-            f" {module}:{name}, or with types=[{name}]"
-        )
+        advice = f"allow it with --types {module}:{name}"
+        if module == "__main__":
+            advice = (
+                "it belongs to a program that was run as a script: allow it with"
+                " --types __main__=MODULE, where MODULE is the script's name without .py"
+            )
+        raise UnregisteredTypeError(f"the stored type {module}.{name} is not registered; {advice}")
 
 
 class UnsealingCipher:
