@@ -11,15 +11,20 @@ from bench.context import Case, Context
 from bench.measure import Reading
 from bench.records import Record, faster, timed
 
+_IMPORT = "from {root}.graph import StateGraph, START, END\n"
+_COMPILE = (
+    _IMPORT
+    + "StateGraph(dict).add_node('n', dict).add_edge(START, 'n').add_edge('n', END).compile()\n"
+)
 _PROGRAM = (
-    "import time; w, c = time.perf_counter(), time.process_time(); "
-    "from {root}.graph import StateGraph, START, END; "
+    "import time\nw, c = time.perf_counter(), time.process_time()\n"
+    "{work}"
     "print(time.perf_counter() - w, time.process_time() - c)"
 )
 
 
-def _import(root: str, folder: Path) -> Reading:
-    program = _PROGRAM.format(root=root)
+def _run(work: str, root: str, folder: Path) -> Reading:
+    program = _PROGRAM.format(work=work.format(root=root))
     # Byte code is kept, as it is once a package was installed or used.
     keeping = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
@@ -33,17 +38,31 @@ def _import(root: str, folder: Path) -> Reading:
     return Reading(float(wall), float(cpu))
 
 
-def _cold(context: Context) -> list[Record]:
+def _cold(context: Context, work: str) -> dict[str, list[Reading]]:
     taken: dict[str, list[Reading]] = {library.name: [] for library in context.libraries}
     folder = context.folder / "bytecode"
     for library in context.libraries:
-        _import(library.root, folder)
+        _run(work, library.root, folder)
     for _ in range(context.plan.imports):
         for library in context.libraries:
-            taken[library.name].append(_import(library.root, folder))
+            taken[library.name].append(_run(work, library.root, folder))
+    return taken
+
+
+def _imported(context: Context) -> list[Record]:
+    taken = _cold(context, _IMPORT)
     return [timed("imports.graph", _TITLE, "ms", 1e3, taken, faster(15))]
 
 
-_TITLE = "cold import of the graph API"
+def _compiled(context: Context) -> list[Record]:
+    taken = _cold(context, _COMPILE)
+    return [timed("imports.compiled", _COMPILED, "ms", 1e3, taken)]
 
-CASES = (Case("imports.graph", _TITLE, _cold),)
+
+_TITLE = "cold import of the graph API"
+_COMPILED = "the same, and a graph compiled"
+
+CASES = (
+    Case("imports.graph", _TITLE, _imported),
+    Case("imports.compiled", _COMPILED, _compiled),
+)

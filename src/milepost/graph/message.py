@@ -12,8 +12,6 @@ import milepost.messages as classes
 from milepost.errors import InvalidUpdateError, MissingDependencyError
 from milepost.ids import random_uuid
 from milepost.messages.kinds import is_removal, langchain_messages
-from milepost.runtime.messages import tell
-from milepost.runtime.scope import current_scope
 
 __all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "add_messages", "push_message"]
 
@@ -120,6 +118,9 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     It needs an id, so that the state has it once however often it is sent. With `state_key=None`,
     and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
     """
+    from milepost.runtime.messages import tell
+    from milepost.runtime.scope import current_scope
+
     scope = current_scope("push_message")
     (pushed,) = classes.convert_to_messages([message])
     if pushed.id is None:

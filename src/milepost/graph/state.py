@@ -11,8 +11,6 @@ from typing_extensions import TypeVar
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
 from milepost.errors import GraphBuildError
-from milepost.graph.compile import compile_program
-from milepost.graph.compiled import CompiledStateGraph
 from milepost.graph.spec import (
     BranchSpec,
     NodeSpec,
@@ -28,6 +26,7 @@ from milepost.types import RetryPolicy, TimeoutPolicy, ensure_valid_checkpointer
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
+    from milepost.graph.compiled import CompiledStateGraph
     from milepost.store.base import BaseStore
     from milepost.types import All, CachePolicy, Checkpointer, OnConflict
 
@@ -320,6 +319,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         nodes to pause at, or "*" for all. `on_conflict` says what a run does that finds another
         one at work on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
         """
+        # The runtime is loaded with the first graph that is to run.
+        from milepost.graph.compile import compile_program
+        from milepost.graph.compiled import CompiledStateGraph
+
         ensure_valid_checkpointer(checkpointer)
         self.validate()
         for names in (interrupt_before, interrupt_after):
@@ -340,3 +343,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
 
 __all__ = ["CompiledStateGraph", "StateGraph"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CompiledStateGraph":
+        from milepost.graph.compiled import CompiledStateGraph
+
+        return CompiledStateGraph
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
