@@ -24,8 +24,7 @@ StoredWrite = tuple[str, str, Kept, str]
 BlobKey = tuple[str, str, str, Any]
 """Thread, namespace, channel, version."""
 
-PreparedWrite = tuple[str, str, "Typed | Encoded", str]
-Rows = list[tuple[tuple[str, int], PreparedWrite]]
+Rows = list[tuple[tuple[str, int], tuple[str, str, "Typed | Encoded", str]]]
 Blobs = list[tuple[BlobKey, "Typed | Encoded"]]
 Pending = list[PendingWrite]  # named, since `list` is a method of the saver
 

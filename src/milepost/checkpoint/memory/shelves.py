@@ -18,7 +18,6 @@ from milepost.checkpoint.memory.rows import (
     BlobKey,
     Pending,
     Prepared,
-    PreparedWrite,
     StoredWrite,
     Thread,
     blob_place,
@@ -223,7 +222,12 @@ class Shelves(StepSaver[Prepared]):
                             thread.status = _STATUSES.get(at[1], thread.status)
                     elif at in rows:
                         continue
-                    rows[at] = _placed(row, large)
+                    task_id, channel, value, task_path = row
+                    if isinstance(value, Encoded):
+                        placed = _placed(value, large.get(channel))
+                        rows[at] = (task_id, channel, placed, task_path)
+                    else:
+                        rows[at] = (task_id, channel, value, task_path)
                 if large:
                     self._move_input(place, rows)
         if stored is not None:
@@ -324,13 +328,9 @@ Large: TypeAlias = dict[str, tuple[Kept, Encoded]]
 """The large values that a step has stored: channel → stored form, and where it can be cut."""
 
 
-def _placed(row: PreparedWrite, large: Large) -> StoredWrite:
+def _placed(value: Encoded, place: tuple[Kept, Encoded] | None) -> Kept:
     """A write as it is stored: if it went into a large value, as a part of that."""
-    task_id, channel, value, task_path = row
-    if not isinstance(value, Encoded):
-        return (task_id, channel, value, task_path)
-    found = part(*large[channel], value) if channel in large else None
-    return (task_id, channel, found or whole(value), task_path)
+    return (part(*place, value) if place is not None else None) or whole(value)
 
 
 def _fold(rows: dict[tuple[str, int], StoredWrite], large: Large) -> None:
