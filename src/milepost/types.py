@@ -384,11 +384,13 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
     if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
         return checkpointer
     hint = ""
-    if hasattr(checkpointer, "__enter__") or hasattr(checkpointer, "__aenter__"):
-        hint = (
-            " It is a context manager: enter it first, as in"
-            " `with SqliteSaver.from_conn_string(...) as saver:`."
-        )
+    for enter, example in (
+        ("__enter__", "with SqliteSaver.from_conn_string(...) as saver:"),
+        ("__aenter__", "async with AsyncSqliteSaver.from_conn_string(...) as saver:"),
+    ):
+        if hasattr(checkpointer, enter):
+            hint = f" It is a context manager: enter it first, as in `{example}`."
+            break
     raise TypeError(
         "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
         f"{type(checkpointer).__name__}.{hint}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -47,6 +48,22 @@ def test_from_conn_string_works_in_memory_and_in_a_file(path):
 def test_used_without_with_the_error_says_so():
     with pytest.raises(TypeError, match=r"with SqliteSaver\.from_conn_string"):
         two_nodes().compile(checkpointer=SqliteSaver.from_conn_string(":memory:"))
+
+
+def test_so_does_that_of_the_async_saver(path):
+    with pytest.raises(TypeError, match=r"async with AsyncSqliteSaver\.from_conn_string"):
+        two_nodes().compile(checkpointer=AsyncSqliteSaver.from_conn_string(path))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has autocommit from 3.12 on")
+def test_a_connection_with_the_newer_autocommit_works_or_says_what_to_change(path):
+    always = sqlite3.connect(path, check_same_thread=False, autocommit=True)
+    assert runs(SqliteSaver(always)) == DONE
+    always.close()
+    never = sqlite3.connect(path, check_same_thread=False, autocommit=False)
+    with pytest.raises(ConnectionUnusableError, match="autocommit"):
+        SqliteSaver(never).get_tuple(thread("t"))
+    never.close()
 
 
 def test_a_file_name_instead_of_a_connection_is_refused():

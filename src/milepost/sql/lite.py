@@ -113,13 +113,13 @@ class SqliteEngine:
             return
         connection = self.connection
         with _explained():
-            if connection.in_transaction:
-                raise ConnectionUnusableError(_OPEN_TRANSACTION)
             if getattr(connection, "autocommit", None) is False:
                 raise ConnectionUnusableError(
                     "The sqlite3 connection was made with autocommit=False, so it is always "
                     "inside a transaction. Make it without that argument, or with autocommit=True."
                 )
+            if connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
             if connection.text_factory is not str:
                 raise ConnectionUnusableError(
                     "The sqlite3 connection has a text_factory of its own, which would change "
