@@ -32,6 +32,12 @@ def split_like(data: bytes, new: Parts) -> Parts:
     if head is None:
         return Parts(b"", [data])
     at = len(head)
+    size = skim.head(data, 0)[1]
+    if size <= len(new.elements):
+        same = new.elements[:size]
+        joined = b"".join(same)
+        if len(joined) == len(data) - at and data.endswith(joined):
+            return Parts(head, same)  # it has only grown: compared in one go
     elements = []
     for element in new.elements:
         if not data.startswith(element, at):
