@@ -10,10 +10,12 @@ from typing import Any
 import ormsgpack
 import pytest
 
+from milepost.cache.base import BaseCache
+from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.serde import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
-from milepost.errors import DeserializationError, UnregisteredTypeError
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
 
 CANARY: list[str] = []
 
@@ -190,3 +192,12 @@ def test_numpy_reads_no_objects_out_of_bytes() -> None:
 def test_unregistered_is_its_own_error_type() -> None:
     with pytest.raises(UnregisteredTypeError):
         JsonPlusSerializer().loads_typed(("msgpack", record("shop:Order", {})))
+
+
+def test_a_cache_does_not_unpickle_what_somebody_put_there() -> None:
+    """CVE-2026-27794: the cache of node results read pickle by default."""
+    for serde in (BaseCache.serde, InMemoryCache().serde):
+        with pytest.raises(DeserializationError, match="pickle"):
+            serde.loads_typed(("pickle", pickle.dumps(print)))
+        with pytest.raises(SerializationError):
+            serde.dumps_typed(print)
