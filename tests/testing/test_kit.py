@@ -118,6 +118,17 @@ def test_what_is_skipped_says_why():
     assert all(reasons.values())
 
 
+def test_an_optional_method_may_say_that_it_is_not_there():
+    class Refuses(InMemorySaver):
+        def copy_thread(self, *args: Any) -> None:
+            raise NotImplementedError("no copies here")
+
+    report = check_saver(Refuses, groups=["copy_thread"])
+    assert report.failed == ()
+    reasons = {one.reason for one in report.skipped if one.colour == "sync"}
+    assert reasons == {"Refuses does not implement it: NotImplementedError('no copies here')"}
+
+
 def test_clauses_need_not_start_from_an_empty_storage():
     one = InMemorySaver()
     assert check_saver(lambda: one, groups=BASE).failed == ()
@@ -186,7 +197,7 @@ def test_three_lines_make_a_named_test_of_every_clause(tmp_path):
     tmp_path.joinpath("test_it.py").write_text(
         "from milepost.checkpoint.memory import InMemorySaver\n"
         "from milepost.testing import saver_tests\n"
-        "test_my_saver = saver_tests(InMemorySaver, groups=['put', 'registry'])\n"
+        "test_my_saver = saver_tests(InMemorySaver, groups=['put', 'persistence'])\n"
     )
     tmp_path.joinpath("test_fixture.py").write_text(
         "from milepost.checkpoint.sqlite import SqliteSaver\n"
@@ -210,7 +221,7 @@ def test_three_lines_make_a_named_test_of_every_clause(tmp_path):
     said = done.stdout
     assert "test_it.py::test_my_saver[sync-put-versions_grow] PASSED" in said
     assert "test_it.py::test_my_saver[async-put-versions_grow] PASSED" in said
-    assert "test_my_saver[sync-registry-pages_follow_each_other] SKIPPED" in said
+    assert "test_my_saver[sync-persistence-a_paused_run_goes_on_after_reopening] SKIPPED" in said
     assert "what_was_stored_is_there_after_reopening] PASSED" in said
     assert "test_it[sync-delete_thread-delete_thread_removes_all_of_it] FAILED" in said
     assert "A deleted thread has no checkpoint left, in no namespace. the latest of" in said

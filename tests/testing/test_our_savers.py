@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
@@ -59,7 +60,8 @@ def async_postgres(kind: Any) -> Any:
 
 
 FIVE = ("put", "get_tuple", "list", "put_writes", "delete_thread")
-"""What a saver that keeps the latest checkpoint only is tested for."""
+LATEST_ONLY = {"keeps_history": False, "groups": None if os.environ.get("MILEPOST_LONG") else FIVE}
+"""How savers are tested that keep the latest checkpoint only; they prune at every step, slowly."""
 
 deprecated = pytest.mark.filterwarnings("ignore:.*ShallowPostgresSaver:DeprecationWarning")
 
@@ -68,9 +70,7 @@ test_sqlite = saver_tests(sqlite, persistent=True)
 test_async_sqlite = saver_tests(async_sqlite, persistent=True)
 test_postgres = saver_tests(postgres(PostgresSaver), persistent=True)
 test_async_postgres = saver_tests(async_postgres(AsyncPostgresSaver), persistent=True)
-test_shallow_postgres = deprecated(
-    saver_tests(postgres(ShallowPostgresSaver), keeps_history=False, groups=FIVE)
-)
+test_shallow_postgres = deprecated(saver_tests(postgres(ShallowPostgresSaver), **LATEST_ONLY))
 test_async_shallow_postgres = deprecated(
-    saver_tests(async_postgres(AsyncShallowPostgresSaver), keeps_history=False, groups=FIVE)
+    saver_tests(async_postgres(AsyncShallowPostgresSaver), **LATEST_ONLY)
 )
