@@ -17,6 +17,7 @@ from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
 from milepost.errors import ColourError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
+from milepost.sql import pg_sync
 from milepost.sql.failures import ConnectionUnusableError, ForeignDatabaseError, NotSetUpError
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
@@ -125,6 +126,15 @@ def test_a_pool_with_the_documented_settings(uri):
         saver = PostgresSaver(pool)
         saver.setup()
         assert runs(saver) == DONE
+
+
+def test_a_pool_that_was_closed_is_an_error_at_once(uri, monkeypatch):
+    with ConnectionPool(uri, min_size=1, open=True) as pool:
+        saver = PostgresSaver(pool)
+        saver.setup()
+    monkeypatch.setattr(pg_sync, "time", None)  # nobody sleeps and tries again
+    with pytest.raises(ConnectionUnusableError, match="closed"):
+        saver.get_tuple(thread("t"))
 
 
 def test_a_pool_together_with_a_pipeline_is_refused(uri):

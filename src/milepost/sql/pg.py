@@ -105,6 +105,11 @@ def is_piping(connection: Any) -> bool:
     )
 
 
+def is_replaceable(pool: Any, reconnect: Any) -> bool:
+    """Whether there is another connection, should one die. A pool that was closed has none."""
+    return reconnect is not None or (pool is not None and not getattr(pool, "closed", False))
+
+
 class Patience:
     """How often, and for how long, one transaction is tried."""
 

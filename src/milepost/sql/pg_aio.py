@@ -11,7 +11,7 @@ import psycopg
 
 from milepost.errors import ColourError
 from milepost.sql.operations import single
-from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping
+from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping, is_replaceable
 from milepost.sql.pg_transaction import transaction
 
 if TYPE_CHECKING:
@@ -75,8 +75,12 @@ class AsyncPostgresEngine:
             while self._sleepers:
                 await self._drain(committer.transactions())
                 self._wake()
-        finally:
+        except BaseException:  # the loop is being ended
             self._wake()
+            for _, future in self._sleepers:
+                future.cancel()
+            self._sleepers.clear()
+            raise
 
     def _wake(self) -> None:
         sleepers, self._sleepers = self._sleepers, []
@@ -167,7 +171,7 @@ class AsyncPostgresEngine:
             yield self._connection
 
     async def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
-        patience = Patience(self.settings, self._pool is not None or self._reconnect is not None)
+        patience = Patience(self.settings, is_replaceable(self._pool, self._reconnect))
         while True:
             connection: Any = None
             try:

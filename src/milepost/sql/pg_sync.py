@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from milepost.sql.operations import single
-from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping
+from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping, is_replaceable
 from milepost.sql.pg_transaction import transaction
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PostgresEngine:
             yield self._connection
 
     def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
-        patience = Patience(self.settings, self._pool is not None or self._reconnect is not None)
+        patience = Patience(self.settings, is_replaceable(self._pool, self._reconnect))
         while True:
             connection: Any = None
             try:
