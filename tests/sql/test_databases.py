@@ -110,6 +110,42 @@ def test_what_is_sealed_stays_sealed_in_a_dump(path, tmp_path):
         assert other.get_tuple(thread("t")).checkpoint["channel_values"]["log"] == ["a secret", "a"]
 
 
+class OnlyTwoMethods:
+    """A serializer of the user's own, which binds nothing to a place."""
+
+    def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+        return "json", json.dumps(value).encode()
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return json.loads(data[1])
+
+
+@pytest.mark.parametrize(
+    "serde",
+    [
+        None,
+        EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16),
+        EncryptedSerializer.from_pycryptodome_aes(OnlyTwoMethods(), key=b"0" * 16),
+    ],
+    ids=["plain", "sealed", "sealed foreign"],
+)
+def test_a_thread_is_loaded_under_another_id(path, tmp_path, serde):
+    with (
+        SqliteSaver.from_conn_string(path, serde=serde) as source,
+        SqliteSaver.from_conn_string(str(tmp_path / "other.db"), serde=serde) as target,
+    ):
+        graph = line("a", "b").compile(checkpointer=source)
+        for _ in range(3):
+            graph.invoke({"log": ["x" * 200]}, thread("old"))
+        assert target.load(source.dump(), rename={"old": "new", "other": "unused"}) == ["new"]
+        assert target.get_tuple(thread("old")) is None
+        assert [(f.checkpoint, f.metadata, f.pending_writes) for f in target.list(None)] == [
+            (f.checkpoint, f.metadata, f.pending_writes) for f in source.list(None)
+        ]
+        assert asyncio.run(source.aload(source.dump(), rename={"old": "beside"})) == ["beside"]
+        assert source.verify() == target.verify() == []
+
+
 def test_a_thread_is_loaded_as_a_whole_or_not_at_all(sqlite, tmp_path):
     fill(sqlite)
     lines = list(sqlite.dump(["t0", "t1"]))

@@ -1,9 +1,9 @@
-"""Copies a thread with its whole history: row by row in the database, unless rows are sealed."""
+"""A thread under another id: row by row in the database, unless rows are bound to their place."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import Frame
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.sql.queries import Queries
     from milepost.sql.splice import Buffer
 
+Row: TypeAlias = tuple[Any, ...]
+
 
 def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     """Everything of `source`, under another id. The copy belongs to no run."""
@@ -28,61 +30,74 @@ def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     copied = yield Run(q.copy_entry, (target, getrandbits(53), now, now, source))
     if not copied:
         return
-    if codec.seals or not codec.splices:
-        yield from _resealed(codec, q, source, target)
+    if not is_bound(codec):
+        for sql in (q.copy_checkpoints, q.copy_blobs, q.copy_writes):
+            yield Run(sql, (target, source))
         return
-    for sql in (q.copy_checkpoints, q.copy_blobs, q.copy_writes):
-        yield Run(sql, (target, source))
+    move = Move(codec, source, target)
+    for read, change, store in (
+        (q.dump_checkpoints, move.checkpoint, q.add_checkpoint),
+        (q.dump_blobs, move.blob, q.add_blob),
+        (q.dump_writes, move.write, q.add_write),
+    ):
+        rows = yield Query(read, (source,))
+        yield Many(store, [change(row) for row in rows])
 
 
-def _resealed(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
-    """What is bound to its place has to be opened there and sealed for the new one."""
+def is_bound(codec: Codec) -> bool:
+    """Whether what is stored can be read only where it is."""
+    return codec.seals or not codec.splices
 
-    def move(kind: str | None, data: bytes, *place: str) -> tuple[str | None, bytes]:
-        what, *rest = place
-        opened = codec.unseal(data, what, source, *rest)
-        kind, opened = anew(kind, opened, *place)
-        return kind, codec.seal(bytes(opened), what, target, *rest)
 
-    def anew(kind: str | None, data: Buffer, *place: str) -> tuple[str | None, Buffer]:
-        """A foreign serializer may have bound the value itself to its place."""
-        if codec.splices:
-            return kind, data
-        what, *rest = place
-        value = codec.decode(long_kind(kind), [data], what, source, *rest)
-        encoded = codec.encode(value, what, target, *rest)
-        return encoded.kind, encoded.parts.join()
+class Move:
+    """Opens rows that are bound to one thread, and seals them for another."""
 
-    rows: list[tuple[Any, ...]] = []
-    found = yield Query(q.checkpoints_of, (source,))
-    for ns, id, parent, complete, frame, kind, metadata, run_id in found:
-        opened = codec.unseal(frame, "frame", source, ns, id)
-        if not codec.splices:
+    def __init__(self, codec: Codec, source: str, target: str) -> None:
+        self._codec = codec
+        self._source = source
+        self._target = target
+
+    def checkpoint(self, row: Row) -> Row:
+        """A row of `checkpoints`."""
+        _, ns, id, parent, complete, run_id, frame, kind, metadata = row
+        opened = self._codec.unseal(frame, "frame", self._source, ns, id)
+        if not self._codec.splices:
             stamp, held = frames.unpack(opened)
             inline = {
-                channel: [*anew(*small, "blob", ns, channel, str(held.versions[channel]))]
+                channel: [*self._anew(*small, "blob", ns, channel, str(held.versions[channel]))]
                 if isinstance(small, list) and channel in held.versions
                 else small
                 for channel, small in held.inline.items()
             }
             opened = frames.pack(stamp.read(), Frame(held.versions, held.seen, inline))
-        frame = codec.seal(bytes(opened), "frame", target, ns, id)
-        kind, metadata = move(kind, metadata, "metadata", ns, id)
-        rows.append((target, ns, id, parent, complete, run_id, frame, _kind(kind), metadata))
-    yield Many(q.add_checkpoint, rows)
-    rows = []
-    found = yield Query(q.blobs_of, (source,))
-    for ns, channel, version, base_channel, base, level, kind, data in found:
-        kind, data = move(kind, data, "blob", ns, channel, version)
-        rows.append((target, ns, channel, version, base_channel, base, level, _kind(kind), data))
-    yield Many(q.add_blob, rows)
-    rows = []
-    found = yield Query(q.all_writes_of, (source,))
-    for ns, id, task_id, at, channel, path, base, kind, data in found:
-        kind, data = move(kind, data, "write", ns, id, task_id, sealed_as(kind, at))
-        rows.append((target, ns, id, task_id, at, channel, path, base, _kind(kind), data))
-    yield Many(q.add_write, rows)
+        frame = self._codec.seal(bytes(opened), "frame", self._target, ns, id)
+        told = self._value(kind, metadata, "metadata", ns, id)
+        return (self._target, ns, id, parent, complete, run_id, frame, *told)
 
+    def blob(self, row: Row) -> Row:
+        """A row of `checkpoint_blobs`."""
+        _, ns, channel, version, base_channel, base, level, kind, data = row
+        value = self._value(kind, data, "blob", ns, channel, version)
+        return (self._target, ns, channel, version, base_channel, base, level, *value)
 
-def _kind(kind: str | None) -> str | None:
-    return None if kind is None else short_kind(kind)
+    def write(self, row: Row) -> Row:
+        """A row of `checkpoint_writes`."""
+        _, ns, id, task_id, at, channel, path, base, kind, data = row
+        value = self._value(kind, data, "write", ns, id, task_id, sealed_as(kind, at))
+        return (self._target, ns, id, task_id, at, channel, path, base, *value)
+
+    def _value(self, kind: str | None, data: bytes, *place: str) -> tuple[str | None, bytes]:
+        what, *rest = place
+        opened = self._codec.unseal(data, what, self._source, *rest)
+        kind, opened = self._anew(kind, opened, *place)
+        sealed = self._codec.seal(bytes(opened), what, self._target, *rest)
+        return None if kind is None else short_kind(kind), sealed
+
+    def _anew(self, kind: str | None, data: Buffer, *place: str) -> tuple[str | None, Buffer]:
+        """A foreign serializer may have bound the value itself to its place."""
+        if self._codec.splices:
+            return kind, data
+        what, *rest = place
+        value = self._codec.decode(long_kind(kind), [data], what, self._source, *rest)
+        encoded = self._codec.encode(value, what, self._target, *rest)
+        return encoded.kind, encoded.parts.join()

@@ -10,7 +10,7 @@ from milepost.checkpoint.housekeeping import thread_id_of
 from milepost.checkpoint.records import DeltaChannelHistory, place_of
 from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
-from milepost.checkpoint.sql.names import check_place
+from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.resealing import Resealer
 from milepost.checkpoint.sql.retention import RetainingSaver
 from milepost.sql.engine import Program, Transaction, adrive, drive
@@ -51,30 +51,46 @@ class MaintainedSaver(RetainingSaver):
                 yield line
         yield stream.end()
 
-    def load(self, lines: Iterable[str]) -> list[str]:
+    def load(self, lines: Iterable[str], *, rename: Mapping[str, str] | None = None) -> list[str]:
         """Store the threads of a stream that `dump` made, on any database; their ids.
 
-        A thread is stored as a whole or not at all. What is sealed needs the same key here.
+        A thread is stored as a whole or not at all; one that `rename` has a new id for is stored
+        under that. What is sealed needs the same key here.
         """
         stream = transfer.Incoming()
         loaded = []
         for line in lines:
             if (thread := stream.take(line)) is not None:
-                self.engine.run(self._loading(*thread), write=True)
-                loaded.append(thread[0])
+                thread_id, rows = self._renamed(rename or {}, *thread)
+                self.engine.run(self._loading(thread_id, rows), write=True)
+                loaded.append(thread_id)
         stream.finish()
         return loaded
 
-    async def aload(self, lines: Iterable[str] | AsyncIterable[str]) -> list[str]:
+    async def aload(
+        self,
+        lines: Iterable[str] | AsyncIterable[str],
+        *,
+        rename: Mapping[str, str] | None = None,
+    ) -> list[str]:
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
         stream = transfer.Incoming()
         loaded = []
         async for line in _each(lines):
             if (thread := stream.take(line)) is not None:
-                await self.engine.arun(self._loading(*thread), write=True)
-                loaded.append(thread[0])
+                thread_id, rows = self._renamed(rename or {}, *thread)
+                await self.engine.arun(self._loading(thread_id, rows), write=True)
+                loaded.append(thread_id)
         stream.finish()
         return loaded
+
+    def _renamed(
+        self, rename: Mapping[str, str], source: str, rows: transfer.Rows
+    ) -> tuple[str, transfer.Rows]:
+        target = check_name("thread_id", rename.get(source, source))
+        if target == source:
+            return source, rows
+        return target, transfer.renamed(self._codec, source, target, rows)
 
     def _dumping(self, thread_id: str) -> Work[list[str]]:
         return partial(transfer.dump_thread, self._queries, thread_id)

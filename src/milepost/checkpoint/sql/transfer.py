@@ -5,7 +5,8 @@
     {"thread": "id", "rows": 12, "sum": "..."}      ends a thread; covers all its lines
     {"end": 3}                                      the number of threads
 
-A row is stored as it is, so what is sealed stays sealed, and opens with the same key.
+A row is stored as it is, so what is sealed stays sealed, and opens with the same key. Only a thread
+that gets another id is opened on the way, and sealed for its new place.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost.checkpoint.sql.copying import Move, is_bound
 from milepost.errors import CheckpointError
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.sql.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
 
 _HEADER: Final = {"milepost": "threads", "version": 1}
@@ -125,12 +128,27 @@ class Incoming:
         )
 
 
+def renamed(codec: Codec, source: str, target: str, rows: Rows) -> Rows:
+    """The rows of a thread under another id."""
+    moved = {table: [(target, *row[1:]) for row in some] for table, some in rows.items()}
+    if is_bound(codec):
+        move = Move(codec, source, target)
+        for table, change in (
+            ("checkpoints", move.checkpoint),
+            ("checkpoint_blobs", move.blob),
+            ("checkpoint_writes", move.write),
+        ):
+            moved[table] = [change(row) for row in rows.get(table, [])]
+    return moved
+
+
 def load_thread(q: Queries, thread_id: str, rows: Rows) -> Operation[None]:
     """Store a thread that is not there yet."""
     found = yield Query(q.thread, (thread_id,))
     if found:
         raise CheckpointError(
-            f"Thread '{thread_id}' exists already. Delete it first, or leave it out of the stream."
+            f"Thread '{thread_id}' exists already. Delete it first, or load the stream's under "
+            f"another id: load(lines, rename={{'{thread_id}': ...}})."
         )
     loads = zip(_TABLES, q.loads, strict=True)
     for table, sql in loads:
