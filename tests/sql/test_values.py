@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from graphs import thread
+from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -164,3 +165,29 @@ class TestSealedRows:
         self.refused(filled, b"x" * 16)
         with open(filled, "rb") as file:
             assert b"canary" not in file.read()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"source": "loop", "step": 3, "parents": {}},
+        {"source": "loop", "step": 3},
+        {"source": "loop", "step": 3, "parents": {"": "1"}},
+        {"source": "loop", "step": 3, "parents": {}, "user": "ann"},
+        {"source": "loop", "step": True, "parents": {}},
+        {"source": "loop", "step": 2**80, "parents": {}},
+        {"source": "loop", "step": 3.0, "parents": {}},
+        {"source": None, "step": 3, "parents": {}},
+        {"parents": {}, "step": 3, "source": "loop"},
+        {"source": "loop", "step": 3, "parents": []},
+        {},
+    ],
+    ids=str,
+)
+def test_metadata_comes_back_as_it_was(saver, metadata):
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    stored = saver.put(config, empty_checkpoint(), metadata, {})
+    found = saver.get_tuple(stored).metadata
+    assert found == metadata
+    assert type(found.get("step")) is type(metadata.get("step"))
+    assert type(found.get("parents")) is type(metadata.get("parents"))

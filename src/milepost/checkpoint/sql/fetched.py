@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.memory import Frame, KnownFrame
-from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:
@@ -193,10 +192,4 @@ class Frames:
 
 def metadata_of(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:
     """The metadata of one checkpoint."""
-    place = ("metadata", thread_id, ns, row.id)
-    try:
-        data = codec.unseal(row.metadata, *place)
-        metadata: CheckpointMetadata = codec.decode(long_kind(row.metadata_kind), [data], *place)
-    except SerdeError as error:
-        raise error.at(thread=thread_id, channel="(the metadata)") from None
-    return metadata
+    return notes.decoded(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)

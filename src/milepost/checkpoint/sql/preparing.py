@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
-from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
 from milepost.checkpoint.sql.codec import Encoded
 from milepost.checkpoint.sql.cutting import place_in
@@ -133,10 +133,7 @@ class Preparer:
         # What a node has seen is replaced when it runs, never changed.
         frame = Frame(dict(versions), dict(checkpoint["versions_seen"]), inline)
         updated = checkpoint.get("updated_channels")
-        try:
-            kind, data = self.codec.whole(metadata, "metadata", thread_id, ns, id)
-        except SerdeError as error:
-            raise error.at(thread=thread_id, channel="metadata") from None
+        kind, data = notes.encoded(self.codec, metadata, thread_id, ns, id)
         run_id = metadata.get("run_id")
         delta = None
         if base is not None and not frames.is_due(base):
