@@ -21,6 +21,12 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 
+class Raw(bytes):
+    """A parameter in the binary form of the type that the statement has in its place."""
+
+    __slots__ = ()
+
+
 class Query(NamedTuple):
     """A statement whose rows are wanted."""
 

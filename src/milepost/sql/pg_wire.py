@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from milepost.errors import MissingDependencyError
+from milepost.sql.operations import Raw
 
 try:
     import psycopg
@@ -181,6 +182,9 @@ def _encoded(connection: Any, encoding: str, ask: Ask) -> _Sent:
         elif kind is bool:
             values.append(b"t" if value else b"f")
             type_ = _BOOL
+        elif kind is Raw:
+            values.append(value)
+            format = 1
         else:
             dumper = Transformer(connection).get_dumper(value, PyFormat.AUTO)
             dumped = dumper.dump(value)

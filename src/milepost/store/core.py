@@ -17,7 +17,7 @@ from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import SerdeError, StoreError
 from milepost.store import namespaces
-from milepost.store.embeddings import Embedder, Vector
+from milepost.store.embeddings import Embedder, Packed
 from milepost.store.filters import parse
 from milepost.store.paths import get_text_at_path, tokenize_path
 from milepost.store.records import (
@@ -92,6 +92,8 @@ class StoreCore(ABC):
         self.embedder = None if index is None else _embedder(index)
         fields: Sequence[str] = (index or {}).get("fields") or ["$"]
         self._paths = [tokenize_path(path) for path in fields]
+        self._field = fields[0] if len(fields) == 1 and fields[0].isidentifier() else None
+        """The only field that is embedded, if it is one: found without a walk."""
 
     # -- what a backend does
 
@@ -200,6 +202,10 @@ class StoreCore(ABC):
         """The texts of a value that are embedded."""
         if self.embedder is None or index is False:
             return ()
+        if index is None and self._field is not None:
+            text = value.get(self._field)
+            if type(text) is str:
+                return (text,) if text else ()
         paths: Sequence[Any] = self._paths if index is None else index
         found = [text for path in paths for text in get_text_at_path(value, path)]
         return tuple(dict.fromkeys(filter(None, found)))
@@ -319,7 +325,7 @@ def wanted_vectors(groups: Sequence[Group]) -> Embed:
 
 
 def with_vectors(
-    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Vector], Sequence[Vector]]
+    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Packed], Sequence[Packed]]
 ) -> list[Group]:
     """The groups, with the vectors that were made for them."""
     documents = dict(zip(request.documents, made[0], strict=True))
@@ -328,7 +334,7 @@ def with_vectors(
 
 
 def _with_vector(
-    task: Task, documents: Mapping[str, Vector], queries: Mapping[str, Vector]
+    task: Task, documents: Mapping[str, Packed], queries: Mapping[str, Packed]
 ) -> Task:
     if isinstance(task, Write) and task.texts:
         return Write(*task[:-1], [documents[text] for text in task.texts])

@@ -12,11 +12,15 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
+from struct import Struct
+from struct import error as StructError
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
 
 Vector: TypeAlias = Sequence[float]
+Packed: TypeAlias = bytes
+"""A vector that was checked: float32, the lowest byte first."""
 EmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Sequence[Vector]]
 AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
 
@@ -40,6 +44,7 @@ class Embedder:
         if not isinstance(dims, int) or isinstance(dims, bool) or dims < 1:
             raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
         self.dims = dims
+        self._pack = Struct(f"<{dims}f").pack
         self.model = model or _model_name(embed)
         found = load(embed) if isinstance(embed, str) else embed
         self._object: Any = found if hasattr(found, "embed_documents") else None
@@ -51,20 +56,20 @@ class Embedder:
             )
         self._is_async = self._function is not None and _is_async(self._function)
 
-    def documents(self, texts: Sequence[str]) -> list[Vector]:
+    def documents(self, texts: Sequence[str]) -> list[Packed]:
         """One vector for each text."""
         texts = list(texts)
         if self._object is not None:
             return self._checked(self._object.embed_documents(texts), len(texts))
         return self._checked(self._called(texts), len(texts))
 
-    def queries(self, texts: Sequence[str]) -> list[Vector]:
+    def queries(self, texts: Sequence[str]) -> list[Packed]:
         """The same for questions, which some models treat in another way."""
         if self._object is None:
             return self.documents(texts)
         return self._checked([self._object.embed_query(text) for text in texts], len(texts))
 
-    async def adocuments(self, texts: Sequence[str]) -> list[Vector]:
+    async def adocuments(self, texts: Sequence[str]) -> list[Packed]:
         """`documents`, for use on an event loop: a sync model runs in a thread."""
         texts = list(texts)
         if self._object is not None:
@@ -74,7 +79,7 @@ class Embedder:
             return self._checked(await self._function(texts), len(texts))
         return await asyncio.to_thread(self.documents, texts)
 
-    async def aqueries(self, texts: Sequence[str]) -> list[Vector]:
+    async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
         """`queries`, for use on an event loop."""
         if self._object is None:
             return await self.adocuments(texts)
@@ -86,7 +91,7 @@ class Embedder:
     def _called(self, texts: list[str]) -> Any:
         if not self._is_async:
             vectors = self._function(texts)
-            if not inspect.isawaitable(vectors):
+            if type(vectors) is list or not inspect.isawaitable(vectors):
                 return vectors
             # A callable that only turns out to be async when it is called.
             self._is_async = True
@@ -101,22 +106,31 @@ class Embedder:
             "await store.asearch(...)."
         )
 
-    def _checked(self, vectors: Any, expected: int) -> list[Vector]:
+    def _checked(self, vectors: Any, expected: int) -> list[Packed]:
         found = list(vectors)
         if len(found) != expected:
             raise EmbeddingError(
                 f"`embed` was given {expected} texts and returned {len(found)} vectors. It must "
                 "return one for each text, in the same order."
             )
-        for vector in found:
-            if len(vector) != self.dims:
-                raise EmbeddingError(
-                    f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
-                    f"{self.dims}. Set dims to what the model makes."
-                )
-            if not isfinite(sum(vector)):
-                raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
-        return found
+        return [self._packed(vector) for vector in found]
+
+    def _packed(self, vector: Any) -> Packed:
+        if len(vector) != self.dims:
+            raise EmbeddingError(
+                f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
+                f"{self.dims}. Set dims to what the model makes."
+            )
+        if type(vector) is not list and hasattr(vector, "tolist"):
+            vector = vector.tolist()  # numpy's own numbers are slow one by one
+        try:
+            if isfinite(sum(vector)):
+                return self._pack(*vector)
+        except (OverflowError, StructError, TypeError) as error:
+            raise EmbeddingError(
+                f"`embed` returned a vector that is not of 32-bit floats: {error}."
+            ) from error
+        raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
 
 
 async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:

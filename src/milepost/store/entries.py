@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from milepost.checkpoint.serde import rotation
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -15,6 +15,7 @@ from milepost.errors import SerdeError
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.core import StoreCore
+from milepost.store.embeddings import Packed
 from milepost.store.filters import predicate
 from milepost.store.records import Item, Namespace, Result, make_item
 from milepost.store.tasks import (
@@ -34,6 +35,7 @@ from milepost.store.tasks import (
 )
 from milepost.store.vectors import VectorTable
 
+Embedding: TypeAlias = Callable[[Sequence[str]], Sequence[Packed]]
 _NOTHING: Final[tuple[Request, ...]] = ()
 
 
@@ -91,7 +93,7 @@ class MemoryCore(StoreCore):
         self._vectors: VectorTable[Entry] | None = (
             None if embedder is None else VectorTable(embedder.dims)
         )
-        self._is_plain = self.embedder is None and self.lifetimes.default is None
+        self._is_plain = self.lifetimes.default is None and not self._binds
         self._unpack: Callable[[bytes], Any] = _no_short_cut
         if type(self.serde) is JsonPlusSerializer and not self.serde.pickle_fallback:
             # A dict is always msgpack then, and bytes that never left this process need no second
@@ -132,25 +134,32 @@ class MemoryCore(StoreCore):
             return None
         return make_item(value, entry.key, entry.namespace, entry.created, entry.updated)
 
-    def drop_in(self, namespace: Namespace, key: str, value: Any) -> bool:
-        """Put a value where nothing has to be checked but the value; whether that was so."""
-        if not self._is_plain or type(value) is not dict or self._binds:
+    def drop_in(self, namespace: Namespace, key: str, value: Any, embed: Embedding | None) -> bool:
+        """Put a value where nothing has to be checked but the value; whether that was so.
+
+        `embed` makes vectors; without it, values that need some are refused.
+        """
+        if not self._is_plain or type(value) is not dict or type(key) is not str:
             return False
+        texts: Sequence[str] = ()
+        if self.embedder is not None:
+            texts = self.texts(value, None)
+            if texts and embed is None:
+                return False
         try:
             data = self.serde.dumps_typed(value)
-            with self._lock:
-                entries = self._spaces[namespace]
-                old = entries.get(key)
-                if old is None:
-                    if type(key) is not str or not namespaces.is_plain(key):
-                        return False
-                elif old.ttl is not None:
-                    return False
-                stamp = self.stamps.next()
-                created = stamp if old is None else old.created
-                entries[key] = Entry(namespace, key, data, created, stamp)
+            entries = self._spaces[namespace]
+            if key not in entries and not namespaces.is_plain(key):
+                return False
         except Exception:
             return False  # whatever it is, the long way explains it
+        vectors = embed(texts) if texts and embed is not None else ()
+        with self._lock:
+            old = self._find(namespace, key)
+            if self._mortal and old is not None and _is_dead(old, self.stamps.now()):
+                self._remove(old)
+                old = None
+            self._replace(old, namespace, key, data, vectors)
         return True
 
     # -- reading
@@ -274,20 +283,34 @@ class MemoryCore(StoreCore):
             old = None
         if write.data is None:
             return
-        stamp = self.stamps.next()
-        if old is not None:
-            self._forget(old)
-        entry = Entry(
-            write.namespace, write.key, write.data, stamp if old is None else old.created, stamp
-        )
+        entry = self._replace(old, write.namespace, write.key, write.data, write.vectors)
         entry.index = write.index
         if write.ttl is not None:
             entry.ttl = write.ttl
             entry.expires = now + write.ttl
             self._mortal += 1
-        if write.vectors and self._vectors is not None:
-            entry.places = self._vectors.add(write.vectors, entry)
-        self._spaces.setdefault(write.namespace, {})[write.key] = entry
+
+    def _replace(
+        self,
+        old: Entry | None,
+        namespace: Namespace,
+        key: str,
+        data: tuple[str, bytes],
+        vectors: Sequence[Packed],
+    ) -> Entry:
+        stamp = self.stamps.next()
+        if old is None:
+            entry = Entry(namespace, key, data, stamp, stamp)
+        else:
+            self._forget(old)
+            entry = Entry(namespace, key, data, old.created, stamp)
+        if vectors and self._vectors is not None:
+            entry.places = self._vectors.add(vectors, entry)
+        entries = self._spaces.get(namespace)
+        if entries is None:
+            entries = self._spaces[namespace] = {}
+        entries[key] = entry
+        return entry
 
     def _remove(self, entry: Entry) -> None:
         self._forget(entry)

@@ -50,6 +50,8 @@ class InMemoryStore(CoreStore):
             index=index, ttl=ttl, serde=serde, clear_fields=clear_fields, clock=clock
         )
         super().__init__(self._memory)
+        embedder = self._memory.embedder
+        self._vectors_of = None if embedder is None else embedder.documents
         self.index_config = index
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -96,7 +98,7 @@ class InMemoryStore(CoreStore):
             ttl is NOT_PROVIDED
             and if_version is None
             and index is None
-            and self._memory.drop_in(namespace, key, value)
+            and self._memory.drop_in(namespace, key, value, self._vectors_of)
         ):
             return
         super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
@@ -115,7 +117,7 @@ class InMemoryStore(CoreStore):
             ttl is NOT_PROVIDED
             and if_version is None
             and index is None
-            and self._memory.drop_in(namespace, key, value)
+            and self._memory.drop_in(namespace, key, value, None)
         ):
             return
         await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)

@@ -18,7 +18,7 @@ from milepost.store.records import ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
     from milepost.sql.operations import Work
-    from milepost.store.embeddings import Vector
+    from milepost.store.embeddings import Packed
     from milepost.store.filters import Condition
 
 Index: TypeAlias = Literal[False] | tuple[str, ...] | None
@@ -43,7 +43,7 @@ class Search(NamedTuple):
     query: str | None
     order: Order | None
     refresh: bool
-    vector: Vector | None = None
+    vector: Packed | None = None
     """The query's, once it is known."""
 
 
@@ -66,7 +66,7 @@ class Write(NamedTuple):
     ttl: int | None
     """In microseconds."""
     if_version: int | None
-    vectors: Sequence[Vector] = ()
+    vectors: Sequence[Packed] = ()
     """One for each text, once they are known."""
 
 

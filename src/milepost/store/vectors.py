@@ -6,7 +6,6 @@ matrix with a vector. Places of removed vectors are used again.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -15,7 +14,7 @@ from milepost.errors import MissingDependencyError
 if TYPE_CHECKING:
     import numpy as np
 
-    from milepost.store.embeddings import Vector
+    from milepost.store.embeddings import Packed
 
     Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -44,21 +43,21 @@ class VectorTable(Generic[Owner]):
         self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
         self.owners: list[Owner | None] = []
         self._free: list[int] = []
-        self._fresh: dict[int, array[float]] = {}
+        self._fresh: dict[int, bytes] = {}
         """Not yet in the matrix: taking many in at once costs much less."""
 
-    def add(self, vectors: Sequence[Vector], owner: Owner) -> tuple[int, ...]:
+    def add(self, vectors: Sequence[Packed], owner: Owner) -> tuple[int, ...]:
         """Take vectors in; their places."""
         return tuple([self._add(vector, owner) for vector in vectors])
 
-    def _add(self, vector: Vector, owner: Owner) -> int:
+    def _add(self, vector: Packed, owner: Owner) -> int:
         if self._free:
             at = self._free.pop()
             self.owners[at] = owner
         else:
             at = len(self.owners)
             self.owners.append(owner)
-        self._fresh[at] = array("f", vector)
+        self._fresh[at] = vector
         if len(self._fresh) >= _FRESH:
             self._take_in()
         return at
@@ -70,7 +69,7 @@ class VectorTable(Generic[Owner]):
             grown[: len(self._matrix)] = self._matrix
             self._matrix = grown
         if self._fresh:
-            joined = np.frombuffer(b"".join(self._fresh.values()), np.float32)
+            joined = np.frombuffer(b"".join(self._fresh.values()), "<f4")
             self._matrix[list(self._fresh)] = self._units(joined.reshape(-1, self._dims))
             self._fresh.clear()
 
@@ -81,16 +80,16 @@ class VectorTable(Generic[Owner]):
             self._fresh.pop(at, None)
             self._free.append(at)
 
-    def scores(self, vector: Vector, places: Sequence[int]) -> list[float]:
+    def scores(self, vector: Packed, places: Sequence[int]) -> list[float]:
         """How near the vectors at these places are to this one."""
         self._take_in()
-        found: list[float] = (self._matrix[places] @ self._units([array("f", vector)])[0]).tolist()
+        found: list[float] = (self._matrix[places] @ self._unit(vector)).tolist()
         return found
 
-    def nearest(self, vector: Vector, count: int) -> list[tuple[float, Owner]]:
+    def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
         """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
         self._take_in()
-        scores = self._matrix[: len(self.owners)] @ self._units([array("f", vector)])[0]
+        scores = self._matrix[: len(self.owners)] @ self._unit(vector)
         scores[self._free] = -self._np.inf
         if count < len(scores):
             bound = self._np.partition(scores, len(scores) - count)[len(scores) - count]
@@ -100,8 +99,11 @@ class VectorTable(Generic[Owner]):
         found = zip(scores[places].tolist(), places.tolist(), strict=True)
         return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
 
-    def _units(self, vectors: Any) -> Array:
-        rows = self._np.asarray(vectors, self._np.float32)
+    def _unit(self, vector: Packed) -> Array:
+        unit: Array = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
+        return unit
+
+    def _units(self, rows: Array) -> Array:
         lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
         lengths[lengths == 0] = 1.0
         units: Array = rows / lengths

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+from array import array
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
-from milepost.sql.operations import Operation, Query
-from milepost.store.embeddings import Vector
+from milepost.sql.operations import Operation, Query, Raw
+from milepost.store.embeddings import Packed
 from milepost.store.sql.statements import INDEXED, PG
 from milepost.store.sql.vectors import Near, VectorIndex
 from milepost.store.tasks import Search
@@ -59,8 +61,12 @@ class PgVectors(VectorIndex):
             "let an administrator run: CREATE EXTENSION vector"
         )
 
-    def pack(self, vector: Vector) -> str:
-        return "[" + ",".join([repr(float(x)) for x in vector]) + "]"
+    def pack(self, vector: Packed) -> Raw:
+        # As pgvector sends and receives it, the highest byte first. Text takes the client 50 times
+        # as long.
+        numbers = array("f", vector)
+        numbers.byteswap()
+        return Raw(struct.pack("!HH", len(numbers), 0) + numbers.tobytes())
 
     def nearest(
         self, generation: Generation, search: Search, now: int, count: int

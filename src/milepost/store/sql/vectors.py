@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.sql.operations import Operation, Query
-from milepost.store.embeddings import Vector
+from milepost.store.embeddings import Packed
 from milepost.store.sql import statements as sql
 from milepost.store.sql.statements import Speech
 from milepost.store.tasks import Search
@@ -35,7 +35,7 @@ class VectorIndex(ABC):
         return error
 
     @abstractmethod
-    def pack(self, vector: Vector) -> Any:
+    def pack(self, vector: Packed) -> Any:
         """A vector as a parameter of a statement."""
 
     @abstractmethod

@@ -14,14 +14,13 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-import sys
-from array import array
+import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
 from milepost.sql.operations import Operation, Query
 from milepost.store import namespaces
-from milepost.store.embeddings import Vector
+from milepost.store.embeddings import Packed
 from milepost.store.sql.statements import INDEXED, LITE
 from milepost.store.sql.vectors import Near, VectorIndex
 from milepost.store.tasks import Search
@@ -56,12 +55,14 @@ class LiteVectors(VectorIndex):
             f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
         ]
 
-    def pack(self, vector: Vector) -> bytes:
-        length = math.hypot(*vector)
-        packed = array("f", [x / length for x in vector] if length else vector)
-        if sys.byteorder == "big":
-            packed.byteswap()
-        return packed.tobytes()
+    def pack(self, vector: Packed) -> bytes:
+        if self._np is not None:
+            numbers = self._np.frombuffer(vector, "<f4")
+            length = math.sqrt(numbers @ numbers)
+            return (numbers / length).astype("<f4").tobytes() if length else vector
+        values = struct.unpack(f"<{self._dims}f", vector)
+        length = math.hypot(*values)
+        return struct.pack(f"<{self._dims}f", *[x / length for x in values]) if length else vector
 
     def nearest(
         self, generation: Generation, search: Search, now: int, count: int
