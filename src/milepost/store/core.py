@@ -23,15 +23,15 @@ from milepost.store.paths import get_text_at_path, tokenize_path
 from milepost.store.records import (
     GetOp,
     IndexConfig,
-    Item,
     ListNamespacesOp,
     Namespace,
     Op,
     PutOp,
     Result,
-    SearchItem,
     SearchOp,
     TTLConfig,
+    make_item,
+    make_search_item,
 )
 from milepost.store.tasks import (
     Embed,
@@ -43,7 +43,6 @@ from milepost.store.tasks import (
     Program,
     Progress,
     RefusedItem,
-    Row,
     Search,
     Task,
     Write,
@@ -214,6 +213,9 @@ class StoreCore(ABC):
 
     def execute(self, groups: Sequence[Group]) -> Program[list[list[Result] | Exception]]:
         """Carry out what several callers asked for; one that fails does not harm the others."""
+        if self.embedder is None or not any(map(needs_vectors, groups)):
+            found = yield from self.perform(groups)
+            return list(map(self.decoded, groups, found))
         ready = yield from self._embedded(groups)
         live = [group for group in ready if not isinstance(group, Exception)]
         done = iter((yield from self.perform(live)) if live else ())
@@ -224,8 +226,6 @@ class StoreCore(ABC):
 
     def _embedded(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
         """The groups, with the vectors that they need."""
-        if self.embedder is None or not any(map(needs_vectors, groups)):
-            return list(groups)
         try:
             return (yield from self._embed_together(groups))
         except Exception as error:
@@ -254,10 +254,17 @@ class StoreCore(ABC):
     def _result(self, task: Task, found: Any) -> Result:
         if found is None:
             return None
-        if isinstance(task, Get):
-            return self.item(found)
         if isinstance(task, Search):
-            return [self.search_item(row) for row in found]
+            return [
+                make_search_item(
+                    self.value(row), row.key, row.namespace, row.created, row.updated, row.score
+                )
+                for row in found
+            ]
+        if isinstance(task, Get):
+            return make_item(
+                self.value(found), found.key, found.namespace, found.created, found.updated
+            )
         return cast("Result", found)
 
     def value(self, row: Stored) -> dict[str, Any]:
@@ -271,29 +278,6 @@ class StoreCore(ABC):
         except SerdeError as error:
             raise error.at(channel=f"{namespaces.to_text(row.namespace)}{row.key}") from None
         return value
-
-    def item(self, row: Row) -> Item:
-        """The item of a stored row."""
-        return Item(
-            value=self.value(row),
-            key=row.key,
-            namespace=row.namespace,
-            created_at=row.created,
-            updated_at=row.updated,
-            version=row.updated,
-        )
-
-    def search_item(self, row: Row) -> SearchItem:
-        """The search result of a stored row."""
-        return SearchItem(
-            row.namespace,
-            row.key,
-            self.value(row),
-            row.created,
-            row.updated,
-            row.score,
-            version=row.updated,
-        )
 
 
 def place(namespace: tuple[str, ...], key: str) -> str:

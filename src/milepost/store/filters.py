@@ -139,8 +139,10 @@ def predicate(conditions: Sequence[Condition]) -> Callable[[Any], bool]:
     tests = [_quick(condition) or partial(holds, condition) for condition in conditions]
     if len(tests) == 1:
         return tests[0]
-
     first, *others = tests
+    if len(others) == 1:
+        second = others[0]
+        return lambda view: first(view) and second(view)
     return lambda view: first(view) and all(test(view) for test in others)
 
 

@@ -9,6 +9,7 @@ finds all of them in one range of an index, and nothing in a label can act as a 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
@@ -22,7 +23,14 @@ _RESERVED: Final = ("langgraph", "milepost")
 
 def check_put(namespace: Any) -> Namespace:
     """The namespace, if items can be put there."""
-    checked = check(namespace)
+    try:
+        return _known_for_put(namespace)
+    except TypeError:  # a list, for one, which is not remembered
+        return _check_put(namespace)
+
+
+def _check_put(namespace: Any) -> Namespace:
+    checked = _check(namespace)
     if not checked:
         raise InvalidNamespaceError(
             "Namespace cannot be empty: give at least one label, such as ('memories',)."
@@ -36,6 +44,13 @@ def check_put(namespace: Any) -> Namespace:
 
 def check(namespace: Any) -> Namespace:
     """The namespace as a tuple, if items could be there; it may be empty."""
+    try:
+        return _known(namespace)
+    except TypeError:
+        return _check(namespace)
+
+
+def _check(namespace: Any) -> Namespace:
     if isinstance(namespace, str) or not isinstance(namespace, (tuple, list)):
         raise InvalidNamespaceError(
             f"A namespace is a tuple of strings, not {namespace!r}. Write (label,) for one label."
@@ -63,8 +78,15 @@ def check(namespace: Any) -> Namespace:
     return tuple(namespace)
 
 
+# Programs use the same few namespaces again and again.
+_known_for_put: Final = lru_cache(1024)(_check_put)
+_known: Final = lru_cache(1024)(_check)
+
+
 def check_key(key: Any) -> str:
     """The key, if an item can have it. Numbers and UUIDs are written as text."""
+    if type(key) is str and key.isascii() and "\0" not in key:
+        return key
     if not isinstance(key, str):
         if key is None or isinstance(key, (bytes, bytearray, tuple, list, dict)):
             raise InvalidKeyError(f"A key is a string, not {type(key).__name__}: {key!r}.")
@@ -100,11 +122,13 @@ def validate_op_namespace(op: Op) -> None:
         check(op.namespace_prefix)
 
 
+@lru_cache(1024)
 def to_text(namespace: Namespace) -> str:
     """The namespace as one text."""
     return "".join([label + "." for label in namespace])
 
 
+@lru_cache(1024)
 def from_text(text: str) -> Namespace:
     """The namespace that `to_text` was given."""
     return tuple(text[:-1].split(".")) if text else ()

@@ -152,6 +152,25 @@ class SearchItem(Item):
         return {**super().dict(), "score": self.score}
 
 
+def make_search_item(
+    value: dict[str, Any],
+    key: str,
+    namespace: Namespace,
+    created: int,
+    updated: int,
+    score: float | None,
+) -> SearchItem:
+    """What `make_item` does, for a search result."""
+    item: SearchItem = _new(SearchItem)
+    item.value = value
+    item.key = key
+    item.namespace = namespace
+    item._created = created
+    item._updated = item.version = updated
+    item.score = score
+    return item
+
+
 def to_datetime(moment: str | int) -> datetime:
     """A moment that was given in ISO format, or in microseconds since 1970."""
     if isinstance(moment, str):

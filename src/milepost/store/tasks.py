@@ -11,7 +11,6 @@ sent their results by one of the two drivers in `faces`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from milepost.store.records import ListNamespacesOp, Namespace, Order
@@ -96,16 +95,14 @@ class RefusedItem(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Embed:
+class Embed(NamedTuple):
     """Make vectors. Equal texts are listed once."""
 
     documents: list[str]
     queries: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Transact:
+class Transact(NamedTuple):
     """Carry out SQL in one transaction."""
 
     work: Work[Any]

@@ -33,11 +33,12 @@ class Stamps:
         """The time."""
         return int(self._clock() * 1_000_000)
 
-    def next(self) -> int:
-        """A stamp of its own."""
+    def next(self, count: int = 1) -> int:
+        """A stamp of its own: the first of `count`, which follow one another."""
         now = int(self._clock() * 1_000_000)
         with self._lock:
-            self._last = now = max(now, self._last + 1)
+            now = max(now, self._last + 1)
+            self._last = now + count - 1
         return now
 
 

@@ -48,6 +48,8 @@ class VectorTable(Generic[Owner]):
 
     def add(self, vectors: Sequence[Packed], owner: Owner) -> tuple[int, ...]:
         """Take vectors in; their places."""
+        if len(vectors) == 1:
+            return (self._add(vectors[0], owner),)
         return tuple([self._add(vector, owner) for vector in vectors])
 
     def _add(self, vector: Packed, owner: Owner) -> int:

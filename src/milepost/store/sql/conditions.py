@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from math import inf, nextafter
 from typing import Any, Final, TypeAlias
 
 from milepost.store.filters import Condition, holds
@@ -20,6 +21,8 @@ Clause: TypeAlias = tuple[str, list[Any]]
 _SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LARGEST: Final = 2**63
+_EXACT: Final = 2**53
+"""Up to here there is a float for every integer."""
 
 HOLDS: Final = "milepost_holds"
 
@@ -49,14 +52,11 @@ def sqlite_clause(condition: Condition) -> Clause:
             return _called(condition)
         # A field that is not there makes it NULL, which is neither true nor false.
         return clause if operator == "$eq" else (f"NOT ifnull({clause[0]}, 0)", clause[1])
-    types = _sqlite_types(operand)
-    if types is None:
-        return _called(condition)
-    sign = _SIGNS[operator]
-    return (
-        f"(json_extract(i.view, ?) {sign} ? AND json_type(i.view, ?) IN {types})",
-        [path, operand, path],
-    )
+    return _sqlite_compared(path, operator, operand) or _called(condition)
+
+
+# `json_extract` gives true as 1, and a list or an object as text. What it is, is asked only where
+# the operand could be taken for one of these.
 
 
 def _sqlite_equal(path: str, operand: Any) -> Clause | None:
@@ -64,21 +64,37 @@ def _sqlite_equal(path: str, operand: Any) -> Clause | None:
         return "ifnull(json_type(i.view, ?), 'null') = 'null'", [path]
     if isinstance(operand, bool):
         return "json_type(i.view, ?) = ?", [path, "true" if operand else "false"]
-    types = _sqlite_types(operand)
-    if types is None:
-        return None
-    return (
-        f"(json_extract(i.view, ?) = ? AND json_type(i.view, ?) IN {types})",
-        [path, operand, path],
-    )
-
-
-def _sqlite_types(operand: Any) -> str | None:
+    clause: Clause = "json_extract(i.view, ?) = ?", [path, operand]
     if isinstance(operand, str):
-        return "('text')"
+        return _also(clause, path, "text") if operand[:1] in ("[", "{") else clause
     if isinstance(operand, (int, float)) and abs(operand) < _LARGEST:
-        return "('integer', 'real')"
+        return _also(clause, path, "number") if operand in (0, 1) else clause
     return None
+
+
+def _sqlite_compared(path: str, operator: str, operand: Any) -> Clause | None:
+    if isinstance(operand, str):
+        clause: Clause = f"json_extract(i.view, ?) {_SIGNS[operator]} ?", [path, operand]
+        return _also(clause, path, "text")
+    if abs(operand) >= _EXACT:
+        return None
+    # Numbers come before texts, so an end to the range keeps these out.
+    low, high = -inf, inf
+    if operator == "$gte":
+        low = operand
+    elif operator == "$gt":
+        low = nextafter(operand, inf)
+    elif operator == "$lte":
+        high = operand
+    else:
+        high = nextafter(operand, -inf)
+    between: Clause = "json_extract(i.view, ?) BETWEEN ? AND ?", [path, low, high]
+    return _also(between, path, "number") if low <= 1 and high >= 0 else between
+
+
+def _also(clause: Clause, path: str, kind: str) -> Clause:
+    types = "('text')" if kind == "text" else "('integer', 'real')"
+    return f"({clause[0]} AND json_type(i.view, ?) IN {types})", [*clause[1], path]
 
 
 def _called(condition: Condition) -> Clause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -37,6 +38,8 @@ from milepost.store.tasks import (
 )
 
 _ATTEMPTS = 5
+_WIDE = 1000
+"""So many items below a prefix are worth a look at as many that were updated last."""
 
 
 class Raced(Exception):
@@ -79,7 +82,8 @@ class SqlCore(StoreCore):
     # -- groups
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
-        yield from self.ready()
+        if not self._ready:
+            yield from self.ready()
         tasks = [task for group in groups for task in group]
         write = any(isinstance(task, Write) for task in tasks)
         single = len(tasks) == 1 and self._is_single(tasks[0])
@@ -88,9 +92,11 @@ class SqlCore(StoreCore):
             renewed: list[int] = []
             try:
                 outcomes: list[Outcome] = yield Transact(
-                    lambda now=now, renewed=renewed: self._work(groups, now, renewed),  # type: ignore[misc]
-                    write=write,
-                    single=single,
+                    partial(self._read_one, tasks[0], now, renewed)
+                    if single and not write
+                    else partial(self._work, groups, now, renewed),
+                    write,
+                    single,
                 )
             except Raced:
                 if attempt == _ATTEMPTS - 1:
@@ -99,15 +105,12 @@ class SqlCore(StoreCore):
                     ) from None
                 continue
             if renewed:
-                yield Transact(
-                    lambda now=now, renewed=renewed: self._renew(renewed, now),  # type: ignore[misc]
-                    write=True,
-                )
+                yield Transact(partial(self._renew, renewed, now), write=True)
             break
         return outcomes
 
     def _is_single(self, task: Task) -> bool:
-        """Whether a task is one statement, whatever the database answers."""
+        """Whether a task needs no transaction around its statements."""
         if isinstance(task, Write):
             return task.if_version is None and not self._has_vectors
         return not isinstance(task, Search) or task.vector is None
@@ -128,18 +131,33 @@ class SqlCore(StoreCore):
         for number, group in enumerate(groups):
             for at, task in enumerate(group):
                 try:
-                    if isinstance(task, Search):
+                    if isinstance(task, Write):
+                        if task.texts:
+                            self.generations.check_writable()
+                    elif isinstance(task, Search):
                         results[number][at] = yield from self._search_rows(task, now, renewed)
                     elif isinstance(task, Listing):
                         results[number][at] = yield from self._list(task, now)
-                    elif isinstance(task, Write) and task.texts:
-                        self.generations.check_writable()
                 except StoreError as error:
                     failed[number] = error
         yield from self._writes(groups, now, failed)
         return [failed.get(number, found) for number, found in enumerate(results)]
 
     # -- reading
+
+    def _read_one(self, task: Task, now: int, renewed: list[int]) -> Operation[list[Outcome]]:
+        """The only group, of one task, which reads."""
+        if isinstance(task, Search):
+            return [[(yield from self._search_rows(task, now, renewed))]]
+        if isinstance(task, Listing):
+            return [[(yield from self._list(task, now))]]
+        assert isinstance(task, Get)
+        rows = yield Query(self._get, (namespaces.to_text(task.namespace), task.key, now), True)
+        if not rows:
+            return [[None]]
+        if task.refresh and rows[0][7] is not None:
+            renewed.append(rows[0][6])
+        return [[to_row(rows[0])]]
 
     def _gets(
         self,
@@ -170,20 +188,37 @@ class SqlCore(StoreCore):
                     renewed.append(row[6])
 
     def _search_rows(self, search: Search, now: int, renewed: list[int]) -> Operation[list[Row]]:
-        found: list[tuple[float | None, Any]]
         if search.vector is not None:
             assert self.vectors is not None
             generation = self.generations.for_search()
-            found = yield from self.vectors.rank(generation, search, now)
+            ranked = yield from self.vectors.rank(generation, search, now)
+            found = [to_row(row, score) for score, row in ranked]
+            rows = [row for _, row in ranked]
         else:
-            clause, parameters = self.speech.where(search.prefix, search.conditions, now)
-            order = sql.ORDER[search.order]
-            text = self.speech.search.replace("@where@", clause).replace("@order@", order)
-            rows = yield Query(self.speech.dress(text), (*parameters, search.limit, search.offset))
-            found = [(None, row) for row in rows]
+            rows = yield from self._unranked(search, now)
+            found = list(map(to_row, rows))
         if search.refresh:
-            renewed += [row[6] for _, row in found if row[7] is not None]
-        return [to_row(row, score) for score, row in found]
+            renewed += [row[6] for row in rows if row[7] is not None]
+        return found
+
+    def _unranked(self, search: Search, now: int) -> Operation[list[Any]]:
+        speech = self.speech
+        clause, parameters = speech.where(search.prefix, search.conditions, now)
+        order = sql.ORDER[search.order]
+        page = (search.limit, search.offset)
+        rows: list[Any]
+        if speech.newest is not None and search.order in (None, "-updated_at"):
+            wide = True
+            if bounds := namespaces.text_range(search.prefix):
+                wide = yield Query(sql.IS_WIDE.replace("@below@", speech.below), (*bounds, _WIDE))
+            if wide:
+                text = speech.newest.replace("@where@", clause).replace("@order@", order)
+                rows = yield Query(speech.dress(text), (_WIDE, *parameters, *page))
+                if len(rows) == search.limit:
+                    return rows
+        text = speech.search.replace("@where@", clause).replace("@order@", order)
+        rows = yield Query(speech.dress(text), (*parameters, *page), True)
+        return rows
 
     def _list(self, listing: Listing, now: int) -> Operation[list[tuple[str, ...]]]:
         prefix = namespaces.fixed_prefix(listing.op)
@@ -235,11 +270,15 @@ class SqlCore(StoreCore):
         self, final: dict[tuple[str, str], Write], guarded: set[tuple[str, str]], now: int
     ) -> Operation[None]:
         dress = self.speech.dress
-        rows = {place: self._parameters(place, write, now) for place, write in final.items()}
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         places = sorted(final)
+        stamp, marks = self.stamps.next(len(places)), self.generations.marks
+        rows = {
+            place: _parameters(place, final[place], now, stamp + at, marks)
+            for at, place in enumerate(places)
+        }
         for table in self.generations.tables:
-            yield Run(dress(sql.VECTORS_OF.format(table=table)), (json.dumps(places),))
+            yield from self._forget_vectors(table, places)
         gone = [place for place in places if final[place].data is None]
         if gone:
             yield _many(self._delete, gone)
@@ -272,21 +311,12 @@ class SqlCore(StoreCore):
         if rows:
             yield _many(self._put, [(*row, now) for row in rows])
 
-    def _parameters(self, place: tuple[str, str], write: Write, now: int) -> tuple[Any, ...]:
-        if write.data is None:
-            return ()
-        stamp = self.stamps.next()
-        return (
-            *place,
-            *write.data,
-            write.view,
-            None if write.index is None else json.dumps(write.index),
-            stamp,
-            stamp,
-            write.ttl,
-            None if write.ttl is None else now + write.ttl,
-            *self.generations.marks,
-        )
+    def _forget_vectors(self, table: str, places: list[tuple[str, str]]) -> Operation[None]:
+        if self.speech.rows == 1:
+            yield _many(sql.VECTORS_OF_ONE.format(table=table), places)
+        else:
+            statement = self.speech.dress(sql.VECTORS_OF.format(table=table))
+            yield Run(statement, (json.dumps(places),))
 
     # -- upkeep
 
@@ -313,6 +343,24 @@ class SqlCore(StoreCore):
         self.check_encrypts()
         yield from self.ready()
         return (yield from resealing(self, progress))
+
+
+def _parameters(
+    place: tuple[str, str], write: Write, now: int, stamp: int, marks: tuple[int, int]
+) -> tuple[Any, ...]:
+    if write.data is None:
+        return ()
+    return (
+        *place,
+        *write.data,
+        write.view,
+        None if write.index is None else json.dumps(write.index),
+        stamp,
+        stamp,
+        write.ttl,
+        None if write.ttl is None else now + write.ttl,
+        *marks,
+    )
 
 
 def _concerns_vectors(task: Task) -> bool:

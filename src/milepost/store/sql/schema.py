@@ -38,6 +38,11 @@ _EXPIRY = (
     "CREATE INDEX IF NOT EXISTS milepost_items_expires ON milepost_items (expires)"
     " WHERE expires IS NOT NULL"
 )
+_UPDATED = "CREATE INDEX IF NOT EXISTS milepost_items_updated ON milepost_items (updated)"
+# For the newest items of a namespace SQLite need not look into the table.
+_NEWEST = (
+    "CREATE INDEX IF NOT EXISTS milepost_items_newest ON milepost_items (ns, updated, expires)"
+)
 _META = """
 CREATE TABLE IF NOT EXISTS milepost_store_meta (
     name TEXT PRIMARY KEY,
@@ -56,7 +61,14 @@ def schema(dialect: str) -> Schema:
     """The tables, in their order of invention."""
     return Schema(
         table="milepost_store_migrations",
-        migrations=[[_ITEMS.replace("@identity@", _IDENTITY[dialect]), _EXPIRY, _META]],
+        migrations=[
+            [
+                _ITEMS.replace("@identity@", _IDENTITY[dialect]),
+                _EXPIRY,
+                *([_UPDATED, _NEWEST] if dialect == "sqlite" else []),
+                _META,
+            ]
+        ],
         landmark=("milepost_items", "view"),
         foreign="The database has a table milepost_items that is not milepost's. Use another one.",
     )

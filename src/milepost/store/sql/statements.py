@@ -24,6 +24,15 @@ GET_MANY: Final = (
 SEARCH: Final = (
     f"SELECT {COLUMNS} FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
 )
+# Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
+# sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
+# the prefix is searched as well.
+SEARCH_NEWEST: Final = (
+    f"SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_updated WHERE i.updated >"
+    " ifnull((SELECT updated FROM milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0)"
+    " AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+)
+IS_WIDE: Final = "SELECT 1 FROM milepost_items i WHERE @below@ LIMIT 1 OFFSET ?"
 # SQLite sorts whole rows. Without the values they are much smaller.
 SEARCH_IDS_FIRST: Final = (
     f"SELECT {COLUMNS} FROM (SELECT i.id AS found FROM milepost_items i WHERE @where@"
@@ -90,6 +99,9 @@ VECTORS_OF: Final = (
     " JOIN milepost_items i ON i.ns = p.a AND i.key = p.b)"
 )
 """Of all the places in a JSON array."""
+VECTORS_OF_ONE: Final = (
+    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
+)
 VECTORS_OF_EXPIRED: Final = (
     "DELETE FROM {table} WHERE item IN (SELECT id FROM milepost_items WHERE expires <= ?)"
 )
@@ -113,11 +125,12 @@ INDEXED: Final = "(i.indexed = ? OR i.reindexed = ?)"
 """Whether the vectors of this generation are those of the item as it is."""
 
 ORDER: Final = {
-    None: "i.updated DESC, i.ns, i.key",
-    "updated_at": "i.updated, i.ns, i.key",
-    "-updated_at": "i.updated DESC, i.ns, i.key",
-    "created_at": "i.created, i.ns, i.key",
-    "-created_at": "i.created DESC, i.ns, i.key",
+    # Equal stamps are possible only if two processes have made them.
+    None: "i.updated DESC, i.id",
+    "updated_at": "i.updated, i.id",
+    "-updated_at": "i.updated DESC, i.id",
+    "created_at": "i.created, i.id",
+    "-created_at": "i.created DESC, i.id",
     "key": "i.key, i.ns",
     "-key": "i.key DESC, i.ns DESC",
 }
@@ -134,6 +147,8 @@ class Speech:
     integer: str
     lock: str
     search: str
+    newest: str | None
+    """Searches what has changed last; None if the planner thinks of that by itself."""
     rows: int
     """How many items one statement stores."""
     below: str
@@ -177,6 +192,7 @@ LITE: Final = Speech(
     integer="p.a",
     lock="",
     search=SEARCH_IDS_FIRST,
+    newest=SEARCH_NEWEST,
     rows=1,
     below="i.ns >= ? AND i.ns < ?",
 )
@@ -188,6 +204,7 @@ PG: Final = Speech(
     integer="p.a::bigint",
     lock="FOR UPDATE",
     search=SEARCH,
+    newest=None,
     rows=100,
     # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
     # only; for this it looks at the prefix, and uses the index where that pays.

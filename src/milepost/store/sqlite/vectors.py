@@ -59,7 +59,7 @@ class LiteVectors(VectorIndex):
         if self._np is not None:
             numbers = self._np.frombuffer(vector, "<f4")
             length = math.sqrt(numbers @ numbers)
-            return (numbers / length).astype("<f4").tobytes() if length else vector
+            return (numbers / length).astype("<f4", copy=False).tobytes() if length else vector
         values = struct.unpack(f"<{self._dims}f", vector)
         length = math.hypot(*values)
         return struct.pack(f"<{self._dims}f", *[x / length for x in values]) if length else vector
