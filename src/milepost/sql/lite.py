@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
+from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
+_READ: Final = "BEGIN"
+_WRITE: Final = "BEGIN IMMEDIATE"
+
+
 class SqliteEngine:
-    """One SQLite database."""
+    """One SQLite database. Engines on one connection take turns."""
 
     def __init__(
         self,
@@ -34,14 +39,18 @@ class SqliteEngine:
         *,
         synchronous: str = "FULL",
         first: Work[None] | None = None,
+        equip: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         if synchronous not in ("FULL", "NORMAL", "EXTRA"):
             raise ValueError(f"synchronous must be FULL, EXTRA or NORMAL, not {synchronous!r}")
         self.connection = connection
-        self.lock = threading.RLock()
+        self._turns = turns_on(connection)
+        self.lock = self._turns.lock
         self._synchronous = synchronous
         self._first = first
         """Run once, before anything else: creates the tables."""
+        self._equip = equip
+        """Called before that, with the connection, in a thread that may use it."""
         self._ready = False
         self._own: sqlite3.Cursor | None = None
         """For transactions: making one costs as much as a small statement."""
@@ -54,7 +63,7 @@ class SqliteEngine:
         with self.lock:
             if not self._ready:
                 self._prepare()
-            return self._transaction(work, "BEGIN IMMEDIATE" if write else "BEGIN")
+            return self._transaction(work, _WRITE if write else _READ)
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """`run`, for use on an event loop."""
@@ -131,8 +140,10 @@ class SqliteEngine:
             _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
             cursor.close()
+            if self._equip is not None:
+                self._equip(connection)
         if self._first is not None:
-            self._transaction(self._first, "BEGIN IMMEDIATE")
+            self._transaction(self._first, _WRITE)
         self._ready = True
 
     def _cursor(self) -> sqlite3.Cursor:
@@ -148,10 +159,7 @@ class SqliteEngine:
             if cursor is None:
                 cursor = self._own = self._cursor()
             try:
-                cursor.execute(begin)
-                result = _drive(cursor, work(), begin)
-                cursor.execute("COMMIT")
-                return result
+                return _drive(cursor, work(), begin)
             except BaseException:
                 self._roll_back(cursor)
                 raise
@@ -183,8 +191,13 @@ _PATIENCE: Final = 10.0
 
 def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
     execute = cursor.execute
+    begun = False
     try:
         statement = next(operation)
+        # A read of one statement is a transaction by itself.
+        if begin != _READ or not isinstance(statement, Query) or not statement.last:
+            execute(begin)
+            begun = True
         while True:
             answer: Any = None
             if isinstance(statement, Query):
@@ -208,6 +221,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
                 cursor.executemany(statement.sql, statement.rows)
             statement = operation.send(answer)
     except StopIteration as done:
+        if begun:
+            execute("COMMIT")
         result: R = done.value
         return result
     finally:

@@ -25,16 +25,25 @@ R = TypeVar("R")
 class AiosqliteEngine:
     """One SQLite database, behind an aiosqlite connection."""
 
-    def __init__(self, connection: Any, *, synchronous: str, first: Work[None]) -> None:
+    def __init__(
+        self,
+        connection: Any,
+        *,
+        owner: str,
+        synchronous: str,
+        first: Work[None] | None = None,
+        equip: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
         if not callable(getattr(connection, "_execute", None)):
             raise TypeError(
-                f"AsyncSqliteSaver needs an aiosqlite or sqlite3 connection, not "
+                f"{owner} needs an aiosqlite or sqlite3 connection, not "
                 f"{type(connection).__name__}. For a file name use "
-                "`async with AsyncSqliteSaver.from_conn_string(...) as saver:`."
+                f"`async with {owner}.from_conn_string(...)`."
             )
-        self._connection = connection
+        self.connection = connection
         self._synchronous = synchronous
         self._first = first
+        self._equip = equip
         self._inner: SqliteEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -68,19 +77,21 @@ class AiosqliteEngine:
     def _engine(self) -> SqliteEngine:
         """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
         if self._inner is None:
-            inner: sqlite3.Connection | None = getattr(self._connection, "_connection", None)
+            inner: sqlite3.Connection | None = getattr(self.connection, "_connection", None)
             if inner is None:
                 raise ConnectionUnusableError(
                     "The aiosqlite connection is not open: await it first, as in "
                     "`async with aiosqlite.connect(...) as conn:`, and keep it open."
                 )
-            self._inner = SqliteEngine(inner, synchronous=self._synchronous, first=self._first)
+            self._inner = SqliteEngine(
+                inner, synchronous=self._synchronous, first=self._first, equip=self._equip
+            )
         self._loop = asyncio.get_running_loop()
         return self._inner
 
     async def _there(self, job: Callable[[], R]) -> R:
         try:
-            result: R = await self._connection._execute(job)
+            result: R = await self.connection._execute(job)
         except ValueError as error:
             if "connection" not in str(error).lower():
                 raise

@@ -13,6 +13,7 @@ from milepost.errors import ColourError
 from milepost.sql.operations import single
 from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping, is_replaceable
 from milepost.sql.pg_transaction import transaction
+from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,9 +36,9 @@ class AsyncPostgresEngine:
         self._pool = None if isinstance(source, psycopg.AsyncConnection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
+        self._turns = turns_on(source)
         # Made on first use: a saver may be made where no loop runs yet.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock: asyncio.Lock | None = None
         self._sleepers: list[tuple[Any, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
         self.settings = settings
@@ -134,7 +135,6 @@ class AsyncPostgresEngine:
                 "cannot be shared between loops. Make one for each loop."
             )
         self._loop = loop
-        self._lock = asyncio.Lock()
         self._sleepers, self._writer = [], None
 
     def _from_outside(self, call: Callable[[], Any]) -> Any:
@@ -163,8 +163,7 @@ class AsyncPostgresEngine:
             async with self._pool.connection() as connection:
                 yield connection
             return
-        assert self._lock is not None
-        async with self._lock:
+        async with self._turns.on_loop(asyncio.get_running_loop()):
             if (self._connection.closed or self._connection.broken) and self._reconnect:
                 await self._connection.close()
                 self._connection = await self._reconnect()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ import psycopg
 from milepost.sql.operations import single
 from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping, is_replaceable
 from milepost.sql.pg_transaction import transaction
+from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ class PostgresEngine:
         self._pool = None if isinstance(source, psycopg.Connection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
-        self._lock = threading.RLock()
+        self._turns = turns_on(source)
         self.settings = settings
 
     def run(self, work: Work[R], *, write: bool) -> R:
@@ -81,7 +81,7 @@ class PostgresEngine:
             with self._pool.connection() as connection:
                 yield connection
             return
-        with self._lock:
+        with self._turns.lock:
             if (self._connection.closed or self._connection.broken) and self._reconnect:
                 self._connection.close()
                 self._connection = self._reconnect()

@@ -55,8 +55,9 @@ def _collect(
         if not isinstance(key, str):
             raise FilterError(f"The names in a filter are strings, not {key!r}.")
         path = (*above, key)
-        _check_clear(path, wanted, viewer)
-        if not isinstance(wanted, Mapping):
+        if viewer.clear is not None:
+            _check_clear(path, wanted, viewer.clear)
+        if type(wanted) in _SCALARS or not isinstance(wanted, Mapping):
             into.append(Condition(path, "$eq", viewer.comparable(wanted)))
             continue
         operators = [name for name in wanted if isinstance(name, str) and name.startswith("$")]
@@ -96,11 +97,9 @@ def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewe
     return Condition(path, operator, plain)
 
 
-def _check_clear(path: tuple[str, ...], wanted: Any, viewer: Viewer) -> None:
-    if viewer.clear is None:
-        return
+def _check_clear(path: tuple[str, ...], wanted: Any, fields: Sequence[Sequence[str]]) -> None:
     dotted = ".".join(path)
-    for field in viewer.clear:
+    for field in fields:
         clear = ".".join(field)
         if dotted == clear or dotted.startswith(clear + "."):
             return
@@ -194,6 +193,7 @@ def _is_number(value: Any) -> bool:
 
 
 _NUMBERS: Final = (int, float)
+_SCALARS: Final = (str, int, float, bool)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "$gt": op.gt,
     "$gte": op.ge,

@@ -107,8 +107,6 @@ class Transact(NamedTuple):
 
     work: Work[Any]
     write: bool
-    single: bool = False
-    """It is one statement, which needs no transaction around it."""
     first: bool = False
     """It makes the tables, so the place for them may have to be made as well."""
 

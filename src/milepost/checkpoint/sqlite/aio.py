@@ -46,7 +46,9 @@ class AsyncSqliteSaver(MaintainedSaver):
             self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
             self.steadfast = True
         else:
-            self.engine = AiosqliteEngine(conn, synchronous=synchronous, first=create_tables)
+            self.engine = AiosqliteEngine(
+                conn, owner=type(self).__name__, synchronous=synchronous, first=create_tables
+            )
 
     @classmethod
     @asynccontextmanager

@@ -10,7 +10,6 @@ from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.sql.pg import Settings, driver
 from milepost.sql.pg_aio import AsyncPostgresEngine
 from milepost.sql.pg_sync import PostgresEngine
-from milepost.store.postgres.engine import PgEngine
 from milepost.store.postgres.vectors import PgVectors
 from milepost.store.records import IndexConfig, TTLConfig
 from milepost.store.sql.core import SqlCore
@@ -39,9 +38,9 @@ CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
 class PostgresStore(SqlStore):
     """Keeps items in PostgreSQL. The tables are made on first use.
 
-    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. A pool
-    can be a saver's as well. To use one connection for both, give the store the saver's engine:
-    `PostgresStore(saver.engine)`; the two then take turns. `schema` says where the tables are.
+    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either
+    can be a saver's as well; on one connection the two take turns. `schema` says where the tables
+    are.
     With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
     """
 
@@ -75,7 +74,7 @@ class PostgresStore(SqlStore):
 
     def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
         check_source(type(self).__name__, conn, driver.Connection, is_async=False)
-        return PgEngine(conn, settings, reconnect)
+        return PostgresEngine(conn, settings, reconnect)
 
     @classmethod
     @contextmanager

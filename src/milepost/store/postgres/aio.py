@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost.sql.pg import Settings, driver
+from milepost.sql.pg_aio import AsyncPostgresEngine
 from milepost.store.postgres import CONNECTION, PostgresStore, check_source, pool_settings
-from milepost.store.postgres.engine import AsyncPgEngine
 from milepost.store.sql.faces import AsyncUpkeep
 
 __all__ = ["AsyncPostgresStore"]
@@ -22,7 +22,7 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
 
     def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
         check_source(type(self).__name__, conn, driver.AsyncConnection, is_async=True)
-        return AsyncPgEngine(conn, settings, reconnect)
+        return AsyncPostgresEngine(conn, settings, reconnect)
 
     @classmethod
     @asynccontextmanager

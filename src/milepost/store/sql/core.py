@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from milepost.checkpoint.serde import rotation
 from milepost.errors import MilepostError, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
-from milepost.sql.operations import Many, Operation, Query, Run
+from milepost.sql.operations import Batch, Many, Operation, Query, Run
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.core import StoreCore
@@ -55,6 +55,7 @@ class SqlCore(StoreCore):
         self.vectors = vectors
         self.generations = Generations(speech, self.embedder, vectors)
         self._ready = False
+        self._narrow: dict[tuple[str, ...], int] = {}
         dress = speech.dress
         self._get = dress(sql.GET)
         self._get_many = dress(sql.GET_MANY)
@@ -84,19 +85,17 @@ class SqlCore(StoreCore):
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         if not self._ready:
             yield from self.ready()
-        tasks = [task for group in groups for task in group]
-        write = any(isinstance(task, Write) for task in tasks)
-        single = len(tasks) == 1 and self._is_single(tasks[0])
+        write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
+        alone = len(groups) == 1 and len(groups[0]) == 1 and not write
         for attempt in range(_ATTEMPTS):
             now = self.stamps.now()
             renewed: list[int] = []
             try:
                 outcomes: list[Outcome] = yield Transact(
-                    partial(self._read_one, tasks[0], now, renewed)
-                    if single and not write
+                    partial(self._read_one, groups[0][0], now, renewed)
+                    if alone
                     else partial(self._work, groups, now, renewed),
                     write,
-                    single,
                 )
             except Raced:
                 if attempt == _ATTEMPTS - 1:
@@ -108,12 +107,6 @@ class SqlCore(StoreCore):
                 yield Transact(partial(self._renew, renewed, now), write=True)
             break
         return outcomes
-
-    def _is_single(self, task: Task) -> bool:
-        """Whether a task needs no transaction around its statements."""
-        if isinstance(task, Write):
-            return task.if_version is None and not self._has_vectors
-        return not isinstance(task, Search) or task.vector is None
 
     @property
     def _has_vectors(self) -> bool:
@@ -148,9 +141,11 @@ class SqlCore(StoreCore):
     def _read_one(self, task: Task, now: int, renewed: list[int]) -> Operation[list[Outcome]]:
         """The only group, of one task, which reads."""
         if isinstance(task, Search):
-            return [[(yield from self._search_rows(task, now, renewed))]]
+            if task.vector is not None:
+                yield from self.generations.load()
+            return [[(yield from self._search_rows(task, now, renewed, alone=True))]]
         if isinstance(task, Listing):
-            return [[(yield from self._list(task, now))]]
+            return [[(yield from self._list(task, now, alone=True))]]
         assert isinstance(task, Get)
         rows = yield Query(self._get, (namespaces.to_text(task.namespace), task.key, now), True)
         if not rows:
@@ -187,7 +182,9 @@ class SqlCore(StoreCore):
                 if get.refresh and row[7] is not None:
                     renewed.append(row[6])
 
-    def _search_rows(self, search: Search, now: int, renewed: list[int]) -> Operation[list[Row]]:
+    def _search_rows(
+        self, search: Search, now: int, renewed: list[int], *, alone: bool = False
+    ) -> Operation[list[Row]]:
         if search.vector is not None:
             assert self.vectors is not None
             generation = self.generations.for_search()
@@ -195,35 +192,53 @@ class SqlCore(StoreCore):
             found = [to_row(row, score) for score, row in ranked]
             rows = [row for _, row in ranked]
         else:
-            rows = yield from self._unranked(search, now)
+            rows = yield from self._unranked(search, now, alone)
             found = list(map(to_row, rows))
         if search.refresh:
             renewed += [row[6] for row in rows if row[7] is not None]
         return found
 
-    def _unranked(self, search: Search, now: int) -> Operation[list[Any]]:
+    def _unranked(self, search: Search, now: int, alone: bool) -> Operation[list[Any]]:
         speech = self.speech
         clause, parameters = speech.where(search.prefix, search.conditions, now)
-        order = sql.ORDER[search.order]
         page = (search.limit, search.offset)
         rows: list[Any]
-        if speech.newest is not None and search.order in (None, "-updated_at"):
-            wide = True
-            if bounds := namespaces.text_range(search.prefix):
-                wide = yield Query(sql.IS_WIDE.replace("@below@", speech.below), (*bounds, _WIDE))
-            if wide:
-                text = speech.newest.replace("@where@", clause).replace("@order@", order)
-                rows = yield Query(speech.dress(text), (_WIDE, *parameters, *page))
-                if len(rows) == search.limit:
-                    return rows
-        text = speech.search.replace("@where@", clause).replace("@order@", order)
-        rows = yield Query(speech.dress(text), (*parameters, *page), True)
+        if (
+            speech.newest is not None
+            and search.order in (None, "-updated_at")
+            and (yield from self._is_wide(search.prefix))
+        ):
+            text = speech.searching(speech.newest, clause, search.order)
+            rows = yield Query(text, (_WIDE, *parameters, *page))
+            if len(rows) == search.limit:
+                return rows
+        # A filter has to look into the rows; without one, SQLite sorts what is in an index.
+        statement = sql.SEARCH if search.conditions else speech.search
+        text = speech.searching(statement, clause, search.order)
+        rows = yield Query(text, (*parameters, *page), last=alone)
         return rows
 
-    def _list(self, listing: Listing, now: int) -> Operation[list[tuple[str, ...]]]:
+    def _is_wide(self, prefix: tuple[str, ...]) -> Operation[bool]:
+        """Whether many items are below a prefix; of a narrow one this is believed for a while."""
+        bounds = namespaces.text_range(prefix)
+        if bounds is None:
+            return True
+        believed = self._narrow.get(prefix, 0)
+        if believed:
+            self._narrow[prefix] = believed - 1
+            return False
+        rows = yield Query(sql.IS_WIDE.replace("@below@", self.speech.below), (*bounds, _WIDE))
+        if not rows:
+            if len(self._narrow) > _WIDE:
+                self._narrow.clear()
+            self._narrow[prefix] = 100
+        return bool(rows)
+
+    def _list(self, listing: Listing, now: int, *, alone: bool = False) -> Operation[list[tuple[str, ...]]]:
         prefix = namespaces.fixed_prefix(listing.op)
         low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
-        rows = yield Query(self.speech.dress(sql.NAMESPACES), (low, high, high, now))
+        text = self.speech.dress(sql.NAMESPACES)
+        rows = yield Query(text, (low, high, high, now), last=alone)
         return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
 
     def _renew(self, ids: Sequence[int], now: int) -> Operation[None]:
@@ -277,18 +292,22 @@ class SqlCore(StoreCore):
             place: _parameters(place, final[place], now, stamp + at, marks)
             for at, place in enumerate(places)
         }
-        for table in self.generations.tables:
-            yield from self._forget_vectors(table, places)
         gone = [place for place in places if final[place].data is None]
+        statements: list[Run | Many] = [
+            self._forget_vectors(table, places) for table in self.generations.tables
+        ]
         if gone:
-            yield _many(self._delete, gone)
-        for place in places:
-            if place in guarded and final[place].data is not None:
-                changed = yield Run(self._put_new, (*rows[place], now, now))
-                if not changed:
-                    raise Raced
-        plain = [rows[place] for place in places if place not in guarded and place not in gone]
-        yield from self._put_all(plain, now)
+            statements.append(_many(self._delete, gone))
+        if guarded:
+            yield Batch(statements)
+            statements = []
+            for place in places:
+                if place in guarded and final[place].data is not None:
+                    changed = yield Run(self._put_new, (*rows[place], now, now))
+                    if not changed:
+                        raise Raced
+        plain = [rows[place] for place in places if place not in guarded and rows[place]]
+        statements += self._put_all(plain, now)
         vectors = [
             (self.vectors.pack(vector), *place)
             for place in places
@@ -297,9 +316,10 @@ class SqlCore(StoreCore):
         ]
         if vectors:
             table = self.generations.target.table
-            yield _many(dress(sql.ADD_VECTOR.format(table=table)), vectors)
+            statements.append(_many(dress(sql.ADD_VECTOR.format(table=table)), vectors))
+        yield Batch(statements, last=True)
 
-    def _put_all(self, rows: list[tuple[Any, ...]], now: int) -> Operation[None]:
+    def _put_all(self, rows: list[tuple[Any, ...]], now: int) -> Iterator[Run | Many]:
         size = self.speech.rows
         while size > 1 and len(rows) >= size:
             some, rows = rows[:size], rows[size:]
@@ -311,12 +331,11 @@ class SqlCore(StoreCore):
         if rows:
             yield _many(self._put, [(*row, now) for row in rows])
 
-    def _forget_vectors(self, table: str, places: list[tuple[str, str]]) -> Operation[None]:
+    def _forget_vectors(self, table: str, places: list[tuple[str, str]]) -> Run | Many:
         if self.speech.rows == 1:
-            yield _many(sql.VECTORS_OF_ONE.format(table=table), places)
-        else:
-            statement = self.speech.dress(sql.VECTORS_OF.format(table=table))
-            yield Run(statement, (json.dumps(places),))
+            return _many(sql.VECTORS_OF_ONE.format(table=table), places)
+        statement = self.speech.dress(sql.VECTORS_OF.format(table=table))
+        return Run(statement, (json.dumps(places),))
 
     # -- upkeep
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import Any
 
 from milepost.store.faces import CoreStore
@@ -23,7 +22,6 @@ class SqlStore(CoreStore):
     def use(self, engine: Any) -> None:
         """Carry out transactions with this engine from now on."""
         self._engine = engine
-        self._takes_hints = "single" in inspect.signature(engine.arun).parameters
 
     def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""
@@ -36,15 +34,12 @@ class SqlStore(CoreStore):
     def _transact(self, request: Transact) -> Any:
         if request.first and hasattr(self._engine, "set_up"):
             return self._engine.set_up(request.work)
-        return self._engine.run(request.work, write=request.write, **self._hint(request))
+        return self._engine.run(request.work, write=request.write)
 
     async def _atransact(self, request: Transact) -> Any:
         if request.first and hasattr(self._engine, "aset_up"):
             return await self._engine.aset_up(request.work)
-        return await self._engine.arun(request.work, write=request.write, **self._hint(request))
-
-    def _hint(self, request: Transact) -> dict[str, Any]:
-        return {"single": True} if request.single and self._takes_hints else {}
+        return await self._engine.arun(request.work, write=request.write)
 
 
 class AsyncUpkeep(SqlStore):

@@ -10,7 +10,7 @@ from typing import Any, Final
 from milepost.sql.dialect import POSTGRES, SQLITE, Dialect
 from milepost.store import namespaces
 from milepost.store.filters import Condition
-from milepost.store.records import Namespace
+from milepost.store.records import Namespace, Order
 from milepost.store.sql.conditions import Clause, postgres_clause, sqlite_clause
 
 COLUMNS: Final = "i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
@@ -124,7 +124,7 @@ SET_REINDEXED: Final = (
 INDEXED: Final = "(i.indexed = ? OR i.reindexed = ?)"
 """Whether the vectors of this generation are those of the item as it is."""
 
-ORDER: Final = {
+ORDER: Final[dict[Order | None, str]] = {
     # Equal stamps are possible only if two processes have made them.
     None: "i.updated DESC, i.id",
     "updated_at": "i.updated, i.id",
@@ -158,6 +158,10 @@ class Speech:
         """A statement in this database's words."""
         return _dressed(self, statement)
 
+    def searching(self, statement: str, clause: str, order: Order | None) -> str:
+        """A search, in this database's words."""
+        return _searching(self, statement, clause, order)
+
     def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
         """The items below a namespace that are alive and fulfil all conditions."""
         clauses: list[Clause] = [(ALIVE, [now])]
@@ -169,6 +173,11 @@ class Speech:
         for _, more in clauses:
             parameters += more
         return " AND ".join(sql for sql, _ in clauses), parameters
+
+
+@lru_cache(maxsize=256)
+def _searching(speech: Speech, statement: str, clause: str, order: Order | None) -> str:
+    return _dressed(speech, statement.replace("@where@", clause).replace("@order@", ORDER[order]))
 
 
 @lru_cache(maxsize=256)

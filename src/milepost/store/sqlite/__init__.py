@@ -14,7 +14,6 @@ from milepost.store.sql.conditions import HOLDS, sqlite_holds
 from milepost.store.sql.core import SqlCore
 from milepost.store.sql.faces import SqlStore
 from milepost.store.sql.statements import LITE
-from milepost.store.sqlite.engine import LiteEngine
 from milepost.store.sqlite.vectors import LiteVectors
 from milepost.store.ttl import Clock
 
@@ -40,14 +39,14 @@ BUSY_TIMEOUT = 30.0
 class SqliteStore(SqlStore):
     """Keeps items in a SQLite database. The tables are made on first use.
 
-    Give it a connection, or let `from_conn_string` open and close one. To use one connection for
-    a saver too, give it the saver's engine: `SqliteStore(saver.engine)`; the two then take turns.
-    The async methods work as well: they hand their work to a thread.
+    Give it a connection, or let `from_conn_string` open and close one. The connection can be a
+    saver's as well: the two take turns. The async methods work too: they hand their work to a
+    thread.
     """
 
     def __init__(
         self,
-        conn: sqlite3.Connection | SqliteEngine,
+        conn: Any,
         *,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
@@ -56,26 +55,13 @@ class SqliteStore(SqlStore):
         clock: Clock | None = None,
         synchronous: str = "FULL",
     ) -> None:
-        if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
-            raise TypeError(
-                f"{type(self).__name__} needs a sqlite3.Connection or a saver's engine, not "
-                f"{type(conn).__name__}. For a file name use from_conn_string(...)."
-            )
-        self._owns_engine = isinstance(conn, sqlite3.Connection)
-        self.engine: SqliteEngine = (
-            LiteEngine(conn, synchronous=synchronous)
-            if isinstance(conn, sqlite3.Connection)
-            else conn
-        )
-        self.conn = self.engine.connection
-        vectors = None
-        with self.engine.lock:
-            self.conn.create_function(HOLDS, 2, sqlite_holds, deterministic=True)
-            if index is not None:
-                vectors = LiteVectors(self.conn, index.get("dims", 0))
+        self._vectors = None if index is None else LiteVectors(index.get("dims", 0))
+        self._owns_engine = not isinstance(conn, SqliteEngine)
+        self.engine: Any = self._engine_for(conn, synchronous)
+        self.conn = getattr(self.engine, "connection", conn)
         core = SqlCore(
             LITE,
-            vectors,
+            self._vectors,
             index=index,
             ttl=ttl,
             serde=serde,
@@ -83,6 +69,24 @@ class SqliteStore(SqlStore):
             clock=clock,
         )
         super().__init__(self.engine, core)
+
+    def _engine_for(self, conn: Any, synchronous: str) -> Any:
+        if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
+            raise TypeError(
+                f"{type(self).__name__} needs a sqlite3.Connection or a saver's engine, not "
+                f"{type(conn).__name__}. For a file name use from_conn_string(...)."
+            )
+        if isinstance(conn, sqlite3.Connection):
+            conn = SqliteEngine(conn, synchronous=synchronous)
+        with conn.lock:
+            self._equip(conn.connection)
+        return conn
+
+    def _equip(self, connection: sqlite3.Connection) -> None:
+        """Give a connection what the store's statements need."""
+        connection.create_function(HOLDS, 2, sqlite_holds, deterministic=True)
+        if self._vectors is not None:
+            self._vectors.equip(connection)
 
     @classmethod
     @contextmanager

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite_aio import AiosqliteEngine
 from milepost.store.sql.faces import AsyncUpkeep
 from milepost.store.sqlite import SqliteStore, open_sqlite
 
@@ -15,9 +18,20 @@ __all__ = ["AsyncSqliteStore"]
 class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
     """`SqliteStore`, whose upkeep is awaited: `setup`, the sweeper, `reindex`.
 
-    The event loop never waits for the disk: a thread does. The sync methods work too, for code
-    that is called outside the loop.
+    Give it a sqlite3 or an aiosqlite connection, or let `from_conn_string` open and close one;
+    either can be a saver's as well. The event loop never waits for the disk: a thread does. The
+    sync methods work too, for code that is called outside the loop.
     """
+
+    def _engine_for(self, conn: Any, synchronous: str) -> Any:
+        if isinstance(conn, (sqlite3.Connection, SqliteEngine)):
+            return super()._engine_for(conn, synchronous)
+        if isinstance(conn, AiosqliteEngine):
+            conn = conn.connection
+        self._owns_engine = False  # what it has of threads is the connection's
+        return AiosqliteEngine(
+            conn, owner=type(self).__name__, synchronous=synchronous, equip=self._equip
+        )
 
     @classmethod
     @asynccontextmanager

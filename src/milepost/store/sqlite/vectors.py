@@ -39,12 +39,16 @@ _WORTH_TRYING: Final = 2000
 class LiteVectors(VectorIndex):
     """Ranks with numpy or with sqlite-vec, whichever suits."""
 
-    def __init__(self, connection: sqlite3.Connection, dims: int) -> None:
+    def __init__(self, dims: int) -> None:
         super().__init__(LITE)
         self._dims = dims
         self._np = _numpy()
-        self._extension = _load_extension(connection)
+        self._extension = False
         self._copy: _Copy | None = None
+
+    def equip(self, connection: sqlite3.Connection) -> None:
+        """Give a connection sqlite-vec, if possible; an error if there is nothing to rank with."""
+        self._extension = _load_extension(connection)
         if self._np is None and not self._extension:
             raise MissingDependencyError(_neither(connection))
 

@@ -1,0 +1,44 @@
+"""Turns on a connection: everybody who was given the same one waits for the same lock.
+
+A saver and a store may each have an engine on one connection, which can do one thing at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+from weakref import WeakValueDictionary
+
+
+class Turns:
+    """The lock of one connection, in both colours."""
+
+    __slots__ = ("__weakref__", "_loop", "_loop_lock", "connection", "lock")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        """Held, so that no other connection gets its address as long as this is known."""
+        self.lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_lock: asyncio.Lock | None = None
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        """The lock for those who wait on this event loop."""
+        if self._loop_lock is None or self._loop is not loop:
+            self._loop, self._loop_lock = loop, asyncio.Lock()
+        return self._loop_lock
+
+
+_known: WeakValueDictionary[int, Turns] = WeakValueDictionary()
+"""By the connection's address: sqlite3's connections cannot be referred to weakly."""
+_registering = threading.Lock()
+
+
+def turns_on(connection: Any) -> Turns:
+    """The turns of a connection. They are forgotten when nobody holds them any more."""
+    with _registering:
+        turns = _known.get(id(connection))
+        if turns is None:
+            turns = _known[id(connection)] = Turns(connection)
+        return turns
