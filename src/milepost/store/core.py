@@ -172,12 +172,14 @@ class StoreCore(ABC):
             raise TypeError(f"if_version is an Item's version, or 0 for no item; not {version!r}.")
         if op.value is None:
             return Write(namespace, key, None, "", (), None, None, version)
-        if not isinstance(op.value, Mapping):
-            raise TypeError(
-                f"An item's value is a dict, not {type(op.value).__name__}. Wrap it: "
-                "{'value': ...}."
-            )
-        value = dict(op.value)
+        value = op.value
+        if type(value) is not dict:
+            if not isinstance(value, Mapping):
+                raise TypeError(
+                    f"An item's value is a dict, not {type(op.value).__name__}. Wrap it: "
+                    "{'value': ...}."
+                )
+            value = dict(value)
         index = _index(op.index)
         try:
             if self._binds:

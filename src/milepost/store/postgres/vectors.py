@@ -8,7 +8,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
-from milepost.sql.operations import Operation, Query, Raw
+from milepost.sql.operations import Operation, Query, Raw, Several
 from milepost.store.embeddings import Packed
 from milepost.store.sql.statements import INDEXED, PG
 from milepost.store.sql.vectors import Near, VectorIndex
@@ -26,6 +26,18 @@ _GO_ON: Final = (
     "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),"
     " set_config('hnsw.max_scan_tuples', '2147483647', true),"
     " set_config('hnsw.ef_search', ?, true)"
+)
+_NEAR: Final = (
+    "SELECT 1 - near.distance, near.item FROM"
+    " (SELECT v.item, v.vector <=> ?::vector AS distance FROM {table} v"
+    " ORDER BY v.vector <=> ?::vector LIMIT ?) near"
+    " JOIN milepost_items i ON i.id = near.item WHERE {allowed}"
+    " ORDER BY near.distance, near.item LIMIT ?"
+)
+_BELOW: Final = (
+    "SELECT 1 - (v.vector <=> ?::vector), v.item FROM {table} v"
+    " JOIN milepost_items i ON i.id = v.item WHERE {allowed}"
+    " ORDER BY v.vector <=> ?::vector, v.item LIMIT ?"
 )
 _EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
 
@@ -69,27 +81,42 @@ class PgVectors(VectorIndex):
         return Raw(struct.pack("!HH", len(numbers), 0) + numbers.tobytes())
 
     def nearest(
-        self, generation: Generation, search: Search, now: int, count: int
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
     ) -> Operation[tuple[list[Near], bool]]:
         assert search.vector is not None
         clause, parameters = PG.where(search.prefix, search.conditions, now)
         packed = self.pack(search.vector)
+        table = generation.table
+        if wide:
+            # Without statistics, and often with them, the planner would compare all that is below
+            # the prefix. Most of what is near should be there: ask the index first.
+            tried = 4 * count + 24
+            near = Query(
+                PG.dress(_NEAR.format(table=table, allowed=f"{INDEXED} AND {clause}")),
+                (packed, packed, tried, *generation.twice, *parameters, count),
+            )
+            rows = (yield Several([_going_on(tried), near]))[1]
+            if len(rows) >= count:
+                return _ranked(rows), False
         query = Query(
-            PG.dress(
-                f"SELECT 1 - (v.vector <=> ?::vector), v.item FROM {generation.table} v"
-                f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
-                " ORDER BY v.vector <=> ?::vector, v.item LIMIT ?"
-            ),
+            PG.dress(_BELOW.format(table=table, allowed=f"{INDEXED} AND {clause}")),
             (packed, *generation.twice, *parameters, packed, count),
         )
-        yield Query(PG.dress(_GO_ON), (str(min(max(count, 40), 1000)),))
-        rows: list[Any] = yield query
+        rows = (yield Several([_going_on(count), query]))[1]
         if len(rows) < count:
             # Perhaps that is all there is, perhaps the index has missed some: make sure.
             yield Query(PG.dress(_EXACT), ("off",))
             rows = yield query
             yield Query(PG.dress(_EXACT), ("on",))
-        # A vector of zeros has no angle.
-        found = [(0.0 if isnan(score) else score, item) for score, item in rows]
-        found.sort(key=lambda near: (-near[0], near[1]))
-        return found, len(rows) < count
+        return _ranked(rows), len(rows) < count
+
+
+def _going_on(count: int) -> Query:
+    return Query(PG.dress(_GO_ON), (str(min(max(count, 40), 1000)),))
+
+
+def _ranked(rows: list[Any]) -> list[Near]:
+    # A vector of zeros has no angle.
+    found = [(0.0 if isnan(score) else score, item) for score, item in rows]
+    found.sort(key=lambda near: (-near[0], near[1]))
+    return found

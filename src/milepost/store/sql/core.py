@@ -40,6 +40,7 @@ from milepost.store.tasks import (
 _ATTEMPTS = 5
 _WIDE = 1000
 """So many items below a prefix are worth a look at as many that were updated last."""
+_BELIEVED = 100
 
 
 class Raced(Exception):
@@ -55,7 +56,7 @@ class SqlCore(StoreCore):
         self.vectors = vectors
         self.generations = Generations(speech, self.embedder, vectors)
         self._ready = False
-        self._narrow: dict[tuple[str, ...], int] = {}
+        self._widths: dict[tuple[str, ...], tuple[bool, int]] = {}
         dress = speech.dress
         self._get = dress(sql.GET)
         self._get_many = dress(sql.GET_MANY)
@@ -188,7 +189,8 @@ class SqlCore(StoreCore):
         if search.vector is not None:
             assert self.vectors is not None
             generation = self.generations.for_search()
-            ranked = yield from self.vectors.rank(generation, search, now)
+            wide = yield from self._is_wide(search.prefix)
+            ranked = yield from self.vectors.rank(generation, search, now, wide)
             found = [to_row(row, score) for score, row in ranked]
             rows = [row for _, row in ranked]
         else:
@@ -203,36 +205,28 @@ class SqlCore(StoreCore):
         clause, parameters = speech.where(search.prefix, search.conditions, now)
         page = (search.limit, search.offset)
         rows: list[Any]
-        if (
-            speech.newest is not None
-            and search.order in (None, "-updated_at")
-            and (yield from self._is_wide(search.prefix))
-        ):
+        if search.order in (None, "-updated_at") and (yield from self._is_wide(search.prefix)):
             text = speech.searching(speech.newest, clause, search.order)
             rows = yield Query(text, (_WIDE, *parameters, *page))
             if len(rows) == search.limit:
                 return rows
-        # A filter has to look into the rows; without one, SQLite sorts what is in an index.
-        statement = sql.SEARCH if search.conditions else speech.search
+        statement = speech.filtered if search.conditions else speech.search
         text = speech.searching(statement, clause, search.order)
         rows = yield Query(text, (*parameters, *page), last=alone)
         return rows
 
     def _is_wide(self, prefix: tuple[str, ...]) -> Operation[bool]:
-        """Whether many items are below a prefix; of a narrow one this is believed for a while."""
-        bounds = namespaces.text_range(prefix)
-        if bounds is None:
-            return True
-        believed = self._narrow.get(prefix, 0)
-        if believed:
-            self._narrow[prefix] = believed - 1
-            return False
-        rows = yield Query(sql.IS_WIDE.replace("@below@", self.speech.below), (*bounds, _WIDE))
-        if not rows:
-            if len(self._narrow) > _WIDE:
-                self._narrow.clear()
-            self._narrow[prefix] = 100
-        return bool(rows)
+        """Whether many items are below a prefix. Once looked up, it is believed for a while."""
+        wide, believed = self._widths.get(prefix, (False, 0))
+        if not believed:
+            clause, parameters = self.speech.below_prefix(prefix)
+            text = self.speech.dress(sql.IS_WIDE.replace("@below@", clause))
+            wide = bool((yield Query(text, (*parameters, _WIDE))))
+            if len(self._widths) >= _WIDE:
+                self._widths.clear()
+            believed = _BELIEVED
+        self._widths[prefix] = wide, believed - 1
+        return wide
 
     def _list(self, listing: Listing, now: int, *, alone: bool = False) -> Operation[list[tuple[str, ...]]]:
         prefix = namespaces.fixed_prefix(listing.op)

@@ -65,7 +65,8 @@ def schema(dialect: str) -> Schema:
             [
                 _ITEMS.replace("@identity@", _IDENTITY[dialect]),
                 _EXPIRY,
-                *([_UPDATED, _NEWEST] if dialect == "sqlite" else []),
+                _UPDATED,
+                *([_NEWEST] if dialect == "sqlite" else []),
                 _META,
             ]
         ],

@@ -24,10 +24,18 @@ GET_MANY: Final = (
 SEARCH: Final = (
     f"SELECT {COLUMNS} FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
 )
+# The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
+# prefix: once it has planned so for a wide one, it may keep the plan for all.
+SEARCH_BELOW: Final = SEARCH.replace("@order@", "@sum@")
 # Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
 # sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
 # the prefix is searched as well.
 SEARCH_NEWEST: Final = (
+    f"SELECT {COLUMNS} FROM (SELECT * FROM milepost_items ORDER BY updated DESC LIMIT ?) i"
+    " WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+)
+# SQLite would read all of the subquery before it sorts.
+SEARCH_NEWEST_LITE: Final = (
     f"SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_updated WHERE i.updated >"
     " ifnull((SELECT updated FROM milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0)"
     " AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
@@ -147,8 +155,10 @@ class Speech:
     integer: str
     lock: str
     search: str
-    newest: str | None
-    """Searches what has changed last; None if the planner thinks of that by itself."""
+    filtered: str
+    """A search with a filter, which has to look into the rows anyway."""
+    newest: str
+    """Searches what has changed last."""
     rows: int
     """How many items one statement stores."""
     below: str
@@ -162,12 +172,16 @@ class Speech:
         """A search, in this database's words."""
         return _searching(self, statement, clause, order)
 
+    def below_prefix(self, prefix: Namespace) -> Clause:
+        """The items below a namespace."""
+        bounds = namespaces.text_range(prefix)
+        return ("1 = 1", []) if bounds is None else (self.below, [*bounds[: self.below.count("?")]])
+
     def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
         """The items below a namespace that are alive and fulfil all conditions."""
         clauses: list[Clause] = [(ALIVE, [now])]
-        bounds = namespaces.text_range(prefix)
-        if bounds is not None:
-            clauses.append((self.below, list(bounds[: self.below.count("?")])))
+        if prefix:
+            clauses.append(self.below_prefix(prefix))
         clauses += map(self.clause, conditions)
         parameters: list[Any] = []
         for _, more in clauses:
@@ -177,7 +191,9 @@ class Speech:
 
 @lru_cache(maxsize=256)
 def _searching(speech: Speech, statement: str, clause: str, order: Order | None) -> str:
-    return _dressed(speech, statement.replace("@where@", clause).replace("@order@", ORDER[order]))
+    words = ORDER[order]
+    text = statement.replace("@where@", clause).replace("@order@", words)
+    return _dressed(speech, text.replace("@sum@", words.replace("i.updated", "(i.updated + 0)")))
 
 
 @lru_cache(maxsize=256)
@@ -201,7 +217,8 @@ LITE: Final = Speech(
     integer="p.a",
     lock="",
     search=SEARCH_IDS_FIRST,
-    newest=SEARCH_NEWEST,
+    filtered=SEARCH,
+    newest=SEARCH_NEWEST_LITE,
     rows=1,
     below="i.ns >= ? AND i.ns < ?",
 )
@@ -212,8 +229,9 @@ PG: Final = Speech(
     vector="?::vector",
     integer="p.a::bigint",
     lock="FOR UPDATE",
-    search=SEARCH,
-    newest=None,
+    search=SEARCH_BELOW,
+    filtered=SEARCH_BELOW,
+    newest=SEARCH_NEWEST,
     rows=100,
     # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
     # only; for this it looks at the prefix, and uses the index where that pays.

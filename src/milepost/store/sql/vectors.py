@@ -40,21 +40,22 @@ class VectorIndex(ABC):
 
     @abstractmethod
     def nearest(
-        self, generation: Generation, search: Search, now: int, count: int
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
     ) -> Operation[tuple[list[Near], bool]]:
         """At least `count` vectors, nearest first, if there are so many; whether that is all.
 
-        Only vectors of items that the search could return are counted.
+        Only vectors of items that the search could return are counted. `wide` says that many
+        items are below its prefix.
         """
 
     def rank(
-        self, generation: Generation, search: Search, now: int
+        self, generation: Generation, search: Search, now: int, wide: bool
     ) -> Operation[list[tuple[float | None, Any]]]:
         """The page of items that a search asks for, nearest first, with their scores."""
         wanted = count = search.offset + search.limit
         scores: dict[int, float] = {}
         while wanted:
-            found, is_all = yield from self.nearest(generation, search, now, count)
+            found, is_all = yield from self.nearest(generation, search, now, count, wide)
             scores = {}
             for score, item in found:
                 scores.setdefault(item, score)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
 from milepost.sql.operations import Operation, Query
-from milepost.store import namespaces
 from milepost.store.embeddings import Packed
 from milepost.store.sql.statements import INDEXED, LITE
 from milepost.store.sql.vectors import Near, VectorIndex
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 LARGEST_COPY: Final = 512 * 2**20
 """Bytes of vectors that are kept in memory."""
-_WIDE: Final = 500
-"""So many items below a prefix are better looked through from the nearest vector on."""
 _WORTH_TRYING: Final = 2000
 """So many of the nearest are tried before a filter is asked for all that it allows."""
 
@@ -69,14 +66,14 @@ class LiteVectors(VectorIndex):
         return struct.pack(f"<{self._dims}f", *[x / length for x in values]) if length else vector
 
     def nearest(
-        self, generation: Generation, search: Search, now: int, count: int
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
     ) -> Operation[tuple[list[Near], bool]]:
         assert search.vector is not None
         if self._np is not None:
             rows = yield Query(f"SELECT max(id) FROM {generation.table}")
             small = (rows[0][0] or 0) * self._dims * 4 <= LARGEST_COPY
             if small or not self._extension:
-                return (yield from self._in_numpy(generation, search, now, count))
+                return (yield from self._in_numpy(generation, search, now, count, wide))
         return (yield from self._in_sqlite(generation, search, now, count))
 
     # -- sqlite-vec
@@ -99,7 +96,7 @@ class LiteVectors(VectorIndex):
     # -- numpy
 
     def _in_numpy(
-        self, generation: Generation, search: Search, now: int, count: int
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
     ) -> Operation[tuple[list[Near], bool]]:
         copy = self._copy
         if copy is None or copy.table != generation.table:
@@ -107,7 +104,7 @@ class LiteVectors(VectorIndex):
         yield from copy.refresh()
         assert search.vector is not None
         packed = self.pack(search.vector)
-        if not (search.prefix or search.conditions) or (yield from self._is_wide(search)):
+        if wide:
             # Most vectors are candidates: take the nearest, and see which of them are allowed.
             scores, places = copy.scores(packed, None)
             candidates = 2 * count
@@ -132,17 +129,6 @@ class LiteVectors(VectorIndex):
             if len(found) >= count or is_all:
                 return found, is_all
             candidates = 4 * candidates + 16
-
-    def _is_wide(self, search: Search) -> Operation[bool]:
-        """Whether many items are below the prefix, filter or not."""
-        bounds = namespaces.text_range(search.prefix)
-        if bounds is None:
-            return True
-        rows = yield Query(
-            "SELECT count(*) FROM (SELECT 1 FROM milepost_items WHERE ns >= ? AND ns < ? LIMIT ?)",
-            (*bounds, _WIDE),
-        )
-        return bool(rows[0][0] >= _WIDE)
 
     def _checked(
         self,
