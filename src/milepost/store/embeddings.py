@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
-from struct import Struct
-from struct import error as StructError
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
@@ -44,7 +43,7 @@ class Embedder:
         if not isinstance(dims, int) or isinstance(dims, bool) or dims < 1:
             raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
         self.dims = dims
-        self._pack = Struct(f"<{dims}f").pack
+        self._pack = struct.Struct(f"<{dims}f").pack
         self.model = model or _model_name(embed)
         found = load(embed) if isinstance(embed, str) else embed
         self._object: Any = found if hasattr(found, "embed_documents") else None
@@ -126,7 +125,7 @@ class Embedder:
         try:
             if isfinite(sum(vector)):
                 return self._pack(*vector)
-        except (OverflowError, StructError, TypeError) as error:
+        except (OverflowError, struct.error, TypeError) as error:
             raise EmbeddingError(
                 f"`embed` returned a vector that is not of 32-bit floats: {error}."
             ) from error

@@ -21,6 +21,7 @@ from milepost.store.sql.reindexing import reindexing
 from milepost.store.sql.resealing import resealing
 from milepost.store.sql.schema import schema
 from milepost.store.sql.statements import Speech
+from milepost.store.sql.vector_writes import many, with_new_vectors, without_vectors
 from milepost.store.sql.vectors import VectorIndex
 from milepost.store.tasks import (
     Get,
@@ -228,7 +229,9 @@ class SqlCore(StoreCore):
         self._widths[prefix] = wide, believed - 1
         return wide
 
-    def _list(self, listing: Listing, now: int, *, alone: bool = False) -> Operation[list[tuple[str, ...]]]:
+    def _list(
+        self, listing: Listing, now: int, *, alone: bool = False
+    ) -> Operation[list[tuple[str, ...]]]:
         prefix = namespaces.fixed_prefix(listing.op)
         low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
         text = self.speech.dress(sql.NAMESPACES)
@@ -238,7 +241,7 @@ class SqlCore(StoreCore):
     def _renew(self, ids: Sequence[int], now: int) -> Operation[None]:
         # In one order everywhere, so that two readers cannot wait for each other.
         rows = [(now, id) for id in sorted(set(ids))]
-        yield _many(self.speech.dress(sql.RENEW), rows)
+        yield many(self.speech.dress(sql.RENEW), rows)
 
     # -- writing
 
@@ -278,39 +281,28 @@ class SqlCore(StoreCore):
     def _store(
         self, final: dict[tuple[str, str], Write], guarded: set[tuple[str, str]], now: int
     ) -> Operation[None]:
-        dress = self.speech.dress
+        stamp, marks = self.stamps.next(len(final)), self.generations.marks
+        rows = {
+            place: _parameters(place, write, now, stamp + at, marks)
+            for at, (place, write) in enumerate(final.items())
+        }
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         places = sorted(final)
-        stamp, marks = self.stamps.next(len(places)), self.generations.marks
-        rows = {
-            place: _parameters(place, final[place], now, stamp + at, marks)
-            for at, place in enumerate(places)
-        }
         gone = [place for place in places if final[place].data is None]
-        statements: list[Run | Many] = [
-            self._forget_vectors(table, places) for table in self.generations.tables
-        ]
+        puts = {place: final[place] for place in places if final[place].data is not None}
+        statements = without_vectors(self.speech, self.generations.tables, gone)
         if gone:
-            statements.append(_many(self._delete, gone))
-        if guarded:
+            statements.append(many(self._delete, gone))
+        created = [place for place in puts if place in guarded]
+        if created:
             yield Batch(statements)
             statements = []
-            for place in places:
-                if place in guarded and final[place].data is not None:
-                    changed = yield Run(self._put_new, (*rows[place], now, now))
-                    if not changed:
-                        raise Raced
-        plain = [rows[place] for place in places if place not in guarded and rows[place]]
-        statements += self._put_all(plain, now)
-        vectors = [
-            (self.vectors.pack(vector), *place)
-            for place in places
-            for vector in final[place].vectors
-            if self.vectors is not None
-        ]
-        if vectors:
-            table = self.generations.target.table
-            statements.append(_many(dress(sql.ADD_VECTOR.format(table=table)), vectors))
+        for place in created:
+            changed = yield Run(self._put_new, (*rows[place], now, now))
+            if not changed:
+                raise Raced
+        statements += self._put_all([rows[place] for place in puts if place not in guarded], now)
+        statements += with_new_vectors(self.speech, self.generations, self.vectors, puts)
         yield Batch(statements, last=True)
 
     def _put_all(self, rows: list[tuple[Any, ...]], now: int) -> Iterator[Run | Many]:
@@ -323,13 +315,7 @@ class SqlCore(StoreCore):
             else:
                 yield Run(self._put_block, (*chain.from_iterable(some), now))
         if rows:
-            yield _many(self._put, [(*row, now) for row in rows])
-
-    def _forget_vectors(self, table: str, places: list[tuple[str, str]]) -> Run | Many:
-        if self.speech.rows == 1:
-            return _many(sql.VECTORS_OF_ONE.format(table=table), places)
-        statement = self.speech.dress(sql.VECTORS_OF.format(table=table))
-        return Run(statement, (json.dumps(places),))
+            yield many(self._put, [(*row, now) for row in rows])
 
     # -- upkeep
 
@@ -382,10 +368,6 @@ def _concerns_vectors(task: Task) -> bool:
 
 def _is_plain(row: tuple[Any, ...]) -> bool:
     return row[2] == "msgpack" and row[5] is None and row[8] is None and row[10:] == (0, 0)
-
-
-def _many(statement: str, rows: Sequence[Sequence[Any]]) -> Run | Many:
-    return Run(statement, rows[0]) if len(rows) == 1 else Many(statement, rows)
 
 
 def to_row(row: Any, score: float | None = None) -> Row:

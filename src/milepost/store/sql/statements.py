@@ -117,6 +117,10 @@ ADD_VECTOR: Final = (
     "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items"
     " WHERE ns = ? AND key = ?"
 )
+OTHER_VECTOR_OF: Final = VECTORS_OF_ONE + " AND vector <> %vector%"
+ADD_ONLY_VECTOR: Final = (
+    ADD_VECTOR + " AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
+)
 ADD_VECTOR_IF: Final = ADD_VECTOR + " AND updated = ?"
 
 COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
