@@ -92,6 +92,28 @@ class TestRanking:
         store.delete(NS, "y")
         assert keys(store.search((), query="a")) == ["x"]
 
+    def test_a_vector_that_has_not_changed_stays_where_it_is(self, stores):
+        if not stores.is_durable:
+            pytest.skip("there is no table to look into")
+        store = stores.open(index=index())
+        vectors = "SELECT id, item FROM milepost_vectors_1 ORDER BY id"
+        store.put(NS, "x", {"text": "a", "seen": 1})
+        before = stores.rows(vectors)
+        store.put(NS, "x", {"text": "a", "seen": 2})
+        assert stores.rows(vectors) == before
+        assert store.search(NS, query="a")[0].value["seen"] == 2
+        store.put(NS, "x", {"text": "b", "seen": 3})
+        changed = stores.rows(vectors)
+        assert len(changed) == 1
+        assert changed != before
+        store.put(NS, "x", {"text": "b", "seen": 4}, index=["text", "more"])
+        assert stores.rows(vectors) == changed
+        store.put(NS, "x", {"text": "b", "more": "c"}, index=["text", "more"])
+        assert len(stores.rows(vectors)) == 2
+        store.put(NS, "x", {"text": "b"}, index=False)
+        assert stores.rows(vectors) == []
+        assert store.search(NS, query="b") == []
+
     def test_an_expired_item_is_not_found(self, stores, clock):
         store = stores.open(index=index(), clock=clock)
         store.put(NS, "x", {"text": "aaa"}, ttl=1)
@@ -250,6 +272,8 @@ class TestEmbed:
             ([[1.0, 2.0]], "dims"),
             ([], "one for each"),
             ([[1.0, float("nan"), 2.0]], "NaN"),
+            ([[1.0, 1e39, 2.0]], "32-bit"),
+            ([[1.0, "x", 2.0]], "32-bit"),
         ],
     )
     def test_a_wrong_answer_is_refused_and_nothing_is_stored(self, stores, answer, hint):

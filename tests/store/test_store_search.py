@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -339,3 +340,49 @@ class TestListNamespaces:
 def test_every_store_offers_the_same_settings():
     """The suite above opens all of them alike; this is the one that needs no database."""
     InMemoryStore(index=None, ttl=None, serde=None, clear_fields=None, clock=None)
+
+
+@pytest.fixture
+def everything_is_wide(monkeypatch):
+    """Databases go about wide prefixes in another way; let that begin at three items."""
+    monkeypatch.setattr("milepost.store.sql.core._WIDE", 3)
+
+
+@pytest.mark.usefixtures("everything_is_wide")
+class TestWidePrefixes:
+    def test_are_searched_with_the_same_results(self, store):
+        peer = InMemoryStore()
+        for number in range(40):
+            namespace = ("wide", f"u{number % 3}") if number % 2 else ("other",)
+            for one in (store, peer):
+                one.put(namespace, f"k{number}", {"n": number, "even": number % 4 == 1})
+        for number in (7, 1, 12):
+            for one in (store, peer):
+                one.put(("wide", "u0"), f"k{number}", {"n": number, "even": True})
+        rare = {"n": {"$lt": 4}}
+        for filter in (None, {"even": True}, rare, {"n": {"$gt": 30}}, {"n": -1}):
+            for prefix in (("wide",), ("wide", "u0"), (), ("none",)):
+                for limit, offset in ((2, 0), (3, 2), (100, 0), (0, 0)):
+                    page = {"filter": filter, "limit": limit, "offset": offset}
+                    found = store.search(prefix, order="-updated_at", **page)
+                    assert keys(found) == keys(peer.search(prefix, order="-updated_at", **page))
+
+    def test_are_searched_by_meaning_with_the_same_results(self, stores):
+        store = stores.open(index={"embed": _on_a_circle, "dims": 2, "fields": ["n"]})
+        for number in range(60):
+            namespace = ("wide", f"u{number % 3}") if number % 2 else ("other",)
+            store.put(namespace, f"k{number}", {"n": str(number), "even": number % 4 == 1})
+        near = {
+            None: [31, 29, 33, 27],
+            "even": [29, 33, 25, 37],
+        }
+        for name, numbers in near.items():
+            filter = None if name is None else {name: True}
+            found = store.search(("wide",), query="30.2", filter=filter, limit=4)
+            assert keys(found) == [f"k{number}" for number in numbers]
+        found = store.search(("wide", "u1"), query="30.2", limit=2, offset=1)
+        assert keys(found) == ["k25", "k37"]
+
+
+def _on_a_circle(texts):
+    return [[math.cos(float(text) / 20), math.sin(float(text) / 20)] for text in texts]

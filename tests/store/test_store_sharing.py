@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypedDict
 
 import pytest
@@ -14,10 +18,15 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.config import get_store
 from milepost.errors import DecryptionError, FilterError, StoreError
-from milepost.runtime import Runtime
+from milepost.func import entrypoint, task
+from milepost.runtime import Runtime, get_runtime
+from milepost.sql.turns import turns_on
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore, open_sqlite
+from milepost.store.sqlite.aio import AsyncSqliteStore
 
 NS = ("secret",)
 KEY = b"0123456789abcdef"
@@ -50,13 +59,139 @@ def run_two_threads(graph):
     return first["text"], second["text"]
 
 
+def work_in_threads(saver, store):
+    """Run graphs and use the store in many threads; what one of them did is all there."""
+    graph = remembering_graph(saver, store)
+    together = threading.Barrier(4)
+
+    def work(number):
+        together.wait()
+        for step in range(10):
+            key = f"{number}-{step}"
+            graph.invoke({"text": key}, {"configurable": {"thread_id": f"{number}"}})
+            store.put(("mine",), key, {"n": step})
+            assert store.get(("mine",), key).value == {"n": step}
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(store.search(("seen",), limit=100)) == 40
+    assert len(store.search(("mine",), limit=100)) == 40
+    assert {graph.get_state({"configurable": {"thread_id": f"{n}"}}).next for n in range(4)} == {()}
+
+
+async def work_in_tasks(saver, store):
+    """The same in many tasks of one loop."""
+
+    async def remember(state: State, *, store: BaseStore):
+        await store.aput(("seen",), state["text"], {})
+        return {"text": (await store.aget(("seen",), state["text"])).key}
+
+    builder = StateGraph(State)
+    builder.add_node("remember", remember)
+    builder.add_edge(START, "remember")
+    graph = builder.compile(checkpointer=saver, store=store)
+
+    async def work(number):
+        for step in range(5):
+            key = f"{number}-{step}"
+            config = {"configurable": {"thread_id": f"{number}"}}
+            assert await graph.ainvoke({"text": key}, config) == {"text": key}
+
+    await asyncio.gather(*map(work, range(4)))
+    assert len(await store.asearch(("seen",), limit=100)) == 20
+
+
 class TestSharing:
     def test_one_sqlite_connection(self, tmp_path):
         connection = open_sqlite(str(tmp_path / "both.db"))
         saver = SqliteSaver(connection)
+        store = SqliteStore(connection)
+        assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
+        connection.close()
+
+    def test_one_sqlite_engine(self, tmp_path):
+        saver = SqliteSaver(open_sqlite(str(tmp_path / "both.db")))
         store = SqliteStore(saver.engine)
         assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
         saver.engine.close()
+
+    def test_one_sqlite_connection_from_several_threads(self, tmp_path):
+        connection = open_sqlite(str(tmp_path / "both.db"))
+        saver, store = SqliteSaver(connection), SqliteStore(connection)
+        work_in_threads(saver, store)
+        connection.close()
+
+    def test_one_postgres_connection_from_several_threads(self, postgres):
+        import psycopg
+
+        from milepost.checkpoint.postgres import PostgresSaver
+        from milepost.store.postgres import PostgresStore
+
+        with psycopg.connect(postgres(), autocommit=True) as connection:
+            saver, store = PostgresSaver(connection), PostgresStore(connection)
+            saver.setup()
+            work_in_threads(saver, store)
+
+    def test_one_aiosqlite_connection(self, tmp_path):
+        aiosqlite = pytest.importorskip("aiosqlite")
+
+        async def play():
+            async with aiosqlite.connect(tmp_path / "both.db") as connection:
+                await work_in_tasks(AsyncSqliteSaver(connection), AsyncSqliteStore(connection))
+
+        asyncio.run(play())
+
+    def test_one_aiosqlite_engine(self, tmp_path):
+        aiosqlite = pytest.importorskip("aiosqlite")
+
+        async def play():
+            async with aiosqlite.connect(tmp_path / "both.db") as connection:
+                saver = AsyncSqliteSaver(connection)
+                await work_in_tasks(saver, AsyncSqliteStore(saver.engine))
+
+        asyncio.run(play())
+
+    def test_search_by_meaning_on_an_aiosqlite_connection(self, tmp_path):
+        aiosqlite = pytest.importorskip("aiosqlite")
+
+        async def play():
+            async with aiosqlite.connect(tmp_path / "both.db") as connection:
+                store = AsyncSqliteStore(connection, index={"embed": Model(), "dims": 3})
+                await store.aput(NS, "k", {"text": "a"})
+                found = await store.asearch(NS, query="a", filter={"a.b-c": None})
+                return keys(found), keys(await asyncio.to_thread(store.search, NS))
+
+        assert asyncio.run(play()) == (["k"], ["k"])
+
+    def test_one_sqlite_connection_for_both_on_a_loop(self, tmp_path):
+        connection = open_sqlite(str(tmp_path / "both.db"))
+        asyncio.run(work_in_tasks(AsyncSqliteSaver(connection), AsyncSqliteStore(connection)))
+        connection.close()
+
+    def test_one_async_postgres_connection(self, postgres):
+        import psycopg
+
+        from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+        from milepost.store.postgres.aio import AsyncPostgresStore
+
+        async def play():
+            connect = psycopg.AsyncConnection.connect
+            async with await connect(postgres(), autocommit=True) as connection:
+                saver = AsyncPostgresSaver(connection)
+                await saver.setup()
+                await work_in_tasks(saver, AsyncPostgresStore(connection))
+
+        asyncio.run(play())
+
+    def test_a_connection_that_is_gone_leaves_nothing_behind(self):
+        connection = open_sqlite(":memory:")
+        store = SqliteStore(connection)
+        turns = weakref.ref(turns_on(connection))
+        assert store.engine.lock is SqliteSaver(connection).engine.lock is turns().lock
+        del store
+        gc.collect()
+        assert turns() is None
+        connection.close()
 
     def test_one_sqlite_file_and_two_connections(self, tmp_path):
         path = str(tmp_path / "both.db")
@@ -283,16 +418,62 @@ class TestTheDocumentsExample:
         builder.add_edge("call_model", END)
         return builder.compile(checkpointer=InMemorySaver(), store=store)
 
-    def test_works_on_every_store(self, stores):
-        if stores.is_async:
-            pytest.skip("the nodes are sync")
+    def build_async(self, store):
+        async def update_memory(state: State, runtime: Runtime[Context]):
+            namespace = (runtime.context["user_id"], "memories")
+            await runtime.store.aput(namespace, state["text"], {"memory": state["text"]})
+            return {}
+
+        async def call_model(state: State):
+            namespace = (get_runtime(Context).context["user_id"], "memories")
+            found = await get_store().asearch(namespace, query=state["text"], limit=3)
+            return {"text": "\n".join(item.value["memory"] for item in found)}
+
+        builder = StateGraph(State, context_schema=Context)
+        builder.add_sequence([update_memory, call_model])
+        builder.add_edge(START, "update_memory")
+        return builder.compile(checkpointer=InMemorySaver(), store=store)
+
+    @pytest.mark.parametrize("nodes", ["sync", "async"])
+    def test_works_on_every_store(self, stores, nodes):
         store = stores.open(index={"embed": Model(), "dims": 3, "fields": ["memory"]})
-        graph = self.build(store.store)
+        graph = (self.build if nodes == "sync" else self.build_async)(store.store)
 
         def say(text, thread, user):
             config = {"configurable": {"thread_id": thread}}
-            return graph.invoke({"text": text}, config, context={"user_id": user})["text"]
+            arguments = {"text": text}, config
+            if not stores.is_async:
+                return graph.invoke(*arguments, context={"user_id": user})["text"]
+
+            async def play():
+                return await graph.ainvoke(*arguments, context={"user_id": user})
+
+            return stores.runner.run(play())["text"]
 
         assert say("aaa", "1", "u1") == "aaa"
         assert say("bbb", "2", "u1") == "bbb\naaa"
         assert say("ccc", "3", "u2") == "ccc"
+
+    def test_a_task_reaches_the_store_as_well(self, stores):
+        store = stores.open()
+
+        @task
+        def remember(text):
+            get_store().put(("seen",), text, {})
+            return len(get_store().search(("seen",)))
+
+        @entrypoint(checkpointer=InMemorySaver(), store=store.store)
+        def flow(text, *, store: BaseStore):
+            return remember(text).result(), store is get_store()
+
+        def say(text):
+            config = {"configurable": {"thread_id": text}}
+            if not stores.is_async:
+                return flow.invoke(text, config)
+
+            async def play():
+                return await flow.ainvoke(text, config)
+
+            return stores.runner.run(play())
+
+        assert [say("a"), say("b")] == [(1, True), (2, True)]

@@ -31,7 +31,9 @@ _NEAR: Final = (
     "SELECT 1 - near.distance, near.item FROM"
     " (SELECT v.item, v.vector <=> ?::vector AS distance FROM {table} v"
     " ORDER BY v.vector <=> ?::vector LIMIT ?) near"
-    " JOIN milepost_items i ON i.id = near.item WHERE {allowed}"
+    # Each by its key, whatever the planner thinks of how many there are.
+    " JOIN LATERAL (SELECT * FROM milepost_items WHERE id = near.item OFFSET 0) i ON TRUE"
+    " WHERE {allowed}"
     " ORDER BY near.distance, near.item LIMIT ?"
 )
 _BELOW: Final = (
@@ -90,7 +92,7 @@ class PgVectors(VectorIndex):
         if wide:
             # Without statistics, and often with them, the planner would compare all that is below
             # the prefix. Most of what is near should be there: ask the index first.
-            tried = 4 * count + 24
+            tried = 2 * count + 20
             near = Query(
                 PG.dress(_NEAR.format(table=table, allowed=f"{INDEXED} AND {clause}")),
                 (packed, packed, tried, *generation.twice, *parameters, count),

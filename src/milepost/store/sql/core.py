@@ -191,7 +191,7 @@ class SqlCore(StoreCore):
             assert self.vectors is not None
             generation = self.generations.for_search()
             wide = yield from self._is_wide(search.prefix)
-            ranked = yield from self.vectors.rank(generation, search, now, wide)
+            ranked = yield from self.vectors.rank(generation, search, now, wide, alone)
             found = [to_row(row, score) for score, row in ranked]
             rows = [row for _, row in ranked]
         else:

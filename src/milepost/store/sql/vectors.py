@@ -49,9 +49,12 @@ class VectorIndex(ABC):
         """
 
     def rank(
-        self, generation: Generation, search: Search, now: int, wide: bool
+        self, generation: Generation, search: Search, now: int, wide: bool, alone: bool
     ) -> Operation[list[tuple[float | None, Any]]]:
-        """The page of items that a search asks for, nearest first, with their scores."""
+        """The page of items that a search asks for, nearest first, with their scores.
+
+        `alone` says that nothing else happens in the transaction.
+        """
         wanted = count = search.offset + search.limit
         scores: dict[int, float] = {}
         while wanted:
@@ -66,6 +69,7 @@ class VectorIndex(ABC):
         page = list(scores)[search.offset : wanted]
         if not page:
             return []
-        rows = yield Query(self.speech.dress(f"{sql.BY_IDS}{sql.ALIVE}"), (json.dumps(page), now))
+        text = self.speech.dress(f"{sql.BY_IDS}{sql.ALIVE}")
+        rows = yield Query(text, (json.dumps(page), now), last=alone)
         by_id = {row[6]: row for row in rows}
         return [(scores[item], by_id[item]) for item in page if item in by_id]
