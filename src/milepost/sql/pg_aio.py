@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,8 +37,10 @@ class AsyncPostgresEngine:
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
         self._turns = turns_on(source)
-        # Made on first use: a saver may be made where no loop runs yet.
+        # Or that of the first use: a saver may be made where no loop runs yet.
         self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
         self._sleepers: list[tuple[Any, asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
         self.settings = settings
@@ -55,6 +57,10 @@ class AsyncPostgresEngine:
     async def aset_up(self, work: Work[None]) -> None:
         """Make the tables."""
         await self._attempts(lambda: self.settings.first(work()), ("BEGIN",), prepare=False)
+
+    def set_up(self, work: Work[None]) -> None:
+        """`aset_up`, from a thread that is not the loop's."""
+        self._from_outside(lambda: self.aset_up(work))
 
     async def acommit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""

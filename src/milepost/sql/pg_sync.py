@@ -51,6 +51,10 @@ class PostgresEngine:
         """Make the tables."""
         self._attempts(lambda: self.settings.first(work()), ("BEGIN",), prepare=False)
 
+    async def aset_up(self, work: Work[None]) -> None:
+        """`set_up`, for use on an event loop."""
+        await asyncio.to_thread(self.set_up, work)
+
     def commit(self, committer: Any, waiting: Any) -> Any:
         """Take part in a group commit."""
         return committer.commit(waiting, lambda work: self.run(work, write=True))
