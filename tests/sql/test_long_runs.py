@@ -152,3 +152,23 @@ def test_the_memory_of_a_long_run_stays_flat(path):
     # The steps after the first fifth write 2 KB each, 3 MB and more: kept, they would show.
     grown = max(sizes[4:]) - max(sizes[:4])
     assert grown < 0.3 * steps * 2000, [f"{size / 1e6:.1f} MB" for size in sizes]
+
+
+def test_what_a_saver_remembers_of_inner_graphs_is_bounded(tmp_path):
+    def inner(state: dict[str, Any]) -> dict[str, Any]:
+        return {"n": state["n"]}
+
+    class Count(TypedDict):
+        n: int
+
+    child = StateGraph(Count).add_node("inner", inner).add_edge(START, "inner").compile()
+    builder = StateGraph(Count).add_node("child", child).add_node("up", lambda s: {"n": s["n"] + 1})
+    builder.add_edge(START, "child").add_edge("child", "up")
+    builder.add_conditional_edges("up", lambda s: "child" if s["n"] < 300 else END)
+    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
+        graph = builder.compile(checkpointer=saver)
+        config = {"configurable": {"thread_id": "t"}, "recursion_limit": 1000}
+        assert graph.invoke({"n": 0}, config) == {"n": 300}
+        (remembered,) = saver._memory._threads.values()
+        assert len(remembered) == 256
+        assert 0 < remembered.size == saver._memory._size <= 256 * 3 * 512

@@ -12,7 +12,7 @@ from graphs import thread
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.graph import START, StateGraph
+from milepost.graph import END, START, StateGraph
 
 
 class Chat(TypedDict):
@@ -276,3 +276,49 @@ def test_every_branch_reads_as_a_full_snapshot_would_after_reopening(tmp_path, s
             assert actual.get_state(right).values == expected.get_state(left).values
         listed = [s.values for s in actual.get_state_history(thread("t"))]
         assert listed == [s.values for s in expected.get_state_history(thread("t"))]
+
+
+class Wide(TypedDict):
+    log: Annotated[list[str], operator.add]
+    count: int
+    note: str
+    image: bytes
+
+
+def wide(saver: Any) -> Any:
+    def node(state: Wide) -> dict[str, Any]:
+        count = state["count"] + 1
+        return {"count": count, "log": [f"{count} " * 100]}
+
+    builder = StateGraph(Wide).add_node("node", node).add_edge(START, "node")
+    builder.add_conditional_edges("node", lambda s: "node" if s["count"] % 40 else END)
+    return builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_saver_that_forgets_everything_between_two_steps_loses_nothing(
+    tmp_path, durability, sealed, monkeypatch
+):
+    path = str(tmp_path / "threads.db")
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16) if sealed else None
+    given = {"log": [], "count": 0, "note": "short", "image": b"x" * 5000}
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        prepare = saver.prepare
+
+        def forgetful(step: Any) -> Any:
+            prepared = prepare(step)
+            saver._memory.forget(step.thread_id)
+            return prepared
+
+        monkeypatch.setattr(saver, "prepare", forgetful)
+        wide(saver).invoke(given, thread("t"), durability=durability)
+        wide(saver).invoke({"note": "new"}, thread("t"), durability=durability)
+    memory = InMemorySaver()
+    wide(memory).invoke(given, thread("t"), durability=durability)
+    wide(memory).invoke({"note": "new"}, thread("t"), durability=durability)
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        history = wide(saver).get_state_history(thread("t"))
+        expected = wide(memory).get_state_history(thread("t"))
+        assert [s.values for s in history] == [s.values for s in expected]
+        assert saver.verify() == []

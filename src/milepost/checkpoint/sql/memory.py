@@ -137,11 +137,27 @@ class _Graph:
 
 
 class _Thread(dict[str, _Graph]):
+    """The graphs of one thread; the one that was used last is at the end."""
+
     size = 0
+
+    def graph(self, ns: str) -> _Graph:
+        """One of them, in its new place; an inner graph that was not used for long makes room."""
+        graph = self.pop(ns, None) or _Graph()
+        self[ns] = graph
+        if len(self) > _GRAPHS:
+            dropped = self.pop(next(iter(self)))
+            self.size -= _FRAME * len(dropped.frames)
+            self.size -= sum(known.size for line in dropped.values.values() for known in line)
+        return graph
 
 
 _KEPT = 3
 """Versions of a value, and frames, that are remembered: one for each of a few branches."""
+_GRAPHS = 256
+"""Graphs of one thread. A node that calls a graph makes a new one each time it runs."""
+_FRAME = 512
+"""About what a frame takes, in bytes."""
 
 
 _MOST_EARLY = 256
@@ -199,14 +215,13 @@ class Memory:
                 thread = self._threads[thread_id] = _Thread()
             else:
                 self._threads.move_to_end(thread_id)
-            graph = thread.get(ns)
-            if graph is None:
-                graph = thread[ns] = _Graph()
             before = thread.size
+            graph = thread.graph(ns)
             if frame is not None:
                 others = [f for f in graph.frames if f.checkpoint_id != frame.checkpoint_id]
+                thread.size -= _FRAME * len(graph.frames)
                 graph.frames = [*others[1 - _KEPT :], frame]
-                thread.size += 512
+                thread.size += _FRAME * len(graph.frames)
             for channel, known in values.items():
                 old = graph.values.get(channel, [])
                 kept = [k for k in old if k.version != known.version][1 - _KEPT :]

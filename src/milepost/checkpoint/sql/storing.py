@@ -11,7 +11,7 @@ from milepost.checkpoint.sql.fetched import CheckpointRecord
 from milepost.checkpoint.sql.memory import LOST, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables
-from milepost.errors import ThreadConflict
+from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.ids import getrandbits
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several
 
@@ -165,9 +165,12 @@ class Storer:
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
         checkpoint, fence = step.checkpoint, step.fence
         if checkpoint is not None:
-            if fence is None and not (row.new and row.status is None):
+            replaces = fence is None and not (row.new and row.status is None)
+            if replaces or checkpoint.known.partial:
+                # What is looked up may be among the rows that wait.
                 yield Batch(tables.statements())
                 tables.clear()
+            if replaces:
                 yield from self._replaced(step, checkpoint, row)
             if checkpoint.known.partial:
                 base = checkpoint.base
@@ -209,6 +212,12 @@ class Storer:
             parent = base.frame
         else:
             parent = yield from self._reader.frame_of(step.place)
+        if parent is None and step.fence is not None and step.place.checkpoint_id is not None:
+            raise BrokenChainError(
+                f"Checkpoint '{known.checkpoint_id}' of thread '{step.place.thread_id}' builds on "
+                f"'{step.place.checkpoint_id}', which is gone. Nothing of this step was stored. "
+                "Load the thread again and repeat the call."
+            )
         inherited = parent.inline if parent is not None else {}
         frame = known.frame
         known.frame = Frame(
