@@ -131,14 +131,14 @@ class StoreCore(ABC):
 
     def prepare(self, ops: Iterable[Op]) -> list[Task]:
         """Check and encode operations."""
-        return [self._task(op) for op in ops]
+        return list(map(self._task, ops))
 
     def _task(self, op: Op) -> Task:
+        if isinstance(op, PutOp):
+            return self._write(op)
         if isinstance(op, GetOp):
             key = namespaces.check_key(op.key)
             return Get(namespaces.check(op.namespace), key, op.refresh_ttl)
-        if isinstance(op, PutOp):
-            return self._write(op)
         if isinstance(op, SearchOp):
             return self._search(op)
         if isinstance(op, ListNamespacesOp):
@@ -180,7 +180,7 @@ class StoreCore(ABC):
                     "{'value': ...}."
                 )
             value = dict(value)
-        index = _index(op.index)
+        index = None if op.index is None else _index(op.index)
         try:
             if self._binds:
                 data = dumps_at(self.serde, value, place(namespace, key))
@@ -193,9 +193,9 @@ class StoreCore(ABC):
             key,
             data,
             self.viewer.text(value) if self.makes_views else "",
-            self.texts(value, index),
+            () if self.embedder is None else self.texts(value, index),
             index,
-            to_micros(op.ttl),
+            None if op.ttl is None else to_micros(op.ttl),
             version,
         )
 
@@ -345,7 +345,7 @@ def _embedder(index: IndexConfig) -> Embedder:
 
 
 def _index(index: Any) -> Index:
-    if index is None or index is False:
+    if index is False:
         return index
     if isinstance(index, str) or not all(isinstance(path, str) for path in index):
         raise TypeError(f"index is a list of paths, or False to embed nothing; not {index!r}.")

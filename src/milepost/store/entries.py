@@ -114,8 +114,10 @@ class MemoryCore(StoreCore):
         """Carry out one group that needs no vectors."""
         with self._lock:
             now = self.stamps.now()
-            found = [self._read(task, now) for task in group]
-            results = self.decoded(group, self._written(group, found, now))
+            found = [None if type(task) is Write else self._read(task, now) for task in group]
+            results = self._written(group, found, now)
+            if any(found):
+                results = self.decoded(group, results)
         if isinstance(results, Exception):
             raise results
         return results
@@ -159,7 +161,7 @@ class MemoryCore(StoreCore):
             if self._mortal and old is not None and _is_dead(old, self.stamps.now()):
                 self._remove(old)
                 old = None
-            self._replace(old, namespace, key, data, vectors)
+            self._replace(old, namespace, key, data, vectors, self.stamps.next())
         return True
 
     # -- reading
@@ -262,29 +264,32 @@ class MemoryCore(StoreCore):
 
     def _written(self, group: Group, results: list[Any], now: int) -> Outcome:
         """Do the writes of a group, unless one of them is refused."""
-        writes = [task for task in group if isinstance(task, Write)]
-        touched: set[tuple[Namespace, str]] = set()
-        for write in writes:
-            place = (write.namespace, write.key)
-            if write.if_version is not None:
-                entry = self._find(*place)
-                there = 0 if entry is None or _is_dead(entry, now) else entry.updated
-                if there != write.if_version or place in touched:
-                    return conflict_error(write, there)
-            touched.add(place)
-        for write in writes:
-            self._store(write, now)
+        writes = [task for task in group if type(task) is Write]
+        if any([write.if_version is not None for write in writes]):
+            touched: set[tuple[Namespace, str]] = set()
+            for write in writes:
+                place = (write.namespace, write.key)
+                if write.if_version is not None:
+                    entry = self._find(*place)
+                    there = 0 if entry is None or _is_dead(entry, now) else entry.updated
+                    if there != write.if_version or place in touched:
+                        return conflict_error(write, there)
+                touched.add(place)
+        stamp = self.stamps.next(len(writes)) if writes else 0
+        for at, write in enumerate(writes):
+            self._store(write, now, stamp + at)
         return results
 
-    def _store(self, write: Write, now: int) -> None:
+    def _store(self, write: Write, now: int, stamp: int) -> None:
         old = self._find(write.namespace, write.key)
         if old is not None and (write.data is None or _is_dead(old, now)):
             self._remove(old)
             old = None
         if write.data is None:
             return
-        entry = self._replace(old, write.namespace, write.key, write.data, write.vectors)
-        entry.index = write.index
+        entry = self._replace(old, write.namespace, write.key, write.data, write.vectors, stamp)
+        if write.index is not None:
+            entry.index = write.index
         if write.ttl is not None:
             entry.ttl = write.ttl
             entry.expires = now + write.ttl
@@ -297,8 +302,8 @@ class MemoryCore(StoreCore):
         key: str,
         data: tuple[str, bytes],
         vectors: Sequence[Packed],
+        stamp: int,
     ) -> Entry:
-        stamp = self.stamps.next()
         if old is None:
             entry = Entry(namespace, key, data, stamp, stamp)
         else:
@@ -306,10 +311,10 @@ class MemoryCore(StoreCore):
             entry = Entry(namespace, key, data, old.created, stamp)
         if vectors and self._vectors is not None:
             entry.places = self._vectors.add(vectors, entry)
-        entries = self._spaces.get(namespace)
-        if entries is None:
-            entries = self._spaces[namespace] = {}
-        entries[key] = entry
+        try:
+            self._spaces[namespace][key] = entry
+        except KeyError:
+            self._spaces[namespace] = {key: entry}
         return entry
 
     def _remove(self, entry: Entry) -> None:

@@ -56,14 +56,14 @@ class InMemoryStore(CoreStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         group: Group = self._core.prepare(ops)
-        if needs_vectors(group):
+        if self._vectors_of is not None and needs_vectors(group):
             request = wanted_vectors([group])
             group = with_vectors([group], request, self._embed(request))[0]
         return self._memory.do(group)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         group = self._core.prepare(ops)
-        if needs_vectors(group):
+        if self._vectors_of is not None and needs_vectors(group):
             results: list[Result] = await self._batcher.submit(group)
             return results
         # Nothing to wait for: the answer is in this process.
