@@ -43,11 +43,8 @@ def checkpoint_id(*after: str | None) -> str:
 
 
 def _text(ticks: int) -> str:
-    tail = getrandbits(62) | 0x8000_0000_0000_0000
-    return (
-        f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
-        f"-{tail >> 48:04x}-{tail & 0xFFFF_FFFF_FFFF:012x}"
-    )
+    text = "%015x%016x" % (ticks, getrandbits(62) | 0x8000_0000_0000_0000)  # noqa: UP031 - faster
+    return f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"
 
 
 def _ticks_of(identifier: str) -> int:
