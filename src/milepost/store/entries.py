@@ -265,7 +265,7 @@ class MemoryCore(StoreCore):
     def _written(self, group: Group, results: list[Any], now: int) -> Outcome:
         """Do the writes of a group, unless one of them is refused."""
         writes = [task for task in group if type(task) is Write]
-        if any([write.if_version is not None for write in writes]):
+        if any(write.if_version is not None for write in writes):
             touched: set[tuple[Namespace, str]] = set()
             for write in writes:
                 place = (write.namespace, write.key)
