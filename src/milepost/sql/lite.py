@@ -238,8 +238,9 @@ def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:
 
 
 _OPEN_TRANSACTION = (
-    "The sqlite3 connection has an open transaction that is not the saver's. Commit it or roll it "
-    "back first, or give the saver a connection of its own: it must be able to commit by itself."
+    "The sqlite3 connection has an open transaction that is not the saver's or store's. Commit it "
+    "or roll it back first, or give them a connection of their own: they must be able to commit by "
+    "themselves."
 )
 
 
@@ -258,12 +259,12 @@ def explain(error: sqlite3.Error) -> SaverError:
     if "same thread" in text:
         return ConnectionUnusableError(
             "The sqlite3 connection belongs to another thread. Open it with "
-            "sqlite3.connect(..., check_same_thread=False); the saver locks it."
+            "sqlite3.connect(..., check_same_thread=False); whoever uses it takes turns."
         )
     if "closed" in text:
         return ConnectionUnusableError(
-            "The sqlite3 connection is closed. Keep it open as long as the saver is used; with "
-            "from_conn_string, use the saver inside the `with` block."
+            "The sqlite3 connection is closed. Keep it open as long as the saver or store is used; "
+            "with from_conn_string, use it inside the `with` block."
         )
     if "disk is full" in text or "disk I/O error" in text:
         return StorageFullError(

@@ -96,7 +96,8 @@ class AiosqliteEngine:
             if "connection" not in str(error).lower():
                 raise
             raise ConnectionUnusableError(
-                "The aiosqlite connection is closed. Keep it open as long as the saver is used."
+                "The aiosqlite connection is closed. Keep it open as long as the saver or store is "
+                "used."
             ) from error
         return result
 

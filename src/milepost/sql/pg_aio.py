@@ -137,8 +137,8 @@ class AsyncPostgresEngine:
             return
         if self._loop is not None and not self._loop.is_closed() and self._loop.is_running():
             raise ColourError(
-                "This AsyncPostgresSaver is in use on another event loop, and its connections "
-                "cannot be shared between loops. Make one for each loop."
+                "This AsyncPostgresSaver or AsyncPostgresStore is in use on another event loop, "
+                "and its connections cannot be shared between loops. Make one for each loop."
             )
         self._loop = loop
         self._sleepers, self._writer = [], None
@@ -150,13 +150,14 @@ class AsyncPostgresEngine:
             pass
         else:
             raise ColourError(
-                "A sync method of AsyncPostgresSaver would block the event loop that runs in this "
-                "thread. Use the async method."
+                "A sync method of AsyncPostgresSaver or AsyncPostgresStore would block the event "
+                "loop that runs in this thread. Use the async method."
             )
         if self._loop is None or not self._loop.is_running():
             raise ColourError(
-                "The connections of an AsyncPostgresSaver belong to an event loop, and none is "
-                "running. Use the async methods, or PostgresSaver in sync programs."
+                "The connections of an AsyncPostgresSaver or AsyncPostgresStore belong to an event "
+                "loop, and none is running. Use the async methods, or PostgresSaver and "
+                "PostgresStore in sync programs."
             )
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
