@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from embedders import AsyncModel, Model
@@ -259,6 +260,27 @@ class TestConcurrency:
             for thread in threads:
                 thread.join(60)
             assert sorted(outcomes) == [False, False, False, True]
+
+    def test_of_two_writers_to_one_item_the_last_ones_vector_remains(self, stores):
+        if stores.is_async or not stores.is_durable:
+            pytest.skip("one writer at a time")
+        index = {"embed": Model(), "dims": 3, "fields": ["text"]}
+        writers = {"aab": stores.open(index=index), "abb": stores.open(index=index)}
+        for store in writers.values():
+            store.setup()
+        together = threading.Barrier(2)
+
+        def write(text):
+            together.wait()
+            for number in range(15):
+                writers[text].put(NS, "x", {"text": text, "n": number})
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(write, writers))
+        store = writers["aab"]
+        assert len(stores.rows("SELECT id FROM milepost_vectors_1")) == 1
+        text = store.get(NS, "x").value["text"]
+        assert store.search(NS, query=text)[0].score == pytest.approx(1.0, abs=1e-5)
 
     def test_a_store_can_be_used_on_several_loops(self, stores):
         if stores.is_async or stores.backend == "postgres":
