@@ -1,6 +1,6 @@
 """Vectors in SQLite.
 
-They are stored as float32 of length 1 in an ordinary table. There are two ways to rank them:
+They are stored as float32 in an ordinary table. There are two ways to rank them:
 
 - numpy keeps a copy of the table in memory, and one product gives all scores. Vectors are only
   ever added, under ids that grow, so the copy is brought up to date by reading what is new; those
@@ -12,9 +12,7 @@ They are stored as float32 of length 1 in an ordinary table. There are two ways 
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
-import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import MissingDependencyError
@@ -57,13 +55,7 @@ class LiteVectors(VectorIndex):
         ]
 
     def pack(self, vector: Packed) -> bytes:
-        if self._np is not None:
-            numbers = self._np.frombuffer(vector, "<f4")
-            length = math.sqrt(numbers @ numbers)
-            return (numbers / length).astype("<f4", copy=False).tobytes() if length else vector
-        values = struct.unpack(f"<{self._dims}f", vector)
-        length = math.hypot(*values)
-        return struct.pack(f"<{self._dims}f", *[x / length for x in values]) if length else vector
+        return vector
 
     def nearest(
         self, generation: Generation, search: Search, now: int, count: int, wide: bool
@@ -195,7 +187,7 @@ class _Copy:
             matrix[:used], items[:used] = self._matrix[:used], self._items[:used]
             self._matrix, self._items = matrix, items
         packed = np.frombuffer(b"".join([row[2] for row in rows]), "<f4")
-        self._matrix[used:grown] = packed.reshape(len(rows), self._dims)
+        self._matrix[used:grown] = self._units(packed.reshape(len(rows), self._dims))
         self._items[used:grown] = [row[1] for row in rows]
         self.ids += [row[0] for row in rows]
 
@@ -203,12 +195,18 @@ class _Copy:
         """The scores of all vectors, or of those of `allowed` items; and where they are."""
         np = self._np
         used = len(self.ids)
-        wanted = np.frombuffer(vector, "<f4")
+        wanted = self._units(np.frombuffer(vector, "<f4").reshape(1, -1))[0]
         if allowed is None:
             return self._matrix[:used] @ wanted, np.arange(used)
         items = np.fromiter((row[0] for row in allowed), np.int64, len(allowed))
         places = np.flatnonzero(np.isin(self._items[:used], items))
         return self._matrix[places] @ wanted, places
+
+    def _units(self, rows: Any) -> Any:
+        """The vectors at length 1, so that a product is a cosine."""
+        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        lengths[lengths == 0] = 1.0
+        return rows / lengths
 
     def best(self, scores: Any, places: Any, count: int) -> list[tuple[float, int]]:
         """The `count` best, and those as good as the last of them."""
