@@ -24,6 +24,15 @@ PREVIOUS: Final = "__previous__"
 NO_WRITES: Final = "__no_writes__"
 TASKS: Final = "__pregel_tasks"
 ROOT: Final = "__root__"
+BRANCH_TO: Final = "branch:to:"
+"""Before a node's name: the channel of its edges."""
+
+CHILDREN: Final = "__children__"
+"""Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come.
+
+Among what nodes have seen; and of a task that is stored before its step has ended, among its
+writes.
+"""
 
 # First element of a task's path: started by a channel, by a `Send`, or by a call inside a node.
 PULL: Final = "__pregel_pull"

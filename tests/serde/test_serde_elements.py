@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milepost.checkpoint.codec import Codec
+from milepost.checkpoint.cutting import split_like
 from milepost.checkpoint.serde.elements import (
     elements_kind,
-    encode_element,
     encode_elements,
-    join_elements,
     offers_elements,
-    split_elements,
 )
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.splice import Parts
 from milepost.errors import SerializationError
 
 SERDE = JsonPlusSerializer()
+CODEC = Codec(SERDE)
 _SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -43,22 +44,17 @@ _WHOLES = st.one_of(
 @given(_WHOLES)
 @settings(max_examples=60, deadline=None)
 def test_joined_elements_are_the_whole(value: Any) -> None:
-    kind = elements_kind(value)
-    assert kind is not None
-    elements = encode_elements(value, SERDE)
+    parts = CODEC.encode(value).parts
     whole = SERDE.dumps_typed(value)[1]
-    assert join_elements(kind, elements) == whole
-    assert split_elements(whole) == (kind, elements)
-    if kind == "list":
-        assert [encode_element(member, SERDE) for member in value] == elements
+    assert parts.join() == whole
+    assert parts.elements == encode_elements(value, SERDE)
+    assert split_like(whole, Parts(b"", [])) == parts
 
 
 @pytest.mark.parametrize("size", [0, 15, 16, 65_535, 65_536])
 def test_every_size_of_head(size: int) -> None:
     for value in (list(range(size)), dict.fromkeys(range(size))):
-        kind = elements_kind(value)
-        assert kind is not None
-        assert join_elements(kind, encode_elements(value)) == SERDE.dumps_typed(value)[1]
+        assert CODEC.encode(value).parts.join() == SERDE.dumps_typed(value)[1]
 
 
 @pytest.mark.parametrize("value", [(1,), {(1,): 2}, {2**70: 1}, {1}, "x", 1, None, b"x"], ids=repr)
@@ -91,5 +87,4 @@ def test_who_offers_elements() -> None:
 @given(st.binary(max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_splitting_never_fails_on_other_bytes(data: bytes) -> None:
-    found = split_elements(data)
-    assert found is None or data.endswith(b"".join(found[1]))
+    assert split_like(data, Parts(b"", [])).join() == data

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from milepost.checkpoint.serde.failures import RemoteError, encode_error, storable_error
+from milepost.checkpoint.serde.failures import RemoteError, storable_error
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import GraphRecursionError, NodeError, SerializationError
@@ -92,7 +92,7 @@ def test_in_the_state_an_unknown_exception_class_is_refused() -> None:
 )
 def test_a_failure_is_recorded_whatever_it_holds(error: BaseException) -> None:
     serde = JsonPlusSerializer(registry=TypeRegistry())
-    back = serde.loads_typed(encode_error(error, serde))
+    back = serde.loads_typed(serde.dumps_typed(storable_error(error, serde.registry)))
     assert type(back) is RemoteError
     assert back.type_name.endswith(type(error).__name__)
     again = serde.loads_typed(serde.dumps_typed(back))

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.checkpoint.codec import Codec
+from milepost.checkpoint.cutting import split_like
+from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.sql.codec import Codec
-from milepost.checkpoint.sql.cutting import split_like
-from milepost.errors import DeserializationError
-from milepost.sql.splice import (
+from milepost.checkpoint.splice import (
     Parts,
-    Rope,
-    apply,
+    Program,
     common_end,
     common_start,
     cost,
@@ -23,6 +22,7 @@ from milepost.sql.splice import (
     pack,
     unpack,
 )
+from milepost.errors import DeserializationError
 
 codec = Codec(JsonPlusSerializer())
 element = st.binary(max_size=40)
@@ -33,9 +33,13 @@ def encoded(value: object) -> Parts:
     return codec.encode(value).parts
 
 
+def applied(program: Program, base: bytes) -> bytes:
+    return Rope.of(base).apply(program).read()
+
+
 @given(parts, parts)
 def test_a_difference_makes_the_new_value_out_of_the_old(old, new):
-    assert apply(old.join(), difference(old, new)) == new.join()
+    assert applied(difference(old, new), old.join()) == new.join()
 
 
 @given(st.lists(element, max_size=12), st.data())
@@ -49,7 +53,7 @@ def test_so_it_does_for_edits_of_one_list(elements, data):
         elif at < len(changed):
             del changed[at]
     new = Parts(b"\x91", changed)
-    assert apply(old.join(), difference(old, new)) == new.join()
+    assert applied(difference(old, new), old.join()) == new.join()
 
 
 @given(parts, parts)
@@ -104,7 +108,7 @@ MESSAGES = [message(n) for n in range(100)]
 def test_a_change_costs_what_changed(change, most):
     program = difference(encoded(MESSAGES), encoded(change(MESSAGES)))
     assert cost(program) <= most
-    assert apply(ormsgpack.packb(MESSAGES), program) == ormsgpack.packb(change(MESSAGES))
+    assert applied(program, ormsgpack.packb(MESSAGES)) == ormsgpack.packb(change(MESSAGES))
 
 
 def test_an_append_inside_a_dict_costs_what_was_appended():
@@ -112,7 +116,7 @@ def test_an_append_inside_a_dict_costs_what_was_appended():
     new = {"title": "x", "messages": [*MESSAGES, message(1000)]}
     program = difference(encoded(old), encoded(new))
     assert cost(program) < 750
-    assert apply(ormsgpack.packb(old), program) == ormsgpack.packb(new)
+    assert applied(program, ormsgpack.packb(old)) == ormsgpack.packb(new)
 
 
 def test_an_edit_of_a_long_text_costs_what_changed():
@@ -131,7 +135,7 @@ def test_a_stored_list_is_cut_at_its_elements(old, new):
 
 def test_a_damaged_program_is_refused_and_not_applied():
     with pytest.raises(DeserializationError, match="refers to bytes 5 to 25"):
-        apply(b"0123456789", [(5, 20)])
+        applied([(5, 20)], b"0123456789")
     with pytest.raises(DeserializationError, match="does not decode"):
         unpack(b"\xc1")
     with pytest.raises(DeserializationError):

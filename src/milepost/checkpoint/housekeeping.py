@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.sql.names import check_name, time_of
+from milepost.checkpoint.names import check_name, time_of
 from milepost.checkpoint.threads import Choice, History, Node, Removed, ThreadInfo, Wanted, latest
 
 if TYPE_CHECKING:

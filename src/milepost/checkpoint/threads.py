@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from milepost.constants import BRANCH_TO, START, TASKS
 from milepost.errors import CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
@@ -72,6 +73,16 @@ class Removed:
         self.values += other.values
 
 
+class Problem(NamedTuple):
+    """A row that cannot be read, or that nothing leads to."""
+
+    thread_id: str
+    checkpoint_ns: str
+    table: str
+    key: str
+    reason: str
+
+
 class Lineage(NamedTuple):
     """What decides whether a checkpoint can be done without."""
 
@@ -117,6 +128,11 @@ def latest(history: History, count: int, before: Callable[[str], bool] | None) -
         for n, id in enumerate(sorted(ids, reverse=True))
         if n < count or (before is not None and not before(id))
     }
+
+
+def is_trigger(channel: str) -> bool:
+    """Whether a channel holds something only while a task is still to run."""
+    return channel in (START, TASKS) or channel.startswith(BRANCH_TO)
 
 
 def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:

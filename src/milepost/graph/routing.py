@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.constants import END, ROOT, START, TASKS
+from milepost.constants import BRANCH_TO, END, ROOT, START, TASKS
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.record import record
 from milepost.state.schema import is_pydantic
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def edge_channel(node: str) -> str:
     """The channel that starts a node."""
-    return f"branch:to:{node}"
+    return f"{BRANCH_TO}{node}"
 
 
 def join_channel(sources: Sequence[str], node: str) -> str:

@@ -15,12 +15,11 @@ from milepost.checkpoint.records import (
     now,
     place_of,
 )
-from milepost.constants import NS_END, NS_SEP
+from milepost.constants import CHILDREN, NS_END, NS_SEP
 from milepost.errors import SerdeError
 from milepost.ids import checkpoint_id, digest_id, random_token
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
-from milepost.runtime.pending import CHILDREN
 from milepost.runtime.plan import Task, is_waiting, path_text
 from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import TaskWrites
-from milepost.constants import ERROR, INTERRUPT, NO_WRITES, NULL_TASK_ID, RESUME, RETURN, SCHEDULED
+from milepost.constants import (
+    CHILDREN,
+    ERROR,
+    INTERRUPT,
+    NO_WRITES,
+    NULL_TASK_ID,
+    RESUME,
+    RETURN,
+    SCHEDULED,
+)
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
 from milepost.types import Command, Interrupt, _Answered
@@ -15,12 +24,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint.records import PendingWrite
     from milepost.runtime.plan import Task
     from milepost.runtime.program import Program, Write
-
-CHILDREN = "__children__"
-"""Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come.
-
-A task that is stored before its step has ended keeps it among its writes, under the same name.
-"""
 
 _SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN})
 _NULL_PREFIX = NULL_TASK_ID[:24]

@@ -10,9 +10,11 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from milepost.sql.committing import Committer, Outcome, Waiting
     from milepost.sql.operations import Work
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class Transaction(NamedTuple):
@@ -48,11 +50,11 @@ class Engine(Protocol):
         """`vacuum`, for use on an event loop."""
         ...
 
-    def commit(self, committer: Any, waiting: Any) -> Any:
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         ...
 
-    async def acommit(self, committer: Any, waiting: Any) -> Any:
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""
         ...
 

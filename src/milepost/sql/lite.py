@@ -1,8 +1,7 @@
 """Runs operations on a `sqlite3` connection, in both colours.
 
 One connection, one lock. Sync callers take the lock in their own thread. Async callers hand their
-work to one worker thread, so that the event loop never waits for the disk; answers go back to a
-loop in batches, since waking it costs more than most statements do.
+work to one worker thread, so that the event loop never waits for the disk.
 """
 
 from __future__ import annotations
@@ -11,19 +10,22 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost.errors import SaverError
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
+from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from milepost.sql.committing import Committer, Outcome, Waiting
+
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 _READ: Final = "BEGIN"
@@ -54,7 +56,7 @@ class SqliteEngine:
         self._ready = False
         self._own: sqlite3.Cursor | None = None
         """For transactions: making one costs as much as a small statement."""
-        self._worker = _Worker()
+        self._worker = Worker()
 
     # -- two colours
 
@@ -69,11 +71,11 @@ class SqliteEngine:
         """`run`, for use on an event loop."""
         return await self.in_worker(lambda: self.run(work, write=write))
 
-    def commit(self, committer: Any, waiting: Any) -> Any:
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         return committer.commit(waiting, lambda work: self.run(work, write=True))
 
-    async def acommit(self, committer: Any, waiting: Any) -> Any:
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop; a cancellation waits until it has ended."""
         try:
             return await self.in_worker(lambda: self.commit(committer, waiting))
@@ -282,78 +284,3 @@ def explain(error: sqlite3.Error) -> SaverError:
             "create files beside it."
         )
     return SaverError(f"SQLite: {text}.")
-
-
-class _Worker:
-    """A thread that is started when it is first needed, and ends when it is told to."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._thread: threading.Thread | None = None
-        self._closing = False
-
-    async def call(self, job: Callable[[], R]) -> R:
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        with self._condition:
-            if self._thread is None:
-                self._closing = False
-                self._thread = threading.Thread(
-                    target=self._serve, name="milepost-sqlite", daemon=True
-                )
-                self._thread.start()
-            self._jobs.append((job, future))
-            self._condition.notify()
-        return await future
-
-    async def catch_up(self) -> None:
-        """Wait until what was begun so far has ended, whoever is cancelled meanwhile."""
-        ended = asyncio.ensure_future(self.call(_nothing))
-        while not ended.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(ended)
-
-    def close(self) -> None:
-        with self._condition:
-            thread = self._thread
-            self._closing = True
-            self._condition.notify()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def _serve(self) -> None:
-        while True:
-            with self._condition:
-                while not self._jobs:
-                    if self._closing:
-                        self._thread = None
-                        return
-                    self._condition.wait()
-                jobs = list(self._jobs)
-                self._jobs.clear()
-            answers: dict[asyncio.AbstractEventLoop, list[tuple[Any, Any, Any]]] = {}
-            for job, future in jobs:
-                result, error = None, None
-                try:
-                    result = job()
-                except BaseException as failure:
-                    error = failure
-                answers.setdefault(future.get_loop(), []).append((future, result, error))
-            for loop, settled in answers.items():
-                with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
-                    loop.call_soon_threadsafe(_settle, settled)
-            del jobs, answers
-
-
-def _nothing() -> None:
-    pass
-
-
-def _settle(answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
-    for future, result, error in answers:
-        if future.done():
-            continue  # cancelled while it waited
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)

@@ -15,11 +15,13 @@ from milepost.sql.lite import SqliteEngine
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from milepost.sql.committing import Committer, Outcome, Waiting
     from milepost.sql.operations import Work
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class AiosqliteEngine:
@@ -54,15 +56,14 @@ class AiosqliteEngine:
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
-        result: R = self._from_outside(lambda: self.arun(work, write=write))
-        return result
+        return self._from_outside(lambda: self.arun(work, write=write))
 
-    async def acommit(self, committer: Any, waiting: Any) -> Any:
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         engine = self._engine()
         return await self._there(lambda: engine.commit(committer, waiting))
 
-    def commit(self, committer: Any, waiting: Any) -> Any:
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""
         return self._from_outside(lambda: self.acommit(committer, waiting))
 
@@ -101,7 +102,7 @@ class AiosqliteEngine:
             ) from error
         return result
 
-    def _from_outside(self, call: Callable[[], Any]) -> Any:
+    def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -16,12 +16,14 @@ from milepost.sql.pg_transaction import transaction
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
+    from milepost.sql.committing import Committer, Outcome, Transactions, Waiting
     from milepost.sql.operations import Work
     from milepost.sql.pg import Begin
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class AsyncPostgresEngine:
@@ -41,7 +43,7 @@ class AsyncPostgresEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        self._sleepers: list[tuple[Any, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[Waiting[Any], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
         self.settings = settings
 
@@ -51,8 +53,7 @@ class AsyncPostgresEngine:
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
-        result: R = self._from_outside(lambda: self.arun(work, write=write))
-        return result
+        return self._from_outside(lambda: self.arun(work, write=write))
 
     async def aset_up(self, work: Work[None]) -> None:
         """Make the tables."""
@@ -62,7 +63,7 @@ class AsyncPostgresEngine:
         """`aset_up`, from a thread that is not the loop's."""
         self._from_outside(lambda: self.aset_up(work))
 
-    async def acommit(self, committer: Any, waiting: Any) -> Any:
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         self._bind()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,9 +71,10 @@ class AsyncPostgresEngine:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write(committer))
         await future
+        assert waiting.outcome is not None
         return waiting.outcome
 
-    async def _write(self, committer: Any) -> None:
+    async def _write(self, committer: Committer[S]) -> None:
         """Store what waits, and what comes while that is being stored, until nobody waits.
 
         One writer for all, also on a pool: what arrives while a transaction is under way shares
@@ -97,7 +99,7 @@ class AsyncPostgresEngine:
             elif not future.done():  # or whoever waited was cancelled
                 future.set_result(None)
 
-    async def _drain(self, transactions: Any) -> None:
+    async def _drain(self, transactions: Transactions) -> None:
         try:
             work = next(transactions)
             while True:
@@ -110,7 +112,7 @@ class AsyncPostgresEngine:
         except StopIteration:
             return
 
-    def commit(self, committer: Any, waiting: Any) -> Any:
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""
         return self._from_outside(lambda: self.acommit(committer, waiting))
 
@@ -143,7 +145,7 @@ class AsyncPostgresEngine:
         self._loop = loop
         self._sleepers, self._writer = [], None
 
-    def _from_outside(self, call: Callable[[], Any]) -> Any:
+    def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -18,10 +18,12 @@ from milepost.sql.turns import turns_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from milepost.sql.committing import Committer, Outcome, Waiting
     from milepost.sql.operations import Work
     from milepost.sql.pg import Begin
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class PostgresEngine:
@@ -55,11 +57,11 @@ class PostgresEngine:
         """`set_up`, for use on an event loop."""
         await asyncio.to_thread(self.set_up, work)
 
-    def commit(self, committer: Any, waiting: Any) -> Any:
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         return committer.commit(waiting, lambda work: self.run(work, write=True))
 
-    async def acommit(self, committer: Any, waiting: Any) -> Any:
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""
         return await asyncio.to_thread(self.commit, committer, waiting)
 

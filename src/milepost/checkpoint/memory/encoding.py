@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.memory.frames import Stored, stored
 from milepost.checkpoint.memory.logs import SMALL, Typed, whole
 from milepost.checkpoint.memory.rows import (
@@ -24,9 +25,8 @@ from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.codec import packb
 from milepost.checkpoint.serde.elements import offers_elements
-from milepost.checkpoint.sql.codec import Codec, Encoded
+from milepost.checkpoint.splice import Parts
 from milepost.errors import SerdeError
-from milepost.sql.splice import Parts
 from milepost.types import MISSING
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from milepost.checkpoint.threads import (
     no_such_thread,
     with_ancestors,
 )
+from milepost.constants import CHILDREN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -234,7 +235,7 @@ class Keeping(Housekeeping, Shelves):
             stored.parent_id,
             None if run_id is None else str(run_id),
             leans,
-            frame.seen.get("__children__", {}),
+            frame.seen.get(CHILDREN, {}),
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[list[str]]:

@@ -9,12 +9,11 @@ from milepost.checkpoint.memory.logs import Kept, Typed, read
 from milepost.checkpoint.memory.rows import blob_place, blobs_of, metadata_place, write_place
 from milepost.checkpoint.records import Place
 from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted, rotates
+from milepost.checkpoint.threads import Problem
 from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from milepost.checkpoint.sql.verifying import Problem
 
 
 class Resealing(Keeping):
@@ -89,8 +88,6 @@ class Resealing(Keeping):
         try:
             new = again(typed, place)
         except SerdeError as error:
-            from milepost.checkpoint.sql.verifying import Problem
-
             thread_id, ns, *rest = map(str, key)
             done.refused.append(Problem(thread_id, ns, table, " ".join(rest), str(error)))
             return None

@@ -13,8 +13,8 @@ from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from milepost.checkpoint.codec import Encoded
     from milepost.checkpoint.commit import Fence
-    from milepost.checkpoint.sql.codec import Encoded
 
 NULL: Typed = JsonPlusSerializer().dumps_typed(None)
 

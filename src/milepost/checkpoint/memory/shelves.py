@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self, TypeAlias
 
+from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
+from milepost.checkpoint.cutting import as_parts
 from milepost.checkpoint.memory import frames
 from milepost.checkpoint.memory.encoding import Encoder
 from milepost.checkpoint.memory.frames import Stored, version_in
@@ -32,13 +34,10 @@ from milepost.checkpoint.records import (
     Place,
 )
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.checkpoint.sql.codec import Encoded
-from milepost.checkpoint.sql.cutting import as_parts
-from milepost.constants import ERROR, INTERRUPT, START, TASKS
+from milepost.checkpoint.threads import is_trigger
+from milepost.constants import ERROR, INTERRUPT, START
 from milepost.errors import SerdeError
 
-_WAITING = (START, TASKS)
-"""Channels that hold something only while a task is still to run."""
 _STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interrupted"}
 """What a special write says of its thread, by its place."""
 
@@ -165,8 +164,7 @@ class Shelves(StepSaver[Prepared]):
             return thread.status
         stored = self._stored(Place(thread_id, "", thread.head))
         for channel, version in frames.read(stored).versions.items() if stored else ():
-            waits = channel in _WAITING or channel.startswith("branch:to:")
-            if waits and (thread_id, "", channel, version) in self.blobs:
+            if is_trigger(channel) and (thread_id, "", channel, version) in self.blobs:
                 return "running"
         return "idle"
 

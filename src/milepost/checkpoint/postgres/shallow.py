@@ -7,70 +7,55 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.sql.maintenance import MaintainedSaver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.sql.committing import Outcome
     from milepost.checkpoint.sql.rows import Prepared
+    from milepost.sql.committing import Outcome
 
 __all__ = ["AsyncShallowPostgresSaver", "ShallowPostgresSaver"]
 
-_INSTEAD = (
-    "{name} is deprecated. Use {other} and pass durability='exit' to invoke and stream: that "
-    "stores one checkpoint for each run."
-)
+
+class _Shallow(MaintainedSaver):
+    """Prunes a thread whenever it has a new checkpoint."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self).__name__} is deprecated. Use {type(self).__name__.replace('Shallow', '')}"
+            " and pass durability='exit' to invoke and stream: that stores one checkpoint for each"
+            " run.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)
+
+    def commit(self, steps: Sequence[Prepared]) -> Outcome:
+        outcome = super().commit(steps)
+        if threads := _grown(steps):
+            self.prune(threads)
+        return outcome
+
+    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
+        outcome = await super().acommit(steps)
+        if threads := _grown(steps):
+            await self.aprune(threads)
+        return outcome
 
 
-class ShallowPostgresSaver(PostgresSaver):
+class ShallowPostgresSaver(_Shallow, PostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `PostgresSaver` with `durability="exit"`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _warn(self, "PostgresSaver")
-        super().__init__(*args, **kwargs)
 
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = super().commit(steps)
-        if threads := _grown(steps):
-            self.prune(threads)
-        return outcome
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = await super().acommit(steps)
-        if threads := _grown(steps):
-            await self.aprune(threads)
-        return outcome
-
-
-class AsyncShallowPostgresSaver(AsyncPostgresSaver):
+class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _warn(self, "AsyncPostgresSaver")
-        super().__init__(*args, **kwargs)
-
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = super().commit(steps)
-        if threads := _grown(steps):
-            self.prune(threads)
-        return outcome
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = await super().acommit(steps)
-        if threads := _grown(steps):
-            await self.aprune(threads)
-        return outcome
-
-
-def _warn(saver: Any, other: str) -> None:
-    text = _INSTEAD.format(name=type(saver).__name__, other=other)
-    warnings.warn(text, DeprecationWarning, stacklevel=3)
 
 
 def _grown(steps: Sequence[Prepared]) -> list[str]:

@@ -44,15 +44,6 @@ class CipherProtocol(Protocol):
 
 
 @runtime_checkable
-class PlaceBinding(Protocol):
-    """A serializer whose values open only at the place where they were stored."""
-
-    def dumps_typed_at(self, obj: Any, place: str) -> tuple[str, bytes]: ...
-
-    def loads_typed_at(self, data: tuple[str, bytes], place: str) -> Any: ...
-
-
-@runtime_checkable
 class TwoStep(Protocol):
     """A serializer that encodes and seals separately. Sealing may be the identity."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from milepost.checkpoint.serde import engine, exact, skim
+from milepost.checkpoint.serde import engine, exact
 from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, packb, take_interrupt
 from milepost.checkpoint.serde.paths import Trail
 from milepost.checkpoint.serde.standard import array_head, map_head
 from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from milepost.checkpoint.serde.codec import Level
 
@@ -83,38 +83,9 @@ def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = N
     return _encode(level, value, range(len(value)))
 
 
-def encode_element(value: Any, serde: Layered | None = None, *, at: Any = 0) -> bytes:
-    """The bytes of one element of a list; `at` is its index, for the path in an error."""
-    return _encode(_level_of(serde), [value], [at])[0]
-
-
-def join_elements(kind: Kind, elements: Sequence[bytes]) -> bytes:
-    """The bytes of the whole value."""
-    head = array_head if kind == "list" else map_head
-    return head(len(elements)) + b"".join(elements)
-
-
-def split_elements(data: bytes) -> tuple[Kind, list[bytes]] | None:
-    """The elements in the bytes of a whole list or dict, without decoding them.
-
-    None if the bytes are another kind of value, or are cut short.
-    """
-    if not data:
-        return None
-    kind, size, position = skim.head(data, 0)
-    if kind not in (skim.ARRAY, skim.MAP):
-        return None
-    per_element = 1 if kind == skim.ARRAY else 2
-    elements = []
-    for _ in range(size):
-        start = position
-        position = skim.skip(data, position, per_element)
-        if position < 0:
-            return None
-        elements.append(data[start:position])
-    if position != len(data):
-        return None
-    return ("list" if kind == skim.ARRAY else "dict"), elements
+def elements_head(kind: Kind, count: int) -> bytes:
+    """The bytes that come before so many elements."""
+    return (array_head if kind == "list" else map_head)(count)
 
 
 def _level_of(serde: Layered | None) -> Level:

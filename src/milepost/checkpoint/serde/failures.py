@@ -20,7 +20,6 @@ from milepost.errors import MilepostError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.codec import Level
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
@@ -141,16 +140,6 @@ def storable_error(error: BaseException, registry: TypeRegistry | None = None) -
     arguments = tuple(a if _packs(a, registry) else _safe_repr(a) for a in error.args)
     name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
     return RemoteError(name, message_of(error), arguments)
-
-
-def encode_error(
-    error: BaseException, serde: SerializerProtocol | None = None
-) -> tuple[str, bytes]:
-    """An exception as `(kind, data)`, as itself or as a stand-in. Never fails."""
-    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    serde = JsonPlusSerializer() if serde is None else serde
-    return serde.dumps_typed(storable_error(error, getattr(serde, "registry", None)))
 
 
 def _packs(value: Any, registry: TypeRegistry) -> bool:

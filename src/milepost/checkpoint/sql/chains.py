@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from milepost.checkpoint.sql.cutting import split_like
+from milepost.checkpoint.cutting import split_like
+from milepost.checkpoint.splice import Parts, Program, cost, difference
 from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import BlobRow, Fold
-from milepost.sql.splice import Parts, Program, cost, difference
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.sql.codec import Encoded
+    from milepost.checkpoint.codec import Encoded
     from milepost.sql.dialect import Bounds
 
 _ROWS: Final = 32

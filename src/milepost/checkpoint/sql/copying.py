@@ -14,9 +14,9 @@ from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
+    from milepost.checkpoint.splice import Buffer
     from milepost.checkpoint.sql.queries import Queries
-    from milepost.sql.splice import Buffer
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -12,8 +12,8 @@ from milepost.errors import BrokenChainError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.records import CheckpointMetadata
-    from milepost.checkpoint.sql.codec import Codec
 
 UNREADABLE: Final = (BrokenChainError, SerdeError)
 """What a damaged or missing row leads to."""

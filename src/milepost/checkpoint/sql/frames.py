@@ -18,7 +18,7 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost.sql.splice import Buffer
+    from milepost.checkpoint.splice import Buffer
 
 _ROWS: Final = 16
 """A chain of differences this long ends with a complete frame, unless that would be costly."""
@@ -55,15 +55,6 @@ def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | No
 def _grown(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
     """How many entries there are if those of `new` are added and none is taken away."""
     return len(old) + sum(name not in old for name in new)
-
-
-def merged(base: Frame, changes: Frame) -> Frame:
-    """The frame that `changes` make of `base`."""
-    return Frame(
-        {**base.versions, **changes.versions},
-        {**base.seen, **changes.seen},
-        {**base.inline, **changes.inline},
-    )
 
 
 def pack(stamp: Sequence[Any], frame: Frame) -> bytes:

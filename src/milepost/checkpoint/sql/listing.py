@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.checkpoint.sql.fetched import CheckpointRecord, metadata_of
-from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.reading import Reader
 from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
@@ -20,7 +20,8 @@ _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
 
-Walk = Generator[Work[Any], Any, None]
+Walk: TypeAlias = Generator[Work[Any], Any, None]
+"""Yields work for one transaction each, and is sent back the results."""
 
 
 class _Page(NamedTuple):
@@ -56,11 +57,8 @@ class Listing:
             self._ns = (config.get("configurable") or {}).get("checkpoint_ns")
             self._id = place.checkpoint_id
 
-    def pages(self) -> Generator[Work[Any], Any, None]:
-        """Yields work for one transaction each, and is sent back the results.
-
-        The driver takes what has been found from `take()` after each.
-        """
+    def pages(self) -> Walk:
+        """The walk; whoever drives it takes what has been found from `take()` after each step."""
         self._found: list[CheckpointTuple] = []
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
@@ -81,7 +79,7 @@ class Listing:
         found, self._found = self._found, []
         return found
 
-    def _thread(self, thread_id: str) -> Generator[Work[Any], Any, None]:
+    def _thread(self, thread_id: str) -> Walk:
         cursor: tuple[str, str] | None = (self._before, "")
         size = PAGE
         while cursor is not None and (self.left is None or self.left > 0):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint import splice
 from milepost.checkpoint.records import (
     Checkpoint,
     CheckpointTuple,
@@ -27,12 +28,11 @@ from milepost.checkpoint.sql.rows import long_kind
 from milepost.checkpoint.sql.writes import TOGETHER, apart
 from milepost.deferred import Deferred
 from milepost.errors import SerdeError
-from milepost.sql import splice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.memory import Frame
     from milepost.checkpoint.sql.values import Resolver
 

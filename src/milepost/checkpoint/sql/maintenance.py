@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milepost.checkpoint.housekeeping import thread_id_of
+from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import DeltaChannelHistory, place_of
 from milepost.checkpoint.sql import salvaging, transfer, verifying
 from milepost.checkpoint.sql.delta import history
-from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.resealing import Resealer
 from milepost.checkpoint.sql.retention import RetainingSaver
 from milepost.sql.engine import Program, Transaction, adrive, drive
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.serde.rotation import Progress, Reencrypted
     from milepost.checkpoint.sql.salvaging import Salvaged
-    from milepost.checkpoint.sql.verifying import Problem
+    from milepost.checkpoint.threads import Problem
     from milepost.sql.operations import Work
     from milepost.types import RunnableConfig
 

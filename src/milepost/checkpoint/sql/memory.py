@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost.checkpoint.sql.codec import Encoded
-    from milepost.sql.splice import Buffer
+    from milepost.checkpoint.codec import Encoded
+    from milepost.checkpoint.splice import Buffer
 
 Inline: TypeAlias = Any
 """In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.

@@ -16,8 +16,8 @@ from milepost.errors import DeserializationError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.records import CheckpointMetadata
-    from milepost.checkpoint.sql.codec import Codec
 
 BRIEF: Final = "-"
 """In the column `metadata_type`: source and step, of a root graph."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost.checkpoint.codec import Encoded
+from milepost.checkpoint.cutting import place_in
+from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
+from milepost.checkpoint.splice import pack
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.codec import Encoded
-from milepost.checkpoint.sql.cutting import place_in
 from milepost.checkpoint.sql.memory import EarlyWrite, Frame, KnownFrame, Memory
-from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.rows import (
     BlobRow,
     CheckpointRow,
@@ -22,16 +23,16 @@ from milepost.checkpoint.sql.rows import (
     short_kind,
 )
 from milepost.checkpoint.sql.writes import sealed_as, together
-from milepost.constants import ERROR, INTERRUPT, START, TASKS
+from milepost.checkpoint.threads import is_trigger
+from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import SerdeError
-from milepost.sql.splice import pack
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
-    from milepost.checkpoint.sql.codec import Codec
     from milepost.sql.dialect import Bounds
 
 INLINE: Final = 128
@@ -40,10 +41,6 @@ _EARLY: Final = 1024
 """A write of this size that was stored before its step ended is stored anew as a reference."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
-
-
-_WAITING: Final = (START, TASKS)
-"""Channels that hold something only while a task is still to run."""
 
 
 _MOST_SOUND: Final = 10_000
@@ -140,10 +137,8 @@ class Preparer:
             delta = frames.changes(base.frame, frame, new.changed)
         prepared.checkpoint = CheckpointRow(
             id,
-            parent_id,
             None if run_id is None else str(run_id),
             (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated)),
-            frame,
             delta,
             base,
             KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
@@ -285,7 +280,6 @@ def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
         return "running"
     # Such a channel is emptied by the next step, so if it holds something, it is new.
     waiting = any(
-        (channel in _WAITING or channel.startswith("branch:to:")) and value is not MISSING
-        for channel, value in new.changed.items()
+        is_trigger(channel) and value is not MISSING for channel, value in new.changed.items()
     )
     return "running" if waiting else "idle"

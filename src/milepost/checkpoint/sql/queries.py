@@ -157,9 +157,6 @@ class Queries:
     parent's; the thread's epoch."""
     checkpoint: str = f"""
         SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"""
-    latest: str = f"""
-        SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY}
-        ORDER BY checkpoint_id DESC LIMIT 1"""
     ancestry: str = f"""
         WITH RECURSIVE line (id) AS (
             SELECT a FROM {{items}} AS wanted

@@ -26,7 +26,7 @@ from milepost.sql.operations import Operation, Query
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
 
 _FAR: Final = 256

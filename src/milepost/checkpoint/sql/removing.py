@@ -10,6 +10,7 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
+from milepost.constants import CHILDREN
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
@@ -33,7 +34,7 @@ class Thread:
         frame = self.framed[node].frame
         counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
         leans = any(frame.inline.get(channel) is None for channel in counters)
-        return Lineage(row.parent_id, row.run_id, leans, frame.seen.get("__children__", {}))
+        return Lineage(row.parent_id, row.run_id, leans, frame.seen.get(CHILDREN, {}))
 
 
 class Remover:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted
-from milepost.checkpoint.sql.verifying import Problem
 from milepost.checkpoint.sql.writes import sealed_as
+from milepost.checkpoint.threads import Problem
 from milepost.errors import CheckpointError, SerdeError
 from milepost.sql.engine import Program, Transaction
 from milepost.sql.operations import Many, Operation, Query
@@ -21,7 +21,7 @@ from milepost.sql.operations import Many, Operation, Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
     from milepost.sql.dialect import Dialect
 
 _HEAD: Final = 300

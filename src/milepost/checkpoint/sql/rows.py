@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.codec import Encoded
     from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.records import Place
-    from milepost.checkpoint.sql.codec import Encoded
+    from milepost.checkpoint.splice import Program
     from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
-    from milepost.sql.splice import Program
 
 
 def short_kind(kind: str) -> str | None:
@@ -86,11 +86,9 @@ class CheckpointRow:
     """A checkpoint."""
 
     checkpoint_id: str
-    parent_id: str | None
     run_id: str | None
     stamp: tuple[Any, ...]
     """What a frame has of its own: format, time, updated channels."""
-    frame: Frame
     changes: Frame | None
     """What differs from the parent's frame; None if it is to be stored complete."""
     base: KnownFrame | None

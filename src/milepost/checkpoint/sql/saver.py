@@ -10,7 +10,9 @@ from binascii import b2a_base64
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
+from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import (
     ChannelVersions,
     Checkpoint,
@@ -21,11 +23,8 @@ from milepost.checkpoint.records import (
     place_of,
 )
 from milepost.checkpoint.sql import leases
-from milepost.checkpoint.sql.codec import Codec
-from milepost.checkpoint.sql.committing import Committer, Outcome
 from milepost.checkpoint.sql.listing import Listing
 from milepost.checkpoint.sql.memory import Memory
-from milepost.checkpoint.sql.names import check_name, check_place
 from milepost.checkpoint.sql.preparing import Preparer
 from milepost.checkpoint.sql.queries import queries_for
 from milepost.checkpoint.sql.reading import Reader
@@ -34,6 +33,7 @@ from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
 from milepost.ids import getrandbits
+from milepost.sql.committing import Committer, Outcome
 from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
 
@@ -81,14 +81,10 @@ class SqlSaver(StepSaver[Prepared]):
         return step.weight
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome: Outcome
-        outcome = self.engine.commit(self._committer, self._committer.add(steps))
-        return outcome
+        return self.engine.commit(self._committer, self._committer.add(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome: Outcome
-        outcome = await self.engine.acommit(self._committer, self._committer.add(steps))
-        return outcome
+        return await self.engine.acommit(self._committer, self._committer.add(steps))
 
     def hold(self, thread_id: str, fence: Fence) -> None:
         fence.held(self.engine.run(self._hold(thread_id, fence), write=True))

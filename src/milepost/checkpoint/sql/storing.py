@@ -18,10 +18,11 @@ from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run,
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import Fence
-    from milepost.checkpoint.sql.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
     from milepost.checkpoint.sql.reading import Reader
+    from milepost.sql.committing import Outcome
 
 
 @dataclass(slots=True)
@@ -45,14 +46,14 @@ class Storer:
         self._q = queries
         self._reader = reader
 
-    def steps(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
+    def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         """For each step None, or the conflict because of which it was left out."""
         guarded = self._guarded(steps)
         if guarded is not None and (yield guarded):
             return [None] * len(steps)
         return (yield from self._checked(steps))
 
-    def settle(self, steps: Sequence[Prepared], outcome: Sequence[Exception | None]) -> None:
+    def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
         """Remember what a transaction has done, after it was committed or rolled back."""
         for step, error in zip(steps, outcome, strict=True):
             owner = None if error is None else LOST
@@ -110,10 +111,10 @@ class Storer:
 
     # -- all others
 
-    def _checked(self, steps: Sequence[Prepared]) -> Operation[list[Exception | None]]:
+    def _checked(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         threads = yield from self._threads({step.place.thread_id for step in steps})
         lost: dict[str, ThreadConflict] = {}
-        outcome: list[Exception | None] = []
+        outcome: Outcome = []
         tables = Tables(self._codec, self._q)
         for step in steps:
             token = step.token

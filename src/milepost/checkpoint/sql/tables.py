@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint import splice
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.memory import Chain
 from milepost.checkpoint.sql.rows import short_kind
-from milepost.sql import splice
 from milepost.sql.operations import Many
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
     from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 

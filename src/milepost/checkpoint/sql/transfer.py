@@ -22,7 +22,7 @@ from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.sql.codec import Codec
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
 
 _HEADER: Final = {"milepost": "threads", "version": 1}

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint.sql.codec import Codec, Encoded
-from milepost.checkpoint.sql.cutting import container_head
+from milepost.checkpoint import splice
+from milepost.checkpoint.codec import Codec, Encoded
+from milepost.checkpoint.cutting import container_head
+from milepost.checkpoint.rope import Rope
+from milepost.checkpoint.splice import Parts, Program
 from milepost.checkpoint.sql.memory import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
-from milepost.sql import splice
-from milepost.sql.splice import Parts, Program, Rope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from milepost.sql.splice import Buffer
+    from milepost.checkpoint.splice import Buffer
 
 _LONGEST_HEAD = 5
 

@@ -5,7 +5,7 @@ What is damaged is named row by row, and so is what cannot be put together becau
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql.fetched import (
     UNREADABLE,
@@ -16,6 +16,7 @@ from milepost.checkpoint.sql.fetched import (
 )
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.values import BlobRecord, Resolver
+from milepost.checkpoint.threads import Problem
 from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.sql.fetched import Framed
     from milepost.checkpoint.sql.reading import Reader
-
-
-class Problem(NamedTuple):
-    """A row that cannot be read, or that nothing leads to."""
-
-    thread_id: str
-    checkpoint_ns: str
-    table: str
-    key: str
-    reason: str
 
 
 class Graph:

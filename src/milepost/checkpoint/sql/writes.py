@@ -18,7 +18,7 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.sql.splice import Buffer
+    from milepost.checkpoint.splice import Buffer
 
 TOGETHER: Final = "+"
 """In the column `type`: the row holds several writes."""

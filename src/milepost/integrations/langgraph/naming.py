@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from xxhash import xxh3_128_hexdigest
 
-from milepost.constants import NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
+from milepost.constants import BRANCH_TO, NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
 from milepost.ids import digest_id
 from milepost.runtime.pending import interrupt_id
 from milepost.runtime.plan import path_text
@@ -226,12 +226,12 @@ def _planned(base: _Base, found: CheckpointTuple, paths: Iterable[str]) -> Itera
     triggers: dict[str, list[str]] = {name: [] for name in (START, *checkpoint["versions_seen"])}
     triggers |= {path.rpartition(", ")[2]: [] for path in paths if path.startswith(f"~{PULL}, ")}
     for channel in checkpoint["channel_versions"]:
-        if channel.startswith(("branch:to:", "join:")):
+        if channel.startswith((BRANCH_TO, "join:")):
             triggers.setdefault(channel.rpartition(":")[2], []).append(channel)
     for name, channels in triggers.items():
         # A node of a StateGraph has one channel for edges and one for each join; the only node of
         # a function's graph has the input.
-        edge = f"branch:to:{name}"
+        edge = f"{BRANCH_TO}{name}"
         groups = [(START,), (edge,), tuple(sorted({edge, *channels}))]
         path = path_text((PULL, name))
         for group in dict.fromkeys(groups if channels else reversed(groups)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import FORMAT_VERSION
-from milepost.constants import INTERRUPT, START, TASKS
+from milepost.constants import BRANCH_TO, INTERRUPT, START, TASKS
 
 if TYPE_CHECKING:
     from milepost.checkpoint.records import Checkpoint, PendingWrite
@@ -84,11 +84,11 @@ def _today(channel: str, nodes: Iterable[str], edges: Edges) -> list[str]:
     """The channels that stand for an older one."""
     parts = channel.split(":")
     if len(parts) == 2 and parts[0] == "start":
-        return [f"branch:to:{parts[1]}"]
+        return [f"{BRANCH_TO}{parts[1]}"]
     if len(parts) == 4 and parts[0] == "branch":
-        return [f"branch:to:{parts[3]}"]
+        return [f"{BRANCH_TO}{parts[3]}"]
     if channel in nodes and channel != START:
-        return [f"branch:to:{node}" for node in sorted(edges.after.get(channel, ()))]
+        return [f"{BRANCH_TO}{node}" for node in sorted(edges.after.get(channel, ()))]
     return [channel]
 
 
@@ -103,11 +103,10 @@ def _newest(versions: dict[str, str], nodes: Iterable[str], edges: Edges) -> dic
 
 def _seen_by(node: str, seen: dict[str, str]) -> dict[str, str]:
     """What a node has seen, without the edges to others."""
-    other = "branch:to:"
     return {
         name: version
         for name, version in seen.items()
-        if node == INTERRUPT or not name.startswith(other) or name == f"{other}{node}"
+        if node == INTERRUPT or not name.startswith(BRANCH_TO) or name == f"{BRANCH_TO}{node}"
     }
 
 

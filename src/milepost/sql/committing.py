@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
 from milepost.sql.operations import Operation, Work
 
-if TYPE_CHECKING:
-    from milepost.checkpoint.sql.rows import Prepared
-    from milepost.checkpoint.sql.storing import Storer
+Step = TypeVar("Step")
+Stored = TypeVar("Stored", contravariant=True)
 
-Outcome = list[Exception | None]
-Transactions = Generator[Work[Outcome], Any, None]
+Outcome: TypeAlias = list[Exception | None]
+"""For each step None, or why it was not stored."""
+Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
 """Yields work for one transaction each; is sent its result, or thrown what it failed with."""
 
 _ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
@@ -25,31 +26,43 @@ MOST = 256
 """Steps in one transaction."""
 
 
-class Waiting:
+class Storer(Protocol[Stored]):
+    """Knows how steps are stored."""
+
+    def steps(self, steps: Sequence[Stored], /) -> Operation[Outcome]:
+        """Store steps in one transaction."""
+        ...
+
+    def settle(self, steps: Sequence[Stored], outcome: Outcome, /) -> None:
+        """Take note of how that has ended."""
+        ...
+
+
+class Waiting(Generic[Step]):
     """Steps that one caller wants stored."""
 
     __slots__ = ("outcome", "steps")
 
-    def __init__(self, steps: Sequence[Prepared]) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = steps
         self.outcome: Outcome | None = None
 
 
-class Committer:
+class Committer(Generic[Step]):
     """The queue in front of one database."""
 
-    def __init__(self, storer: Storer) -> None:
+    def __init__(self, storer: Storer[Step]) -> None:
         self._storer = storer
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[Waiting[Step]] = deque()
         self._turn = threading.Lock()
 
-    def add(self, steps: Sequence[Prepared]) -> Waiting:
+    def add(self, steps: Sequence[Step]) -> Waiting[Step]:
         """Put steps into the queue."""
         waiting = Waiting(steps)
         self._queue.append(waiting)
         return waiting
 
-    def commit(self, waiting: Waiting, run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
+    def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
         """Return when the steps are stored, by this caller or by one that came before."""
         with self._turn:
             if waiting.outcome is None:
@@ -59,15 +72,15 @@ class Committer:
 
     def transactions(self) -> Transactions:
         """Store what waits at this moment."""
-        taken: list[Waiting] = []
-        steps: list[Prepared] = []
+        taken: list[Waiting[Step]] = []
+        steps: list[Step] = []
         while self._queue and len(steps) < MOST:
             taken.append(self._queue.popleft())
             steps += taken[-1].steps
         outcome: Outcome = [None] * len(steps)
         try:
             try:
-                outcome = yield self._work(steps)
+                outcome = yield partial(self._storer.steps, steps)
             except _ALL_THE_SAME as error:
                 outcome = [error] * len(steps)
             except Exception as error:
@@ -85,21 +98,15 @@ class Committer:
                 waiting.outcome = outcome[at : at + len(waiting.steps)]
                 at += len(waiting.steps)
 
-    def _one_by_one(self, taken: Sequence[Waiting]) -> Generator[Work[Outcome], Any, Outcome]:
+    def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
         """One bad step must not take the others with it."""
         outcome: Outcome = []
         for waiting in taken:
             try:
-                outcome += yield self._work(waiting.steps)
+                outcome += yield partial(self._storer.steps, waiting.steps)
             except Exception as error:
                 outcome += [error] * len(waiting.steps)
         return outcome
-
-    def _work(self, steps: Sequence[Prepared]) -> Work[Outcome]:
-        def work() -> Operation[Outcome]:
-            return self._storer.steps(steps)
-
-        return work
 
 
 def drain(transactions: Transactions, run: Callable[[Work[Outcome]], Outcome]) -> None:

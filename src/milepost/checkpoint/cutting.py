@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.serde import skim
-from milepost.checkpoint.sql.codec import Encoded
-from milepost.sql.splice import Parts
+from milepost.checkpoint.splice import Parts
 
 if TYPE_CHECKING:
-    from milepost.sql.splice import Program
+    from milepost.checkpoint.splice import Program
 
 _NEAR: Final = 256
 """How many elements from the end of a list to look for a write."""

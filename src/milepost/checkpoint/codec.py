@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
-from milepost.checkpoint.serde.elements import elements_kind, encode_elements, offers_elements
+from milepost.checkpoint.serde.elements import (
+    elements_head,
+    elements_kind,
+    encode_elements,
+    offers_elements,
+)
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.rotation import rotates
-from milepost.checkpoint.serde.standard import array_head, map_head
+from milepost.checkpoint.splice import Parts
 from milepost.errors import DamagedRowError, SerializationError
-from milepost.sql.splice import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost.sql.splice import Buffer
+    from milepost.checkpoint.splice import Buffer
 
 _SUM = 4
 """Bytes of a checksum."""
@@ -61,8 +65,7 @@ class Codec:
                 except SerializationError:
                     pass  # perhaps as a whole: with pickle, if the user allows it
                 else:
-                    head = (array_head if shape == "list" else map_head)(len(elements))
-                    parts = Parts(head, elements)
+                    parts = Parts(elements_head(shape, len(elements)), elements)
                     return Encoded("msgpack", parts, parts.size)
         kind, data = self.whole(value, *place)
         return Encoded(kind, Parts(b"", [data]), len(data))

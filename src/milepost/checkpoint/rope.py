@@ -1,0 +1,87 @@
+"""A value as pieces of others.
+
+A chain of differences is applied without building each value in between: a large one is copied
+once, not once for each row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint.splice import Buffer, Program
+
+_length = itemgetter(2)
+
+
+class Rope:
+    """The pieces, and where each of them ends."""
+
+    __slots__ = ("_ends", "_pieces")
+
+    def __init__(self, pieces: Sequence[tuple[Buffer, int, int]]) -> None:
+        self._pieces = pieces
+        """Source, start and length."""
+        self._ends = list(accumulate(map(_length, pieces)))
+
+    @classmethod
+    def of(cls, data: Buffer) -> Rope:
+        """A value in one piece."""
+        return cls([(data, 0, len(data))])
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def apply(self, program: Program) -> Rope:
+        """The value that `program` makes of this one."""
+        pieces: list[tuple[Buffer, int, int]] = []
+        for step in program:
+            if isinstance(step, bytes):
+                pieces.append((step, 0, len(step)))
+            else:
+                pieces += self._cut(*step)
+        return Rope(pieces)
+
+    def start(self, size: int) -> bytes:
+        """The first bytes of the value."""
+        return b"".join(Rope(self._cut(0, min(size, len(self)))).buffers())
+
+    def read(self) -> bytes:
+        """The value in one piece."""
+        buffers = self.buffers()
+        if len(buffers) == 1 and isinstance(buffers[0], bytes):
+            return buffers[0]
+        return b"".join(buffers)
+
+    def buffers(self) -> list[Buffer]:
+        """The value's pieces, none of them copied."""
+        return [
+            source if length == len(source) else memoryview(source)[at : at + length]
+            for source, at, length in self._pieces
+        ]
+
+    def _cut(self, start: int, length: int) -> Sequence[tuple[Buffer, int, int]]:
+        end = start + length
+        if start < 0 or length < 0 or end > len(self):
+            raise DeserializationError(
+                f"a stored difference refers to bytes {start} to {end} of a value that has "
+                f"{len(self)}"
+            )
+        if not length:
+            return ()
+        first, last = bisect_right(self._ends, start), bisect_left(self._ends, end)
+        # What lies between is taken over as it is: mostly that is all but the ends of a chain.
+        found = list(self._pieces[first : last + 1])
+        source, offset, size = found[-1]
+        found[-1] = (source, offset, size - (self._ends[last] - end))
+        source, offset, size = found[0]
+        skipped = start - (self._ends[first - 1] if first else 0)
+        found[0] = (source, offset + skipped, size - skipped)
+        return found
