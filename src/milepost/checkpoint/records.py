@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias
 
@@ -94,6 +95,14 @@ class Place(NamedTuple):
         if self.checkpoint_id is not None:
             configurable["checkpoint_id"] = self.checkpoint_id
         return {"configurable": configurable}
+
+    def config_inside(self, parents: Mapping[str, str]) -> RunnableConfig:
+        """The config that points here, through the checkpoints of the enclosing graphs."""
+        config = self.config()
+        if self.checkpoint_ns:
+            around = {**parents, self.checkpoint_ns: self.checkpoint_id}
+            config["configurable"]["checkpoint_map"] = around
+        return config
 
 
 def place_of(config: RunnableConfig) -> Place:

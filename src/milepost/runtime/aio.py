@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.runtime import workers
+from milepost.runtime.awaiting import InContext, in_thread, see_through, setter
 from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
@@ -60,7 +60,7 @@ class AsyncDriver:
         self._at_once: int | None = None
         self.result: Any = None
         if self.feed.flows_during_nodes:
-            self.feed.wake = _setter(self._loop, self._news)
+            self.feed.wake = setter(self._loop, self._news)
 
     # -- running programs
 
@@ -189,7 +189,7 @@ class AsyncDriver:
                 await self._wait_for(backlog, 0)
             # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
             storing = self._ask_all(ledger.store(effect.steps))
-            await (storing if ledger.steadfast else _see_through(storing))
+            await (storing if ledger.steadfast else see_through(storing))
             return
         if backlog is None:
             backlog = ledger.backlog = Backlog(ledger.load)
@@ -207,7 +207,7 @@ class AsyncDriver:
         woken = asyncio.Event()
         while not backlog.closed:
             woken.clear()
-            steps = backlog.take(_setter(loop, woken))
+            steps = backlog.take(setter(loop, woken))
             if not steps:
                 await woken.wait()
                 continue
@@ -226,7 +226,7 @@ class AsyncDriver:
             return
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
-        if backlog.is_above(limit, _setter(loop, ready)):
+        if backlog.is_above(limit, setter(loop, ready)):
             await ready.wait()
         backlog.raise_error()
 
@@ -236,7 +236,7 @@ class AsyncDriver:
         if backlog is None:
             return
         try:
-            await _see_through(self._wait_for(backlog, 0))
+            await see_through(self._wait_for(backlog, 0))
         finally:
             if effect.last:
                 backlog.close()
@@ -345,7 +345,7 @@ class AsyncDriver:
             context = contextvars.copy_context()
             work = context.run(callee.aio, effect.argument, **arguments)
             if effect.timeout is None:
-                return await _InContext(work, context)
+                return await InContext(work, context)
             return await within(work, effect.timeout, effect)
         except asyncio.CancelledError as error:
             running = asyncio.current_task()
@@ -358,79 +358,5 @@ class AsyncDriver:
             leave(token)
 
 
-class _InContext:
-    """Awaits a coroutine in a context of its own, as a new asyncio task would, at less cost."""
-
-    __slots__ = ("_context", "_work")
-
-    def __init__(self, work: Any, context: contextvars.Context) -> None:
-        self._work = work
-        self._context = context
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        run, work = self._context.run, self._work
-        if not hasattr(work, "send"):
-            return (yield from work.__await__())
-        step, sent = work.send, None
-        while True:
-            try:
-                waited = run(step, sent)
-            except StopIteration as done:
-                return done.value
-            try:
-                step, sent = work.send, (yield waited)
-            except BaseException as error:
-                step, sent = work.throw, error
-
-
 _background: set[asyncio.Task[None]] = set()
 """Background writers; asyncio itself keeps only weak references to tasks."""
-
-
-def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    """A function that sets an event of a loop from any thread."""
-
-    def tell() -> None:
-        loop.call_soon_threadsafe(event.set)
-
-    return tell
-
-
-async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
-    """Call a sync function on a worker thread, in a copy of this context."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(result)
-        elif isinstance(error, StopIteration):
-            future.set_exception(RuntimeError("a node raised StopIteration"))
-        else:
-            future.set_exception(error)
-
-    def job() -> None:
-        result, error = None, None
-        try:
-            result = context.run(function, *arguments, **keywords)
-        except BaseException as failure:
-            error = failure
-        with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
-            loop.call_soon_threadsafe(settle, result, error)
-
-    workers.submit(job)
-    return await future
-
-
-async def _see_through(work: Any) -> None:
-    """Await something that a cancellation must not tear apart; then be cancelled."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not task.cancelled():
-            await asyncio.wait([task])
-        raise

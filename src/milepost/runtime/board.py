@@ -161,6 +161,14 @@ class Board:
                 values[name] = channel.get()
         return values
 
+    def pick(self, keys: str | Sequence[str], values: Mapping[str, Any]) -> Any:
+        """Of the state with these values, some keys; or the bare value of any one channel."""
+        if not isinstance(keys, str):
+            return {key: values[key] for key in keys if key in values}
+        if keys in values:
+            return values[keys]
+        return self.live[keys].get() if self.available(keys) else None
+
     def stored_value(self, name: str) -> Any:
         """What a checkpoint keeps of a channel; MISSING if nothing."""
         channel = self.live.get(name)

@@ -1,18 +1,45 @@
-"""Keys of the node cache."""
+"""The node cache: where results of tasks are, how they get there and back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any
 
 from milepost.errors import SerdeError, SerializationError
+from milepost.runtime.effects import Ask
 from milepost.types import CacheKey
 
 if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
     from milepost.runtime.plan import Task
     from milepost.runtime.program import Node
 
 
-def cache_key(task: Task) -> CacheKey:
+def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> Generator[Ask, Any, None]:
+    """Give tasks the results that the cache has for them: those are then finished."""
+    keys = {_key(task): task for task in tasks if task.node.cache is not None}
+    if not keys:
+        return
+    found = yield Ask(cache, "get", ([(key.namespace, key.key) for key in keys],))
+    for key, task in keys.items():
+        writes = found.get((key.namespace, key.key))
+        if writes is not None:
+            task.writes = [(name, value) for name, value in writes]
+            task.finished = True
+
+
+def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> Generator[Ask, Any, None]:
+    """Give the cache the results of finished tasks."""
+    entries = {}
+    for task in tasks:
+        if task.node.cache is not None:
+            key = _key(task)
+            entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
+    if entries:
+        yield Ask(cache, "set", (entries,))
+
+
+def _key(task: Task) -> CacheKey:
     """Where the result of a task is cached: by its node's code and its input."""
     policy = task.node.cache
     assert policy is not None

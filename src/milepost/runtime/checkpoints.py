@@ -258,9 +258,7 @@ class Bookkeeping:
         prepared = []
         if self._unstored:
             # Steps in between are not stored, so a delta channel cannot be rebuilt from them.
-            for name in self.program.delta:
-                if name in self.board.dirty:
-                    self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
+            self._keep_deltas_whole()
             try:
                 prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
             except SerdeError as refused:
@@ -322,6 +320,12 @@ class Bookkeeping:
                     updates = steps = 0
             counted[name] = (updates, steps)
         return counted
+
+    def _keep_deltas_whole(self) -> None:
+        """Store the whole values of delta channels that have changed."""
+        for name in self.program.delta:
+            if name in self.board.dirty:
+                self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
 
     def _new_checkpoint(self) -> NewCheckpoint:
         board = self.board

@@ -17,7 +17,7 @@ wait, and never call a node or a saver themselves.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -117,3 +117,5 @@ TaskEffect: TypeAlias = Call | Pause | Ask
 R = TypeVar("R")
 RunProgram: TypeAlias = Generator[Effect, Any, R]
 TaskProgram: TypeAlias = Generator[TaskEffect, Any, None]
+Spawn: TypeAlias = "Callable[[Task, TaskProgram, Callable[[], None]], None]"
+"""Starts a task that a running one has called, and tells when it has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepSaver
@@ -21,6 +21,7 @@ from milepost.runtime.telling import Telling
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.runtime.program import Write
 
 
 class Loading(Telling):
@@ -192,13 +193,17 @@ class Loading(Telling):
         if self.board.available(PREVIOUS):
             self.previous = self.board.live[PREVIOUS].get()
         if writes := null_writes(self.pending):
-            apply_writes(
-                self.program,
-                self.board,
-                [Outside(INPUT, (), writes)],
-                self.next_version,
-                is_step=False,
-            )
+            self._apply_outside(writes)
+
+    def _apply_outside(self, writes: Sequence[Write]) -> set[str]:
+        """Apply what no task wrote, between two steps; the channels that changed."""
+        return apply_writes(
+            self.program,
+            self.board,
+            [Outside(INPUT, (), writes)],
+            self.next_version,
+            is_step=False,
+        )
 
 
 def head_of(saver: BaseCheckpointSaver[Any], thread_id: str) -> Generator[Ask, Any, str | None]:

@@ -20,7 +20,7 @@ from milepost.runtime.pending import (
     open_interrupts,
     recall,
 )
-from milepost.runtime.plan import Task, plan
+from milepost.runtime.plan import FAR, Task, plan
 from milepost.runtime.program import Outside
 from milepost.types import Command
 
@@ -99,7 +99,6 @@ class Opening(Loading):
             # Another namespace shares no stored values with the one that we come from.
             self.stored_id = None
             self.board.dirty |= set(self.board.versions) & set(self.program.channels)
-            self._moved_from = None
         self._moved_from = None
         self.step += 1
         self.changed = None
@@ -108,8 +107,7 @@ class Opening(Loading):
 
     def _recall_tasks(self) -> None:
         """Plan the next step again, with what an earlier attempt has stored of it."""
-        tasks = plan(self.program, self.board, self.task_base, self.stop, None)
-        recall(tasks, self.pending)
+        tasks = self._planned(self.stop)
         for task in tasks:
             if not task.finished and task.error is not None:
                 task.error = None
@@ -117,10 +115,16 @@ class Opening(Loading):
         self.replanned = tasks
         self.repeats = True
 
+    def _planned(self, stop: int = FAR) -> list[Task]:
+        """The tasks of the next step, with what is stored of them."""
+        tasks = plan(self.program, self.board, self.task_base, stop, None)
+        recall(tasks, self.pending)
+        return tasks
+
     def _take_input(self, input: Any) -> RunProgram[None]:
         """A new input: tasks that were still waiting are dropped, and the graph starts over."""
         dropped = (
-            plan(self.program, self.board, self.task_base, 1 << 62, None) if self.stored_id else []
+            plan(self.program, self.board, self.task_base, FAR, None) if self.stored_id else []
         )
         if self.stored_id is None:
             self.step = -2
@@ -192,20 +196,9 @@ class Opening(Loading):
             self.show_checkpoint()
         self.show_present_values()
 
-    def _apply_outside(self, writes: Sequence[tuple[str, Any]]) -> set[str]:
-        return apply_writes(
-            self.program,
-            self.board,
-            [Outside(INPUT, (), writes)],
-            self.next_version,
-            is_step=False,
-        )
-
     def _open_tasks(self) -> Sequence[Task]:
         """The tasks of the loaded checkpoint as they stood when it was interrupted."""
-        tasks = plan(self.program, self.board, self.task_base, 1 << 62, None)
-        recall(tasks, self.pending)
-        return [task for task in tasks if task.interrupts or task.asked]
+        return [task for task in self._planned() if task.interrupts or task.asked]
 
     def _match(
         self, resume: Any, tasks: Sequence[Task], before: Sequence[Task]

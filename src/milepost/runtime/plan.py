@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
 from milepost.errors import InvalidUpdateError
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from milepost.runtime.program import Node, Program, Write
     from milepost.types import Interrupt
 
+FAR: Final = 1 << 62
+"""A step limit for plans that nobody carries out."""
+
 
 class Task:
     """One run of one node in one step."""
@@ -25,8 +28,6 @@ class Task:
     send: Send | None = None
     writes: Sequence[Write] = ()
     finished: bool = False
-    cached: bool = False
-    """Its result came from the node cache."""
     called: bool = False
     """It was called by a running task, and is no part of the plan."""
     caller: Task | None = None

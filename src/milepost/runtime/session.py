@@ -23,10 +23,10 @@ from milepost.errors import (
 )
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
-from milepost.runtime.caching import cache_key
+from milepost.runtime.caching import keep_cached, recall_cached
 from milepost.runtime.calling import gather_interrupts
 from milepost.runtime.config import concurrency, recursion_limit
-from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Start
+from milepost.runtime.effects import AWAIT, Ask, Flush, RunProgram, Spawn, Start
 from milepost.runtime.opening import Opening
 from milepost.runtime.options import Options
 from milepost.runtime.pending import to_store
@@ -38,6 +38,7 @@ from milepost.runtime.task import addressed_here, perform
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
+    from milepost.runtime.saving import Ledger
     from milepost.store.base import BaseStore
     from milepost.types import All, Interrupt
 
@@ -73,8 +74,8 @@ class Session(Opening):
         """The run has stopped at an interrupt."""
         self.spoke = False
         """Whether there is a state to return: an input was taken or something was written."""
-        self.spawner: Any = None
-        """Starts tasks that running tasks call; set by the driver."""
+        self.spawner: Spawn
+        """Starts tasks that running tasks call; set by whoever drives the run."""
         self.called: list[Task] = []
         """Those that were called in this step and have not finished before."""
         self.lock = threading.Lock()
@@ -146,7 +147,11 @@ class Session(Opening):
             self.announce(tasks)
         todo = [task for task in tasks if not task.finished and not self.still_waits(task)]
         if self.cache is not None:
-            todo = yield from self._from_cache(todo)
+            yield from recall_cached(self.cache, todo)
+            for task in todo:
+                if task.finished:
+                    self.ended(task)
+            todo = [task for task in todo if not task.finished]
         self.called = []
         last: Sequence[Task] = ()
         if todo:
@@ -167,7 +172,7 @@ class Session(Opening):
             return False
 
         if self.cache is not None:
-            yield from self._to_cache(todo)
+            yield from keep_cached(self.cache, todo)
         ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
         # Under `exit` the steps before are still to be saved if this one fails, and of this one
         # only the checkpoint. Otherwise they are saved, and will be loaded again.
@@ -293,30 +298,6 @@ class Session(Opening):
             ) from None
         raise ParentCommand(addressed_here(up.command)) from None
 
-    # -- the node cache
-
-    def _from_cache(self, todo: list[Task]) -> RunProgram[list[Task]]:
-        keys = {cache_key(task): task for task in todo if task.node.cache}
-        if not keys:
-            return todo
-        found = yield Ask(self.cache, "get", ([(key.namespace, key.key) for key in keys],))
-        for key, task in keys.items():
-            writes = found.get((key.namespace, key.key))
-            if writes is not None:
-                task.writes = [(name, value) for name, value in writes]
-                task.finished = task.cached = True
-                self.ended(task)
-        return [task for task in todo if not task.finished]
-
-    def _to_cache(self, todo: Sequence[Task]) -> RunProgram[None]:
-        entries = {}
-        for task in todo:
-            if task.node.cache and not task.cached:
-                key = cache_key(task)
-                entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
-        if entries:
-            yield Ask(self.cache, "set", (entries,))
-
     # -- the end
 
     def close(self, error: BaseException | None) -> RunProgram[None]:
@@ -339,15 +320,19 @@ class Session(Opening):
             return "error"
         return "interrupted" if self.paused or error is not None else "idle"
 
+    @property
+    def _own_claim(self) -> Ledger | None:
+        """The ledger, if the claim on the thread is this run's and not one's around it."""
+        return self.ledger if self.owns_ledger and self.shared is None else None
+
     def _rest(self, status: str) -> None:
         """From now on nobody is at work on the tasks that wait."""
-        if self.ledger is not None and self.owns_ledger and self.shared is None:
-            self.ledger.fence.waiting = status
+        if (ledger := self._own_claim) is not None:
+            ledger.fence.waiting = status
 
     def _leave_thread(self) -> RunProgram[None]:
         """See to it that the registry does not say that this run is still going on."""
-        ledger = self.ledger
-        if ledger is None or not self.owns_ledger or self.shared is not None:
+        if (ledger := self._own_claim) is None:
             return
         fence = ledger.fence
         fence.ended = True

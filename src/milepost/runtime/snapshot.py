@@ -9,17 +9,15 @@ from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
 from milepost.deferred import Deferred
 from milepost.runtime.board import Board
+from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.pending import null_writes, recall
-from milepost.runtime.plan import Task, finished_writes, plan
+from milepost.runtime.plan import FAR, Task, finished_writes, plan
 from milepost.runtime.stream import result_of
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
     from milepost.runtime.checkpoints import Bookkeeping
     from milepost.runtime.program import Program
-
-FAR = 1 << 62
-"""A step limit for plans that nobody carries out."""
 
 
 def tasks_at(program: Program, board: Board, saved: CheckpointTuple) -> list[Task]:
@@ -110,15 +108,10 @@ def _shown(
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> dict[str, Any]:
     """All fields of a snapshot but the metadata."""
-    values = board.values
-    if latest:
-        values = board.preview(finished_writes(tasks))
-    keys = program.stream_keys
+    values = board.preview(finished_writes(tasks)) if latest else board.values
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     return {
-        "values": _bare(board, values, keys)
-        if isinstance(keys, str)
-        else {key: values[key] for key in keys if key in values},
+        "values": board.pick(program.stream_keys, values),
         "next": tuple(task.name for task in tasks if not (latest and task.finished)),
         "config": config_of(saved),
         "created_at": saved.checkpoint["ts"],
@@ -126,12 +119,6 @@ def _shown(
         "tasks": shown,
         "interrupts": tuple(interrupt for task in shown for interrupt in task.interrupts),
     }
-
-
-def _bare(board: Board, values: Mapping[str, Any], key: str) -> Any:
-    if key in values:
-        return values[key]
-    return board.live[key].get() if board.available(key) else None
 
 
 def _show(
@@ -159,13 +146,9 @@ def _result(program: Program, task: Task) -> Any:
 def config_of(saved: CheckpointTuple) -> RunnableConfig:
     """The config that leads back to a checkpoint, through the graphs around it."""
     place = place_of(saved.config)
-    config = place.config()
-    if place.checkpoint_ns:
-        config["configurable"]["checkpoint_map"] = {
-            **saved.metadata.get("parents", {}),
-            place.checkpoint_ns: saved.checkpoint["id"],
-        }
-    return config
+    if not place.checkpoint_ns:
+        return place.config()
+    return place.config_inside(saved.metadata.get("parents", {}))
 
 
 def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
@@ -190,8 +173,7 @@ def writes_behind(
     """What made a checkpoint: the input, or node → what it wrote in the step before."""
     source = saved.metadata.get("source")
     if source == "input":
-        given = saved.checkpoint["channel_values"].get(program.input_channel)
-        return given if given is not None else None
+        return saved.checkpoint["channel_values"].get(program.input_channel)
     if parent is None:
         return None
     found: dict[str, list[Any]] = {}
@@ -209,9 +191,12 @@ def writes_behind(
         for owner, writes in by_owner.items():
             node = owner.split(":", 2)[2]
             found.setdefault(node, []).append(result_of(program.stream_keys, writes))
-    return {
-        node: results[0] if len(results) == 1 else results for node, results in found.items()
-    } or None
+    return _by_node(found)
+
+
+def _by_node(found: Mapping[str, list[Any]]) -> dict[str, Any] | None:
+    """Node → what it wrote; of one that ran several times, a list."""
+    return {node: made[0] if len(made) == 1 else made for node, made in found.items()} or None
 
 
 def checkpoint_event(session: Bookkeeping) -> dict[str, Any]:
@@ -220,17 +205,10 @@ def checkpoint_event(session: Bookkeeping) -> dict[str, Any]:
     tasks = session.replanned
     if tasks is None:
         tasks = plan(program, board, session.task_base, FAR, session.changed)
-    keys = program.stream_keys
-    place: Place | None = session.place
-    parent = session.stored_id if session.stored_id != session.checkpoint_id else None
     return {
-        "config": _event_config(session, session.checkpoint_id) if place else None,
-        "parent_config": _event_config(session, session.previous_id)
-        if place and session.previous_id
-        else parent,
-        "values": _bare(board, board.values, keys)
-        if isinstance(keys, str)
-        else {key: board.values[key] for key in keys if key in board.values},
+        "config": _event_config(session, session.checkpoint_id),
+        "parent_config": _event_config(session, session.previous_id),
+        "values": board.pick(program.stream_keys, board.values),
         "metadata": {**session.metadata, "writes": _writes_of(session)},
         "next": [task.name for task in tasks if not task.finished],
         "tasks": [_event_task(session, task) for task in tasks],
@@ -247,37 +225,32 @@ def _writes_of(session: Bookkeeping) -> Any:
         if writer.name != START:
             written = result_of(session.program.stream_keys, writer.writes)
             found.setdefault(writer.name, []).append({} if written is None else written)
-    return {name: made[0] if len(made) == 1 else made for name, made in found.items()} or None
+    return _by_node(found)
 
 
 def _event_task(session: Bookkeeping, task: Task) -> dict[str, Any]:
+    waiting = () if task.finished else task.interrupts
     event: dict[str, Any] = {
         "id": task.id,
         "name": task.name,
-        "interrupts": tuple({"value": i.value, "id": i.id} for i in task.interrupts),
+        "interrupts": tuple({"value": i.value, "id": i.id} for i in waiting),
         "state": child_config(session.thread_id, task),
     }
     if task.finished:
         event["result"] = result_of(session.program.stream_keys, task.writes)
-        del event["interrupts"]
-        event["interrupts"] = ()
     elif task.error is not None:
         event["error"] = repr(task.error)
     return event
 
 
-def _event_config(session: Bookkeeping, checkpoint_id: str) -> RunnableConfig:
-    place = Place(session.thread_id or "", session.ns, checkpoint_id)
-    config = place.config()
-    if session.ns:
-        config["configurable"]["checkpoint_map"] = {**session.parents, session.ns: checkpoint_id}
-    return config
+def _event_config(session: Bookkeeping, checkpoint_id: str | None) -> RunnableConfig | None:
+    if session.thread_id is None or checkpoint_id is None:
+        return None
+    return Place(session.thread_id, session.ns, checkpoint_id).config_inside(session.parents)
 
 
 def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
     """Where the state of the graph inside a task is, if it is saved at all."""
-    from milepost.runtime.checkpoints import strip_ids
-
     graphs = [g for g in task.node.subgraphs if g.checkpointer is not False]
     if not graphs or thread_id is None:
         return None

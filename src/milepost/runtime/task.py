@@ -19,8 +19,8 @@ from milepost.errors import (
     ParentCommand,
 )
 from milepost.ids import getrandbits
-from milepost.runtime.caching import cache_key
-from milepost.runtime.effects import Ask, Call, Pause, TaskEffect, TaskProgram
+from milepost.runtime.caching import keep_cached, recall_cached
+from milepost.runtime.effects import Call, Pause, TaskEffect, TaskProgram
 from milepost.runtime.messages import tell_returned
 from milepost.runtime.scope import Scope
 from milepost.types import Command, RetryPolicy
@@ -34,12 +34,11 @@ def perform(session: Session, task: Task) -> TaskProgram:
     """Run a task to its end."""
     node = task.node
     attempt = 0
-    if task.called and node.cache is not None and session.cache is not None:
-        key = cache_key(task)
-        found = yield Ask(session.cache, "get", ([(key.namespace, key.key)],))
-        if (key.namespace, key.key) in found:
-            task.writes = [(name, value) for name, value in found[(key.namespace, key.key)]]
-            task.finished = task.cached = True
+    # A step asks for its own tasks together; one that is called asks for itself.
+    cache = session.cache if task.called else None
+    if cache is not None:
+        yield from recall_cached(cache, [task])
+        if task.finished:
             return
     while True:
         attempt += 1
@@ -85,10 +84,8 @@ def perform(session: Session, task: Task) -> TaskProgram:
         # Here, and not when the run takes notice, so that it comes before what a task says that
         # was started with the result of this one.
         tell_returned(session, task)
-    if task.called and node.cache is not None and session.cache is not None:
-        key = cache_key(task)
-        entry = (list(task.writes), key.ttl)
-        yield Ask(session.cache, "set", ({(key.namespace, key.key): entry},))
+    if cache is not None:
+        yield from keep_cached(cache, [task])
 
 
 def _give_up(task: Task, scope: Scope, error: Exception) -> Generator[TaskEffect, Any, None]:

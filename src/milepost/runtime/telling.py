@@ -27,11 +27,7 @@ class Telling(Offering):
         values = self.board.values
         if self.paused:
             values = self.board.preview(finished_writes(self.tasks))
-        if isinstance(keys, str):
-            if keys in values:
-                return values[keys]
-            return self.board.live[keys].get() if self.board.available(keys) else None
-        return {key: values[key] for key in keys if key in values}
+        return self.board.pick(keys, values)
 
     def show_checkpoint(self) -> None:
         """Tell the streams about the present checkpoint."""

@@ -6,10 +6,12 @@ the reducers, and the node's edges decide what comes next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.commit import TaskWrites
 from milepost.checkpoint.records import CheckpointTuple, Place
 from milepost.constants import END, INPUT, START
@@ -17,13 +19,11 @@ from milepost.errors import InvalidUpdateError
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.calls import Callee
 from milepost.runtime.effects import AWAIT, RunProgram, Start
-from milepost.runtime.pending import recall
-from milepost.runtime.plan import Task, in_path_order, plan
+from milepost.runtime.plan import Task, in_path_order
 from milepost.runtime.program import Outside
 from milepost.runtime.session import Session
-from milepost.runtime.snapshot import FAR
 from milepost.runtime.task import perform
-from milepost.types import RunnableConfig, StateUpdate, _DeltaSnapshot
+from milepost.types import RunnableConfig, StateUpdate
 
 if TYPE_CHECKING:
     from milepost.runtime.program import Node, Write
@@ -57,7 +57,9 @@ class UpdateSession(Session):
         return "interrupted"
 
     def _update(self, supersteps: Sequence[Sequence[StateUpdate]]) -> RunProgram[RunnableConfig]:
-        saved, explicit = yield from self._load(self._saver_of_thread())
+        saver = self.options.checkpointer
+        assert isinstance(saver, BaseCheckpointSaver)
+        saved, explicit = yield from self._load(saver)
         self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:
             yield from self._restore(saved)
@@ -67,23 +69,14 @@ class UpdateSession(Session):
             explicit = False
             saved = None
         assert self.place is not None
-        config = self.place.config()
-        if self.ns:
-            config["configurable"]["checkpoint_map"] = {
-                **self.parents,
-                self.ns: self.checkpoint_id,
-            }
-        return config
+        return self.place.config_inside(self.parents)
 
-    _around: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+    _around: Mapping[str, str] = MappingProxyType({})
 
     @property
     def parents(self) -> dict[str, str]:
         """The checkpoints around an inner graph that is updated: those of its last step."""
-        return self._around
-
-    def _saver_of_thread(self) -> Any:
-        return self.options.checkpointer
+        return dict(self._around)
 
     def _destination(self, saver: Any, place: Place) -> RunProgram[Place]:  # noqa: ARG002
         """An update is made where the config points, in an inner graph too."""
@@ -169,8 +162,7 @@ class UpdateSession(Session):
         Only where the update stands in for one that is not: it then ends the step. Any other
         update starts over from its node's edges, and may run those tasks again.
         """
-        tasks = plan(self.program, self.board, self.task_base, FAR, None)
-        recall(tasks, self.pending)
+        tasks = self._planned()
         if all(task.finished or task.name not in updated for task in tasks):
             return []
         return [task for task in tasks if task.finished and task.name not in updated]
@@ -193,10 +185,8 @@ class UpdateSession(Session):
             raise InvalidUpdateError(
                 "as_node=END drops the tasks that are waiting; it takes no values."
             )
-        tasks = plan(self.program, self.board, self.task_base, FAR, None)
-        recall(tasks, self.pending)
-        writers: list[Any] = [
-            Outside(task.name, task.triggers, self._state_writes(task)) for task in tasks
+        writers = [
+            Outside(task.name, task.triggers, self._state_writes(task)) for task in self._planned()
         ]
         self.changed = apply_writes(self.program, self.board, writers, self.next_version)
         self.step += 1
@@ -214,12 +204,6 @@ class UpdateSession(Session):
         self.step += 1
         self.changed = None
         yield from self.save_checkpoint("fork")
-
-    def _keep_deltas_whole(self) -> None:
-        for name in self.program.delta:
-            if name in self.board.dirty:
-                self.board.live[name].get()
-                self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
 
     def _last_node(self) -> str:
         """The node that an update without `as_node` counts as: the last that wrote."""

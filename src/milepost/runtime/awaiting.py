@@ -1,0 +1,85 @@
+"""Ways to wait on an event loop that asyncio does not have, or has at a higher price."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any
+
+from milepost.runtime import workers
+
+
+class InContext:
+    """Awaits a coroutine in a context of its own, as a new asyncio task would, at less cost."""
+
+    __slots__ = ("_context", "_work")
+
+    def __init__(self, work: Any, context: contextvars.Context) -> None:
+        self._work = work
+        self._context = context
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, work = self._context.run, self._work
+        if not hasattr(work, "send"):
+            return (yield from work.__await__())
+        step, sent = work.send, None
+        while True:
+            try:
+                waited = run(step, sent)
+            except StopIteration as done:
+                return done.value
+            try:
+                step, sent = work.send, (yield waited)
+            except BaseException as error:
+                step, sent = work.throw, error
+
+
+def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    """A function that sets an event of a loop from any thread."""
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(event.set)
+
+    return tell
+
+
+async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    """Call a sync function on a worker thread, in a copy of this context."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        elif isinstance(error, StopIteration):
+            future.set_exception(RuntimeError("a node raised StopIteration"))
+        else:
+            future.set_exception(error)
+
+    def job() -> None:
+        result, error = None, None
+        try:
+            result = context.run(function, *arguments, **keywords)
+        except BaseException as failure:
+            error = failure
+        with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    workers.submit(job)
+    return await future
+
+
+async def see_through(work: Any) -> None:
+    """Await something that a cancellation must not tear apart; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            await asyncio.wait([task])
+        raise
