@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,16 +110,29 @@ def server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def uri(server: Any) -> Iterator[str]:
-    """A database of its own."""
+def new_database(server: Any) -> Iterator[Callable[[], str]]:
+    """Makes empty databases; each call returns the address of another one."""
     import psycopg
 
-    name = f"test_{uuid.uuid4().hex[:10]}"
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"test_{uuid.uuid4().hex[:10]}"
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        made.append(name)
+        return str(server.get_uri(name))
+
+    yield make
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield server.get_uri(name)
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        for name in made:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def uri(new_database: Callable[[], str]) -> str:
+    """The address of an empty database."""
+    return new_database()
 
 
 @pytest.fixture(scope="session")

@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from harness import AsyncHarness, SyncHarness
-
-
-@pytest.fixture
-def postgres(server: Any) -> Iterator[Callable[[], str]]:
-    """Makes empty databases; each call returns the address of another one."""
-    import psycopg
-
-    made: list[str] = []
-    home = server.get_uri()
-
-    def make() -> str:
-        name = f"test_{uuid.uuid4().hex[:10]}"
-        with psycopg.connect(home, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        made.append(name)
-        return str(server.get_uri(name))
-
-    yield make
-    with psycopg.connect(home, autocommit=True) as connection:
-        for name in made:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 class Opener:
@@ -69,13 +41,6 @@ def opener(run: Any) -> Iterator[Opener]:
     opened.close()
 
 
-@pytest.fixture(params=["sync", "async"])
-def run(request: pytest.FixtureRequest) -> Iterator[Any]:
-    harness = SyncHarness() if request.param == "sync" else AsyncHarness()
-    yield harness
-    harness.close()
-
-
 ADDRESSES = [
     "sqlite",
     pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")),
@@ -87,7 +52,7 @@ def addresses(request, tmp_path) -> tuple[str, str]:
     """Where LangGraph's threads are, and where ours are to be."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/theirs.db", f"sqlite:///{tmp_path}/ours.db"
-    make = request.getfixturevalue("postgres")
+    make = request.getfixturevalue("new_database")
     return make(), make()
 
 

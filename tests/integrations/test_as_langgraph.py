@@ -56,7 +56,7 @@ def saver(request: Any, opener: Any, tmp_path: Any) -> Any:
         case "postgres":
             from milepost.checkpoint.postgres import PostgresSaver
 
-            address = request.getfixturevalue("postgres")()
+            address = request.getfixturevalue("new_database")()
             saver = opener.enter(PostgresSaver.from_conn_string(address))
             saver.setup()
             return saver
@@ -108,18 +108,18 @@ def test_every_capability_of_the_conformance_suite_passes(kind):
 
 @pytest.mark.xdist_group("postgres")
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_every_capability_of_the_conformance_suite_passes_on_postgres(colour, postgres):
+def test_every_capability_of_the_conformance_suite_passes_on_postgres(colour, new_database):
     from milepost.checkpoint.postgres import PostgresSaver
     from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 
     @checkpointer_test(name="postgres")
     async def on_postgres():
         if colour == "sync":
-            with PostgresSaver.from_conn_string(postgres()) as saver:
+            with PostgresSaver.from_conn_string(new_database()) as saver:
                 saver.setup()
                 yield as_langgraph(saver)
         else:
-            async with AsyncPostgresSaver.from_conn_string(postgres()) as saver:
+            async with AsyncPostgresSaver.from_conn_string(new_database()) as saver:
                 await saver.setup()
                 yield as_langgraph(saver)
 

@@ -37,7 +37,7 @@ def on_async_sqlite(opener: Any, request: Any) -> Any:
 def on_postgres(opener: Any, request: Any) -> Any:
     from langgraph.checkpoint.postgres import PostgresSaver
 
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("new_database")()
     saver = opener.enter(PostgresSaver.from_conn_string(address))
     saver.setup()
     return saver
@@ -46,7 +46,7 @@ def on_postgres(opener: Any, request: Any) -> Any:
 def on_async_postgres(opener: Any, request: Any) -> Any:
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("new_database")()
     saver = opener.enter(AsyncPostgresSaver.from_conn_string(address))
     opener.wait(saver.setup())
     return saver

@@ -83,7 +83,7 @@ def opened(library: str, kind: str, request: Any, **settings: Any) -> Any:
     if place == "sqlite":
         address = str(request.getfixturevalue("tmp_path") / f"{library}.db")
     else:
-        address = request.getfixturevalue("postgres")()
+        address = request.getfixturevalue("new_database")()
     store = opener.enter(
         getattr(module, f"{colour.title()}{name}").from_conn_string(address, **settings)
     )
@@ -241,10 +241,10 @@ def test_items_are_imported_and_exported(tmp_path, capsys):
 
 
 @pytest.mark.xdist_group("postgres")
-def test_items_are_imported_and_exported_on_postgres(postgres, capsys):
+def test_items_are_imported_and_exported_on_postgres(new_database, capsys):
     from langgraph.store.postgres import PostgresStore as TheirPostgresStore
 
-    theirs, ours, back = postgres(), postgres(), postgres()
+    theirs, ours, back = (new_database() for _ in range(3))
     with TheirPostgresStore.from_conn_string(theirs) as store:
         store.setup()
         put_items(store)

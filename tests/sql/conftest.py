@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
@@ -60,9 +57,3 @@ def reopen(request: pytest.FixtureRequest, saver: Any) -> Any:
     if isinstance(saver, SqliteSaver):
         return lambda: SqliteSaver.from_conn_string(request.getfixturevalue("path"))
     return lambda: PostgresSaver.from_conn_string(request.getfixturevalue("uri"))
-
-
-@pytest.fixture
-def config() -> dict[str, Any]:
-    """A config that names one thread."""
-    return {"configurable": {"thread_id": "t"}}

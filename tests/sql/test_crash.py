@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from crash_child import CONFIG, INPUT, graph_of, opened
 
 from milepost.checkpoint.memory import InMemorySaver

@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from full_disk import intact, prove
 
 from milepost.checkpoint.postgres import PostgresSaver

