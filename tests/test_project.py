@@ -19,7 +19,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # -- the layers
 
 LAYERS = (
-    ("errors", "constants", "deferred", "record", "ids", "types", "managed", "messages"),
+    ("errors", "constants", "deferred", "record", "stepper", "ids", "types", "managed", "messages"),
     ("channels",),
     ("state",),
     ("checkpoint.serde",),

@@ -24,6 +24,7 @@ from milepost.checkpoint.records import (
 )
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import BrokenChainError, EmptyChannelError
+from milepost.stepper import Stepper
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -234,25 +235,19 @@ class BaseCheckpointSaver(Generic[V]):
 
         This walks the ancestors with `get_tuple`; a saver that can query does it faster.
         """
-        walk = _delta_walk(config, channels)
-        try:
-            ancestor = next(walk)
-            while True:
-                ancestor = walk.send(self.get_tuple(ancestor))
-        except StopIteration as done:
-            return _delta_result(done)
+        walk = Stepper(_delta_walk(config, channels))
+        for ancestor in walk:
+            walk.answer = self.get_tuple(ancestor)
+        return walk.result
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history`, for use on an event loop."""
-        walk = _delta_walk(config, channels)
-        try:
-            ancestor = next(walk)
-            while True:
-                ancestor = walk.send(await self.aget_tuple(ancestor))
-        except StopIteration as done:
-            return _delta_result(done)
+        walk = Stepper(_delta_walk(config, channels))
+        for ancestor in walk:
+            walk.answer = await self.aget_tuple(ancestor)
+        return walk.result
 
     def get_next_version(self, current: V | None, channel: None) -> V:  # noqa: ARG002
         """The version after `current`; must be larger. The default counts in integers."""
@@ -313,8 +308,3 @@ def writes_leading_to(
     if source in ("fork", "input"):
         return ()
     return [write for write in writes if ":" not in write[0]]
-
-
-def _delta_result(done: StopIteration) -> Mapping[str, DeltaChannelHistory]:
-    result: Mapping[str, DeltaChannelHistory] = done.value
-    return result

@@ -34,10 +34,10 @@ from milepost.runtime.effects import (
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import enter, leave
-from milepost.runtime.stepper import Stepper
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.task import raise_own_cancellation
 from milepost.runtime.timeouts import within
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task

@@ -64,8 +64,11 @@ class Dialect:
             int=self.int,
             lock=self.lock,
         )
-        text = _LOOKUP.sub(self.lookup, text)
-        return text if self.name == "sqlite" else text.replace("?", "%s")
+        return self.placed(_LOOKUP.sub(self.lookup, text))
+
+    def placed(self, query: str) -> str:
+        """`query`, with the sign for a parameter that the driver wants."""
+        return query if self.name == "sqlite" else query.replace("?", "%s")
 
 
 SQLITE = Dialect(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from milepost.stepper import Stepper
+
 if TYPE_CHECKING:
     from milepost.sql.committing import Committer, Outcome, Waiting
     from milepost.sql.operations import Work
@@ -61,39 +63,27 @@ class Engine(Protocol):
 
 def drive(engine: Engine, program: Program[R]) -> R:
     """Carry out a program in sync code."""
-    answer: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            step = program.send(answer) if error is None else program.throw(error)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        answer = error = None
+    steps = Stepper(program)
+    for step in steps:
         try:
             if isinstance(step, Vacuum):
                 engine.vacuum()
             else:
-                answer = engine.run(step.work, write=step.write)
+                steps.answer = engine.run(step.work, write=step.write)
         except Exception as failure:
-            error = failure
+            steps.error = failure
+    return steps.result
 
 
 async def adrive(engine: Engine, program: Program[R]) -> R:
     """`drive`, for use on an event loop."""
-    answer: Any = None
-    error: Exception | None = None
-    while True:
-        try:
-            step = program.send(answer) if error is None else program.throw(error)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        answer = error = None
+    steps = Stepper(program)
+    for step in steps:
         try:
             if isinstance(step, Vacuum):
                 await engine.avacuum()
             else:
-                answer = await engine.arun(step.work, write=step.write)
+                steps.answer = await engine.arun(step.work, write=step.write)
         except Exception as failure:
-            error = failure
+            steps.error = failure
+    return steps.result

@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.runtime.effects import Ask
-from milepost.runtime.stepper import Stepper
 from milepost.runtime.workers import LoopThread
+from milepost.stepper import Stepper
 from milepost.testing.effects import Effect, Misplaced, Program, Together
 from milepost.testing.failures import ClauseFailed
 

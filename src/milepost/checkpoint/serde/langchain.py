@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _MESSAGES: Final = ("AI", "Chat", "Function", "Human", "System", "Tool")
-_HOMES: Final = {
+HOMES: Final = {
     **{f"{name}Message": "langchain_core.messages" for name in _MESSAGES},
     **{f"{name}MessageChunk": "langchain_core.messages" for name in _MESSAGES},
     "RemoveMessage": "langchain_core.messages",
@@ -27,7 +27,7 @@ _HOMES: Final = {
 
 def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     """The writer of one of the classes in the list; None for any other class."""
-    home = _HOMES.get(cls.__name__)
+    home = HOMES.get(cls.__name__)
     if home is None or getattr(sys.modules.get(home), cls.__name__, None) is not cls:
         return None
     registry.register(cls, name=f"langchain_core:{cls.__name__}")
@@ -37,7 +37,7 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
 def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the class that is stored as `name`, if it is in the list."""
     short = name.partition(":")[2]
-    home = _HOMES.get(short)
+    home = HOMES.get(short)
     if home is None:
         return
     try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint.cutting import split_like
 from milepost.checkpoint.splice import Parts, Program, cost, difference
-from milepost.checkpoint.sql.memory import Chain, Known, Older
+from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import BlobRow, Fold
 
 if TYPE_CHECKING:

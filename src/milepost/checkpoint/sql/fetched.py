@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.sql import frames, notes
-from milepost.checkpoint.sql.memory import Frame, KnownFrame
+from milepost.checkpoint.sql.remembered import Frame, KnownFrame
 from milepost.errors import BrokenChainError, SerdeError
+from milepost.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,7 +52,7 @@ def write_order(write: WriteRecord) -> tuple[str, str, int]:
     return (write.task_path, write.task_id, write.position)
 
 
-@dataclass(slots=True)
+@record
 class Framed:
     """A checkpoint whose frame has been put together."""
 
@@ -160,9 +160,9 @@ class Frames:
                     f"to '{parent}', which is gone. Restore it from a backup."
                 )
             line.append(self._rows[parent])
-        for record in reversed(line):
-            stamp, changes, length = self._open(record)
-            if record.complete:
+        for row in reversed(line):
+            stamp, changes, length = self._open(row)
+            if row.complete:
                 size = length
             else:
                 spent += length
@@ -170,21 +170,21 @@ class Frames:
             versions.update(changes.versions)
             seen.update(changes.seen)
             inline.update(changes.inline)
-            if record is line[0] or record.id in self._wanted:
+            if row is line[0] or row.id in self._wanted:
                 frame = Frame(versions, seen, inline)
-                framed = Framed(record, stamp, frame, count, spent, size)
-                self._framed[record.id] = framed
-                if record is not line[0]:
+                framed = Framed(row, stamp, frame, count, spent, size)
+                self._framed[row.id] = framed
+                if row is not line[0]:
                     versions, seen, inline = dict(versions), dict(seen), dict(inline)
         assert framed is not None
         return framed
 
-    def _open(self, record: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
-        if (opened := self._opened.get(record.id)) is not None:
+    def _open(self, row: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
+        if (opened := self._opened.get(row.id)) is not None:
             return opened
         try:
-            data = self._codec.unseal(record.frame, "frame", *self._place, record.id)
-            opened = self._opened[record.id] = (*frames.unpack(data), len(data))
+            data = self._codec.unseal(row.frame, "frame", *self._place, row.id)
+            opened = self._opened[row.id] = (*frames.unpack(data), len(data))
             return opened
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel="(the frame)") from None

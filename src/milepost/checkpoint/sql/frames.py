@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import ormsgpack
 
-from milepost.checkpoint.sql.memory import Frame, KnownFrame
+from milepost.checkpoint.sql.remembered import Frame, KnownFrame
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:

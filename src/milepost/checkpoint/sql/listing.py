@@ -48,6 +48,7 @@ class Listing:
         self._run = (run_id,) if type(run_id) is str else ()
         self._before = _LAST if before is None else check_name("checkpoint_id", before)
         self.left = limit
+        self._found: list[CheckpointTuple] = []
         self.thread_id: str | None = None
         self._ns: str | None = None
         self._id: str | None = None
@@ -59,7 +60,6 @@ class Listing:
 
     def pages(self) -> Walk:
         """The walk; whoever drives it takes what has been found from `take()` after each step."""
-        self._found: list[CheckpointTuple] = []
         if self.thread_id is not None:
             yield from self._thread(self.thread_id)
             return

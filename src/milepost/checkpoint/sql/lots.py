@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec
-    from milepost.checkpoint.sql.memory import Frame
+    from milepost.checkpoint.sql.remembered import Frame
     from milepost.checkpoint.sql.values import Resolver
 
 

@@ -11,7 +11,7 @@ from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.splice import pack
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.memory import EarlyWrite, Frame, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import EarlyWrite, Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import (
     BlobRow,
     CheckpointRow,
@@ -41,9 +41,8 @@ _EARLY: Final = 1024
 """A write of this size that was stored before its step ended is stored anew as a reference."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
-
-
 _MOST_SOUND: Final = 10_000
+"""Names that are remembered to be sound."""
 
 _Once: TypeAlias = dict[int, Encoded]
 """What a step has encoded, by the identity of the object: a write is often a channel's value."""
@@ -53,9 +52,9 @@ class Preparer:
     """Turns steps into rows, with what the saver remembers of the rows before them."""
 
     def __init__(self, codec: Codec, memory: Memory, chain: Bounds) -> None:
+        self._codec = codec
+        self._memory = memory
         self._chain = chain
-        self.codec = codec
-        self.memory = memory
         self._sound: set[str] = set()
         """Names that were checked."""
 
@@ -73,7 +72,7 @@ class Preparer:
             self._checkpoint(prepared, step.new, once)
         for task, values in zip(step.writes, encoded, strict=True):
             prepared.writes.append(self._writes(prepared, task, values))
-        if self.codec.splices and step.checkpoint_id is not None:
+        if self._codec.splices and step.checkpoint_id is not None:
             if step.new is None:
                 self._note_early(step, encoded)
             elif prepared.blobs:
@@ -115,7 +114,9 @@ class Preparer:
         checkpoint, metadata = new.checkpoint, new.metadata
         id = checkpoint["id"]
         versions = checkpoint["channel_versions"]
-        base = self.memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
+        base = (
+            self._memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
+        )
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
             inline[channel] = self._value(prepared, channel, versions[channel], value, once)
@@ -130,7 +131,7 @@ class Preparer:
         # What a node has seen is replaced when it runs, never changed.
         frame = Frame(dict(versions), dict(checkpoint["versions_seen"]), inline)
         updated = checkpoint.get("updated_channels")
-        kind, data = notes.encoded(self.codec, metadata, thread_id, ns, id)
+        kind, data = notes.encoded(self._codec, metadata, thread_id, ns, id)
         run_id = metadata.get("run_id")
         delta = None
         if base is not None and not frames.is_due(base):
@@ -143,12 +144,12 @@ class Preparer:
             base,
             KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
             kind,
-            self.codec.seal(data, "metadata", thread_id, ns, id),
+            self._codec.seal(data, "metadata", thread_id, ns, id),
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
-        if self.codec.splices and token is not None:
+        if self._codec.splices and token is not None:
             known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
-            self.memory.learn(thread_id, ns, prepared.checkpoint.known, known)
+            self._memory.learn(thread_id, ns, prepared.checkpoint.known, known)
 
     def _value(
         self, prepared: Prepared, channel: str, version: Any, value: Any, once: _Once
@@ -161,13 +162,13 @@ class Preparer:
         encoded = once.get(id(value))
         if encoded is None:
             try:
-                encoded = self.codec.encode(value, "blob", thread_id, ns, channel, str(version))
+                encoded = self._codec.encode(value, "blob", thread_id, ns, channel, str(version))
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
         if encoded.size <= INLINE:
             return [encoded.kind, encoded.parts.join()]
-        if self.codec.splices:
-            base = self.memory.latest(thread_id, ns, channel, prepared.token)
+        if self._codec.splices:
+            base = self._memory.latest(thread_id, ns, channel, prepared.token)
             row = blob_row(channel, str(version), encoded, base, prepared.token, self._chain)
         else:
             row = BlobRow(channel, str(version), encoded, None)
@@ -182,7 +183,7 @@ class Preparer:
         for channel, value in changed.items():
             if value is not MISSING or base.frame.inline.get(channel) is not False:
                 continue
-            known = self.memory.latest(thread_id, ns, channel, prepared.token)
+            known = self._memory.latest(thread_id, ns, channel, prepared.token)
             if known is None or known.version != str(base.frame.versions.get(channel)):
                 continue
             for row in prepared.blobs:
@@ -202,12 +203,12 @@ class Preparer:
                     early = EarlyWrite(
                         step.checkpoint_id, task.task_id, at, channel, value, step.fence.token
                     )
-                    self.memory.note_early(step.thread_id, step.checkpoint_ns, early)
+                    self._memory.note_early(step.thread_id, step.checkpoint_ns, early)
 
     def _fold_early(self, prepared: Prepared) -> None:
         thread_id, ns, id = prepared.place
         rows = {row.channel: row for row in prepared.blobs if row.known is not None}
-        for early in self.memory.take_early(thread_id, ns, str(id), str(prepared.token)):
+        for early in self._memory.take_early(thread_id, ns, str(id), str(prepared.token)):
             if (row := rows.get(early.channel)) is None:
                 continue
             program = cut_out(row, early.encoded)
@@ -223,12 +224,12 @@ class Preparer:
             self._check("channel", channel)
             at = WRITES_IDX_MAP.get(channel, position)
             try:
-                encoded = self.codec.encode(
+                encoded = self._codec.encode(
                     value, "write", thread_id, ns, str(checkpoint_id), task.task_id, str(at)
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
-            if self.codec.splices:
+            if self._codec.splices:
                 once[id(value)] = encoded
             found.append(encoded)
         return found
@@ -237,7 +238,7 @@ class Preparer:
         thread_id, ns, checkpoint_id = prepared.place
         rows = {row.channel: row for row in prepared.blobs if row.known is not None}
         made = TaskRows(task.task_id, task.task_path)
-        one_row = self.codec.splices and prepared.fence is not None
+        one_row = self._codec.splices and prepared.fence is not None
         for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
             base, data = None, None
@@ -259,7 +260,7 @@ class Preparer:
 
     def _sealed(self, place: tuple[str, ...], row: WriteRow) -> WriteRow:
         position, channel, base, kind, data = row
-        data = self.codec.seal(data, "write", *place, sealed_as(kind, position))
+        data = self._codec.seal(data, "write", *place, sealed_as(kind, position))
         return WriteRow(position, channel, base, kind, data)
 
 

@@ -19,7 +19,7 @@ from milepost.checkpoint.sql.fetched import (
     WriteRecord,
 )
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
-from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
 from milepost.sql.operations import Operation, Query
 

@@ -50,7 +50,7 @@ class Registry:
             return []
         where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
-        rows = yield Query(_placed(self._dialect, sql), (*values, wanted.limit))
+        rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [_info(row) for row in rows]
 
     def _clauses(self, wanted: Wanted) -> tuple[list[str], list[Any]]:
@@ -150,7 +150,3 @@ def _after_prefix(prefix: str) -> str | None:
         if code <= 0x10FFFF:
             return prefix[: end - 1] + chr(code)
     return None
-
-
-def _placed(dialect: Dialect, sql: str) -> str:
-    return sql if dialect.name == "sqlite" else sql.replace("?", "%s")

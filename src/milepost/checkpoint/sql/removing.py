@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
@@ -12,13 +11,14 @@ from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
 from milepost.constants import CHILDREN
 from milepost.ids import getrandbits
+from milepost.record import record
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from milepost.checkpoint.sql.values import Resolver
 
 
-@dataclass(slots=True)
+@record
 class Thread:
     """All checkpoints of a thread, oldest first."""
 
@@ -107,12 +107,12 @@ class Remover:
         records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
         framed: dict[Node, Framed] = {}
         for ns in dict.fromkeys(ns for ns, _ in records):
-            own = [record for (other, _), record in records.items() if other == ns]
+            own = [row for (other, _), row in records.items() if other == ns]
             found = yield from self._reader.frames(thread_id, ns, own)
             framed.update({(ns, id): one for id, one in found.items()})
         metadata = {
-            node: metadata_of(self._reader.codec, thread_id, node[0], record)
-            for node, record in records.items()
+            node: metadata_of(self._reader.codec, thread_id, node[0], row)
+            for node, row in records.items()
         }
         return Thread(records, framed, metadata)
 

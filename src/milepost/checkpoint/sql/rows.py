@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.record import record
 
 if TYPE_CHECKING:
     from milepost.checkpoint.codec import Encoded
     from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.records import Place
     from milepost.checkpoint.splice import Program
-    from milepost.checkpoint.sql.memory import Frame, Known, KnownFrame
+    from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame
 
 
 def short_kind(kind: str) -> str | None:
@@ -32,7 +34,7 @@ class Fold(NamedTuple):
     """Whose version it is, if it is another channel's."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class BlobRow:
     """A version of a channel's value."""
 
@@ -62,7 +64,7 @@ class WriteRow(NamedTuple):
     """The sealed value; with a base, the sealed program that cuts it out of that version."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class TaskRows:
     """The writes of one task."""
 
@@ -81,7 +83,7 @@ class EarlyFold(NamedTuple):
     program: bytes
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class CheckpointRow:
     """A checkpoint."""
 
@@ -97,7 +99,7 @@ class CheckpointRow:
     metadata: bytes
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Prepared:
     """A step in its stored form."""
 

@@ -24,17 +24,18 @@ from milepost.checkpoint.records import (
 )
 from milepost.checkpoint.sql import leases
 from milepost.checkpoint.sql.listing import Listing
-from milepost.checkpoint.sql.memory import Memory
 from milepost.checkpoint.sql.preparing import Preparer
 from milepost.checkpoint.sql.queries import queries_for
 from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sql.registry import Registry
+from milepost.checkpoint.sql.remembered import Memory
 from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
 from milepost.ids import getrandbits
 from milepost.sql.committing import Committer, Outcome
 from milepost.sql.operations import Operation, Query, Work
+from milepost.stepper import Stepper
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -132,15 +133,11 @@ class SqlSaver(StepSaver[Prepared]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         listing = self._listing(config, filter, before, limit)
-        pages = listing.pages()
-        work = next(pages, None)
-        while work is not None:
-            answer = self.engine.run(work, write=False)
-            try:
-                work = pages.send(answer)
-            except StopIteration:
-                work = None
+        steps = Stepper(listing.pages())
+        for work in steps:
             yield from listing.take()
+            steps.answer = self.engine.run(work, write=False)
+        yield from listing.take()
 
     async def alist(
         self,
@@ -151,16 +148,13 @@ class SqlSaver(StepSaver[Prepared]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         listing = self._listing(config, filter, before, limit)
-        pages = listing.pages()
-        work = next(pages, None)
-        while work is not None:
-            answer = await self.engine.arun(work, write=False)
-            try:
-                work = pages.send(answer)
-            except StopIteration:
-                work = None
+        steps = Stepper(listing.pages())
+        for work in steps:
             for found in listing.take():
                 yield found
+            steps.answer = await self.engine.arun(work, write=False)
+        for found in listing.take():
+            yield found
 
     def put(
         self,

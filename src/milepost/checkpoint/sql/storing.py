@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
-from milepost.checkpoint.sql.memory import LOST, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import LOST, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables
 from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.ids import getrandbits
+from milepost.record import record
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from milepost.sql.committing import Outcome
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Row:
     """The registry's entry for a thread, as this transaction has it."""
 
@@ -193,13 +193,13 @@ class Storer:
         if not found:
             return
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
-        records = [CheckpointRecord(*record) for record in rows]
-        framed = yield from self._reader.frames(thread_id, ns, records)
-        for record in records:
-            one = framed[record.id]
+        children = [CheckpointRecord(*row) for row in rows]
+        framed = yield from self._reader.frames(thread_id, ns, children)
+        for child in children:
+            one = framed[child.id]
             data = frames.pack(one.stamp, one.frame)
-            sealed = self._codec.seal(data, "frame", thread_id, ns, record.id)
-            yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, record.id))
+            sealed = self._codec.seal(data, "frame", thread_id, ns, child.id)
+            yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Others may remember the old one: a new epoch tells them not to build on it.
         thread.epoch = getrandbits(53)
         yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint import splice
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.memory import Chain
+from milepost.checkpoint.sql.remembered import Chain
 from milepost.checkpoint.sql.rows import short_kind
 from milepost.sql.operations import Many
 

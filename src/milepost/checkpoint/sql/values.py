@@ -9,7 +9,7 @@ from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.cutting import container_head
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.splice import Parts, Program
-from milepost.checkpoint.sql.memory import Chain, Known, Older
+from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import ormsgpack
 
 from milepost import types
-from milepost.checkpoint.serde.langchain import _HOMES as MESSAGES
+from milepost.checkpoint.serde.langchain import HOMES as MESSAGES
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
 

@@ -14,6 +14,7 @@ from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.integrations.langgraph.adopting import Adoption
 from milepost.integrations.langgraph.translation import to_ours, to_theirs
 from milepost.integrations.langgraph.upkeep import Upkeep
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
@@ -97,26 +98,18 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         return [await self._aours(one) for one in found]
 
     def _ours(self, found: TheirTuple) -> CheckpointTuple:
-        reading = self._adoption.adopted(_ours(found))
-        answer: CheckpointTuple | None = None
-        while True:
-            try:
-                wanted = reading.send(answer)
-            except StopIteration as done:
-                return cast("CheckpointTuple", done.value)
+        reading = Stepper(self._adoption.adopted(_ours(found)))
+        for wanted in reading:
             inner = self._saver.get_tuple(wanted)
-            answer = None if inner is None else _ours(inner)
+            reading.answer = None if inner is None else _ours(inner)
+        return reading.result
 
     async def _aours(self, found: TheirTuple) -> CheckpointTuple:
-        reading = self._adoption.adopted(_ours(found))
-        answer: CheckpointTuple | None = None
-        while True:
-            try:
-                wanted = reading.send(answer)
-            except StopIteration as done:
-                return cast("CheckpointTuple", done.value)
+        reading = Stepper(self._adoption.adopted(_ours(found)))
+        for wanted in reading:
             inner = await self._wait("get_tuple", wanted)
-            answer = None if inner is None else _ours(inner)
+            reading.answer = None if inner is None else _ours(inner)
+        return reading.result
 
     # -- writing
 

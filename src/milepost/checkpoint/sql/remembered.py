@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from milepost.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +38,7 @@ class Older(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Chain:
     """How a version is stored: how far it is from a full one."""
 
@@ -53,7 +55,7 @@ class Chain:
     """How often older versions were stored anew as parts of the full row."""
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Remembered:
     """What is common to values and frames."""
 
@@ -67,7 +69,7 @@ class Remembered:
         return self.epoch == epoch if self.owner is None else self.owner == token
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Known(Remembered):
     """One version of a channel's value."""
 
@@ -91,7 +93,7 @@ class Known(Remembered):
         return [head, *elements] if head else elements
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class Frame:
     """What a checkpoint says besides its values, and the small values."""
 
@@ -100,7 +102,7 @@ class Frame:
     inline: Mapping[str, Inline]
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class KnownFrame(Remembered):
     """One checkpoint's frame."""
 
@@ -127,7 +129,7 @@ class EarlyWrite(NamedTuple):
     token: str
 
 
-@dataclass(slots=True)
+@record(frozen=False)
 class _Graph:
     """What is known of one graph of one thread; the most recent last."""
 
@@ -159,8 +161,8 @@ _GRAPHS = 256
 _FRAME = 512
 """About what a frame takes, in bytes."""
 
-
 _MOST_EARLY = 256
+"""Large writes of one graph that are remembered."""
 
 
 class Memory:

@@ -1,4 +1,6 @@
-"""Steps through a generator of effects; used by the drivers of both colours.
+"""Steps through a generator that yields what it wants and is sent what it gets.
+
+A driver of either colour carries out what is wanted:
 
 steps = Stepper(program)
 for effect in steps:
