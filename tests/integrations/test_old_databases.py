@@ -10,7 +10,7 @@ from moves import move_in, move_out
 from stories import line, says, thread
 from test_moving import Approval, answers
 
-from milepost.integrations.langgraph.sources import our_saver, sqlite_file, their_saver
+from milepost.integrations.langgraph.addresses import our_saver, sqlite_file, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 

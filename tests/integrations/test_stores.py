@@ -269,7 +269,7 @@ def times_of(item: Any) -> Any:
 
 
 def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_path, capsys):
-    from milepost.integrations.langgraph.sources import our_items, their_items
+    from milepost.integrations.langgraph.addresses import our_items, their_items
 
     theirs, ours = addresses
     with their_items(theirs, writing=True) as shelf:
@@ -293,14 +293,14 @@ def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_pat
 
 
 def make_threads(address: str) -> None:
-    from milepost.integrations.langgraph.sources import their_saver
+    from milepost.integrations.langgraph.addresses import their_saver
 
     with their_saver(address):
         """It has made its tables."""
 
 
 def test_an_item_that_is_newer_in_the_target_is_left(files, capsys):
-    from milepost.integrations.langgraph.sources import our_items, their_items
+    from milepost.integrations.langgraph.addresses import our_items, their_items
 
     theirs, ours = files
     with their_items(theirs, writing=True) as shelf:
@@ -316,7 +316,7 @@ def test_an_item_that_is_newer_in_the_target_is_left(files, capsys):
 def test_an_item_that_langgraph_cannot_keep_is_named(files, capsys):
     import datetime
 
-    from milepost.integrations.langgraph.sources import our_items, our_saver, their_items
+    from milepost.integrations.langgraph.addresses import our_items, our_saver, their_items
 
     theirs, ours = files
     with our_saver(ours), our_items(ours, writing=True) as shelf:

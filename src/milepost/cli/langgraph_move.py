@@ -71,14 +71,14 @@ def register(commands: Any) -> None:
 
 def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
-    from milepost.integrations.langgraph.moving import Route, move_threads
-    from milepost.integrations.langgraph.sources import (
+    from milepost.integrations.langgraph.addresses import (
         open_theirs,
         our_items,
         our_saver,
         their_items,
         told_plainly,
     )
+    from milepost.integrations.langgraph.moving import Route, move_threads
 
     registry, called = _registry(options)
     sealed = options.encrypted
@@ -98,11 +98,7 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `milepost export`."""
-    from milepost.integrations.langgraph.adopting import NoAdoption
-    from milepost.integrations.langgraph.from_saver import ForeignSaver
-    from milepost.integrations.langgraph.moving import Route, move_threads
-    from milepost.integrations.langgraph.sources import (
-        OurDatabase,
+    from milepost.integrations.langgraph.addresses import (
         check_exists,
         our_items,
         our_saver,
@@ -110,6 +106,10 @@ def run_export(options: argparse.Namespace) -> int:
         their_saver,
         told_plainly,
     )
+    from milepost.integrations.langgraph.adopting import NoAdoption
+    from milepost.integrations.langgraph.from_saver import ForeignSaver
+    from milepost.integrations.langgraph.moving import Route, move_threads
+    from milepost.integrations.langgraph.sources import OurDatabase
 
     _, called = _registry(options)
     sealed = options.encrypted
