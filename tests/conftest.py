@@ -29,6 +29,7 @@ ON_POSTGRES = {
     f"test_{name}.py"
     for name in (
         "checkpoints",
+        "durability",
         "fencing",
         "pending_writes",
         "reject",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import operator
+import pickle
 import random
+from collections import defaultdict
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from graphs import line, thread
+from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
-from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.memory.logs import Slice, read, size_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.errors import CheckpointError
@@ -306,3 +309,101 @@ def test_a_step_of_a_wide_state_costs_what_changed():
     frames = [len(stored.frame) for stored in saver.storage["t"][""].values()]
     assert sorted(frames)[len(frames) // 2] < 400
     assert graph.get_state(CONFIG).values["k499"] == 499
+
+
+def test_memory_saver_is_another_name_for_in_memory_saver():
+    assert MemorySaver is InMemorySaver
+
+
+def test_the_constructor_takes_keywords_only():
+    with pytest.raises(TypeError):
+        InMemorySaver(None)
+
+
+def test_an_in_memory_saver_is_a_context_manager_in_both_colours():
+    with InMemorySaver() as saver:
+        assert isinstance(saver, InMemorySaver)
+
+    async def main() -> None:
+        async with InMemorySaver() as saver:
+            assert isinstance(saver, InMemorySaver)
+
+    asyncio.run(main())
+
+
+def test_iterating_the_storage_gives_the_thread_ids(run):
+    saver = InMemorySaver()
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("user:ann:1", "user:bob:1", "user:ann:2"):
+        run.invoke(graph, {}, thread(name))
+    assert [t for t in saver.storage if t.startswith("user:ann:")] == ["user:ann:1", "user:ann:2"]
+    assert "user:bob:1" in saver.storage
+    assert len(saver.storage) == 3
+
+
+def test_delete_thread_empties_storage_writes_and_blobs(run):
+    saver = InMemorySaver()
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, thread("gone"))
+    assert saver.storage
+    assert saver.blobs
+    assert saver.writes
+    run.saver(saver, "delete_thread", "gone")
+    assert len(saver.storage) == len(saver.writes) == len(saver.blobs) == 0
+
+
+def test_delete_thread_leaves_the_other_threads_in_all_three(run):
+    saver = InMemorySaver()
+    graph = line("a", "b").compile(checkpointer=saver)
+    run.invoke(graph, {}, thread("kept"))
+    sizes = len(saver.storage), len(saver.writes), len(saver.blobs)
+    run.invoke(graph, {}, thread("gone"))
+    run.saver(saver, "delete_thread", "gone")
+    assert (len(saver.storage), len(saver.writes), len(saver.blobs)) == sizes
+    assert run.get_state(graph, thread("kept")).values == {"log": ["a", "b"]}
+
+
+def test_the_factory_makes_storage_writes_and_blobs(run, config):
+    class Shelves(defaultdict[Any, Any]):
+        entered = left = 0
+
+        def __enter__(self) -> Any:
+            Shelves.entered += 1
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            Shelves.left += 1
+
+    with InMemorySaver(factory=Shelves) as saver:
+        assert type(saver.storage) is type(saver.writes) is type(saver.blobs) is Shelves
+        graph = two_nodes().compile(checkpointer=saver)
+        run.invoke(graph, {"foo": ""}, config)
+        assert len(run.history(graph, config)) == 4
+    assert Shelves.entered == Shelves.left == 3
+
+
+def test_results_and_snapshots_can_be_changed_without_changing_the_thread(run, config):
+    graph = line("a").compile(checkpointer=InMemorySaver())
+    run.invoke(graph, {}, config)["log"].append("vandal")
+    run.get_state(graph, config).values["log"].append("vandal")
+    run.history(graph, config)[0].values["log"].append("vandal")
+    assert run.get_state(graph, config).values == {"log": ["a"]}
+
+
+def test_a_foreign_serializer_with_the_two_typed_methods_is_enough(run, config):
+    class Pickled:
+        def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+            return "pickled", pickle.dumps(value)
+
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            kind, stored = data
+            assert kind == "pickled"
+            return pickle.loads(stored)
+
+    graph = line("a", "b").compile(checkpointer=InMemorySaver(serde=Pickled()))
+    run.invoke(graph, {}, config)
+    assert run.invoke(graph, {}, config)["log"] == ["a", "b", "a", "b"]
+    assert [s.values["log"] for s in run.history(graph, config)][:2] == [
+        ["a", "b", "a", "b"],
+        ["a", "b", "a"],
+    ]

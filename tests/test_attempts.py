@@ -1,0 +1,245 @@
+"""What may happen to a node before its result counts: retries, timeouts, the node cache."""
+
+import asyncio
+import operator
+import time
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphs import PATIENCE, Log, appends
+from milepost.cache.memory import InMemoryCache
+from milepost.errors import NodeTimeoutError
+from milepost.graph import START, StateGraph
+from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+
+class Flaky:
+    """A node that fails a number of times before it works."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self.failures = failures
+        self.error = error
+        self.attempts = 0
+
+    def __call__(self, state: Any) -> dict[str, Any]:
+        self.attempts += 1
+        if self.attempts <= self.failures:
+            raise self.error
+        return {"log": [self.attempts]}
+
+
+def retrying(node: Any, policy: Any) -> Any:
+    builder = StateGraph(Log).add_node("flaky", node, retry_policy=policy)
+    return builder.add_edge(START, "flaky").compile()
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """No retry sleeps; the pauses that it asked for are collected."""
+    asked: list[float] = []
+    really = asyncio.sleep
+
+    async def pause(delay: float, result: Any = None) -> Any:
+        if delay:
+            asked.append(delay)
+        return await really(0, result)
+
+    monkeypatch.setattr(time, "sleep", asked.append)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    return asked
+
+
+def test_a_node_is_retried_after_growing_pauses_until_it_works(run, pauses):
+    flaky = Flaky(3, ConnectionError("reset"))
+    policy = RetryPolicy(initial_interval=1.0, backoff_factor=3.0, max_attempts=5, jitter=False)
+    assert run.invoke(retrying(flaky, policy), {})["log"] == [4]
+    assert pauses == [1.0, 3.0, 9.0]
+
+
+def test_no_pause_is_longer_than_the_maximum(run, pauses):
+    policy = RetryPolicy(initial_interval=1.0, max_interval=2.5, max_attempts=5, jitter=False)
+    run.invoke(retrying(Flaky(4, ConnectionError()), policy), {})
+    assert pauses == [1.0, 2.0, 2.5, 2.5]
+
+
+def test_jitter_lengthens_a_pause_by_up_to_a_second(run, pauses):
+    policy = RetryPolicy(initial_interval=1.0, max_attempts=2)
+    run.invoke(retrying(Flaky(1, ConnectionError()), policy), {})
+    assert len(pauses) == 1
+    assert 1.0 <= pauses[0] <= 2.0
+
+
+def test_the_last_error_surfaces_when_the_attempts_are_used_up(run, pauses):
+    flaky = Flaky(99, ConnectionError("still down"))
+    with pytest.raises(ConnectionError, match="still down"):
+        run.invoke(retrying(flaky, RetryPolicy(max_attempts=4)), {})
+    assert flaky.attempts == 4
+
+
+def test_programming_errors_are_not_retried_by_default(run, pauses):
+    flaky = Flaky(99, ValueError("a bug"))
+    with pytest.raises(ValueError, match="a bug"):
+        run.invoke(retrying(flaky, RetryPolicy()), {})
+    assert (flaky.attempts, pauses) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "retry_on",
+    [ValueError, (KeyError, ValueError), lambda error: "this" in str(error)],
+    ids=["type", "types", "function"],
+)
+def test_retry_on_says_which_errors_are_retried(run, pauses, retry_on):
+    flaky = Flaky(1, ValueError("this"))
+    assert run.invoke(retrying(flaky, RetryPolicy(retry_on=retry_on)), {})["log"] == [2]
+    flaky = Flaky(1, LookupError("that"))
+    with pytest.raises(LookupError):
+        run.invoke(retrying(flaky, RetryPolicy(retry_on=retry_on)), {})
+
+
+def test_of_several_policies_the_first_that_matches_decides(run, pauses):
+    policies = [
+        RetryPolicy(retry_on=KeyError, max_attempts=9),
+        RetryPolicy(retry_on=ValueError, max_attempts=2),
+        RetryPolicy(retry_on=Exception, max_attempts=9),
+    ]
+    flaky = Flaky(99, ValueError())
+    with pytest.raises(ValueError):
+        run.invoke(retrying(flaky, policies), {})
+    assert flaky.attempts == 2
+
+
+def test_an_async_node_is_retried(run, pauses):
+    flaky = Flaky(1, ConnectionError())
+
+    async def node(state: Log) -> dict[str, Any]:
+        return flaky(state)
+
+    assert run.invoke(retrying(node, RetryPolicy()), {})["log"] == [2]
+    assert len(pauses) == 1
+
+
+# -- timeouts
+
+
+def timed(node: Any, timeout: Any) -> Any:
+    return StateGraph(Log).add_node("slow", node, timeout=timeout).add_edge(START, "slow").compile()
+
+
+async def forever(state: Any) -> None:
+    await asyncio.wait_for(asyncio.Event().wait(), PATIENCE)
+    raise AssertionError("nobody cancelled it")
+
+
+@pytest.mark.parametrize(
+    "timeout", [0.01, TimeoutPolicy(run_timeout=0.01)], ids=["number", "policy"]
+)
+def test_an_async_node_is_cancelled_when_its_time_is_up(run, timeout):
+    with pytest.raises(NodeTimeoutError, match="slow"):
+        run.invoke(timed(forever, timeout), {})
+
+
+def test_an_async_node_that_ends_in_time_is_left_alone(run):
+    async def node(state: Log) -> dict[str, Any]:
+        return {"log": ["done"]}
+
+    assert run.invoke(timed(node, 3600), {})["log"] == ["done"]
+
+
+def test_each_attempt_has_its_own_time(run):
+    attempts: list[int] = []
+
+    async def second_time_lucky(state: Log) -> dict[str, Any]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            await forever(state)
+        return {"log": ["done"]}
+
+    policy = RetryPolicy(retry_on=NodeTimeoutError, initial_interval=0, jitter=False)
+    builder = StateGraph(Log)
+    builder.add_node("slow", second_time_lucky, timeout=0.05, retry_policy=policy)
+    assert run.invoke(builder.add_edge(START, "slow").compile(), {})["log"] == ["done"]
+
+
+# -- caching
+
+
+class Square(TypedDict):
+    number: int
+    square: int
+
+
+class Squarer:
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def __call__(self, state: Square) -> dict[str, int]:
+        self.calls.append(state["number"])
+        return {"square": state["number"] ** 2}
+
+
+def cached(node: Any, policy: CachePolicy, **compiled: Any) -> Any:
+    builder = StateGraph(Square).add_node("square", node, cache_policy=policy)
+    return builder.add_edge(START, "square").compile(**compiled)
+
+
+def test_equal_input_is_answered_from_the_cache(run):
+    squarer = Squarer()
+    graph = cached(squarer, CachePolicy(), cache=InMemoryCache())
+    results = [run.invoke(graph, {"number": n})["square"] for n in (2, 3, 2, 3, 2)]
+    assert results == [4, 9, 4, 9, 4]
+    assert squarer.calls == [2, 3]
+
+
+def test_a_cached_result_expires_after_its_time_to_live(run):
+    for ttl, calls in ((0, [2, 2]), (3600, [2])):
+        squarer = Squarer()
+        graph = cached(squarer, CachePolicy(ttl=ttl), cache=InMemoryCache())
+        assert [run.invoke(graph, {"number": 2})["square"] for _ in range(2)] == [4, 4]
+        assert squarer.calls == calls
+
+
+def test_a_key_function_decides_what_counts_as_equal(run):
+    squarer = Squarer()
+    policy = CachePolicy(key_func=lambda state: str(state["number"] % 2))
+    graph = cached(squarer, policy, cache=InMemoryCache())
+    assert [run.invoke(graph, {"number": n})["square"] for n in (1, 3, 4)] == [1, 1, 16]
+
+
+def test_without_a_cache_the_policy_does_nothing(run):
+    squarer = Squarer()
+    graph = cached(squarer, CachePolicy())
+    for _ in range(2):
+        run.invoke(graph, {"number": 2})
+    assert squarer.calls == [2, 2]
+
+
+def test_a_failed_node_is_not_cached(run):
+    flaky = Flaky(1, ValueError("once"))
+    builder = StateGraph(Log).add_node("flaky", flaky, cache_policy=CachePolicy())
+    graph = builder.add_edge(START, "flaky").compile(cache=InMemoryCache())
+    with pytest.raises(ValueError):
+        run.invoke(graph, {})
+    assert run.invoke(graph, {})["log"] == [2]
+
+
+def test_clearing_the_cache_forgets_its_results():
+    squarer = Squarer()
+    graph = cached(squarer, CachePolicy(), cache=InMemoryCache())
+    for _ in range(2):
+        graph.invoke({"number": 2})
+        graph.clear_cache()
+    assert squarer.calls == [2, 2]
+
+
+def test_a_cached_node_still_leads_on_to_the_next(run):
+    class Both(Square):
+        log: Annotated[list[str], operator.add]
+
+    squarer = Squarer()
+    builder = StateGraph(Both).add_node("square", squarer, cache_policy=CachePolicy())
+    builder.add_node("after", appends("after")).add_edge(START, "square")
+    graph = builder.add_edge("square", "after").compile(cache=InMemoryCache())
+    for _ in range(2):
+        assert run.invoke(graph, {"number": 2})["log"] == ["after"]

@@ -1,0 +1,237 @@
+"""When steps are saved: before the next one starts, along the way, or at the end."""
+
+from typing import Any
+
+import pytest
+
+from graphs import Doc, Log, appends, line, steps, thread, two_nodes
+from milepost.errors import InvalidUpdateError, SaverError
+from milepost.graph import START, StateGraph
+from milepost.types import Send
+
+
+class Observer:
+    """A node that notes which steps the saver holds while it runs."""
+
+    def __init__(self, saver: Any, config: Any) -> None:
+        self.saver = saver
+        self.config = config
+        self.seen: list[list[int]] = []
+
+    def __call__(self, state: Log) -> dict[str, Any]:
+        self.seen.append([found.metadata["step"] for found in self.saver.list(self.config)])
+        return {"log": [len(self.seen)]}
+
+
+def observed(saver: Any, config: Any) -> tuple[Any, Observer]:
+    observer = Observer(saver, config)
+    builder = StateGraph(Log).add_sequence([("a", observer), ("b", observer), ("c", observer)])
+    return builder.add_edge(START, "a").compile(checkpointer=saver), observer
+
+
+def test_sync_saves_each_step_before_the_next_starts(run, saver, config):
+    graph, observer = observed(saver, config)
+    run.invoke(graph, {}, config, durability="sync")
+    assert observer.seen == [[0, -1], [1, 0, -1], [2, 1, 0, -1]]
+
+
+@pytest.fixture
+def commits(saver, monkeypatch):
+    """How many steps each transaction of the saver has stored."""
+    counted: list[int] = []
+    commit, acommit = saver.commit, saver.acommit
+
+    def counting(steps):
+        counted.append(len(steps))
+        return commit(steps)
+
+    async def counting_on_a_loop(steps):
+        counted.append(len(steps))
+        return await acommit(steps)
+
+    monkeypatch.setattr(saver, "commit", counting)
+    monkeypatch.setattr(saver, "acommit", counting_on_a_loop)
+    return counted
+
+
+def test_the_input_is_saved_together_with_the_step_that_passes_it_on(run, saver, config, commits):
+    graph = two_nodes().compile(checkpointer=saver)
+    run.invoke(graph, {"foo": ""}, config, durability="sync")
+    assert commits == [2, 1, 1]
+
+
+def test_the_input_is_saved_before_a_router_of_the_program_sees_it(run, saver, config, commits):
+    builder = StateGraph(Log).add_node("a", appends("a"))
+    seen: list[int] = []
+    builder.add_conditional_edges(START, lambda _state: seen.append(len(commits)) or "a")
+    run.invoke(builder.compile(checkpointer=saver), {"log": []}, config, durability="sync")
+    assert seen == [1]
+
+
+def test_the_input_is_saved_if_it_cannot_be_passed_on(run, saver, config):
+    graph = two_nodes().compile(checkpointer=saver)
+    with pytest.raises(InvalidUpdateError):
+        run.invoke(graph, ["no", "dict"], config, durability="sync")
+    assert steps(run.history(graph, config)) == [(-1, "input", ("__start__",))]
+
+
+def test_whoever_streams_checkpoints_finds_each_one_saved(run, saver, config):
+    graph = two_nodes().compile(checkpointer=saver)
+    found = [
+        run.get_state(graph, part["config"]).metadata["step"]
+        for part in run.stream(
+            graph, {"foo": ""}, config, stream_mode="checkpoints", durability="sync"
+        )
+    ]
+    assert found == [-1, 0, 1, 2]
+
+
+def test_async_saves_in_order_and_everything_before_the_call_returns(run, saver, config):
+    graph, observer = observed(saver, config)
+    run.invoke(graph, {}, config, durability="async")
+    for at, seen in enumerate(observer.seen):
+        assert seen == sorted(seen, reverse=True)
+        assert set(seen) <= set(range(-1, at + 1))
+    assert [s.metadata["step"] for s in run.history(graph, config)] == [3, 2, 1, 0, -1]
+
+
+def test_exit_saves_one_checkpoint_when_the_run_ends(run, saver, config):
+    graph, observer = observed(saver, config)
+    run.invoke(graph, {}, config, durability="exit")
+    assert observer.seen == [[], [], []]
+    assert steps(run.history(graph, config)) == [(3, "loop", ())]
+
+
+def test_a_second_run_under_exit_adds_one_checkpoint_to_the_first(run, saver, config):
+    graph = line("a", "b").compile(checkpointer=saver)
+    for _ in range(2):
+        run.invoke(graph, {}, config, durability="exit")
+    history = run.history(graph, config)
+    assert steps(history) == [(6, "loop", ()), (2, "loop", ())]
+    assert history[0].parent_config == history[1].config
+    assert history[1].parent_config is None
+    assert history[0].values == {"log": ["a", "b", "a", "b"]}
+
+
+def test_exit_saves_when_the_run_stops_at_an_interrupt(run, saver, config):
+    graph = line("a", "b", "c").compile(checkpointer=saver, interrupt_before=["c"])
+    run.invoke(graph, {}, config, durability="exit")
+    assert steps(run.history(graph, config)) == [(2, "loop", ("c",))]
+
+
+def test_exit_saves_when_the_run_fails(run, saver, config):
+    def boom(state: Log) -> None:
+        raise RuntimeError("boom")
+
+    builder = StateGraph(Log).add_sequence([("a", appends("a")), boom]).add_edge(START, "a")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(RuntimeError):
+        run.invoke(graph, {}, config, durability="exit")
+    assert steps(run.history(graph, config)) == [(1, "loop", ("boom",))]
+    assert run.get_state(graph, config).values == {"log": ["a"]}
+
+
+def test_durability_is_chosen_call_by_call(run, saver, config):
+    graph = line("a").compile(checkpointer=saver)
+    for durability in ("exit", "sync", "async"):
+        run.invoke(graph, {}, config, durability=durability)
+    assert [step for step, _, _ in steps(run.history(graph, config))] == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_stream_takes_a_durability_too(run, saver, config):
+    run.stream(line("a").compile(checkpointer=saver), {}, config, durability="exit")
+    assert len(run.saver(saver, "list", config)) == 1
+
+
+def test_an_unknown_durability_is_refused(run, saver, config):
+    with pytest.raises(ValueError, match="someday"):
+        run.invoke(line("a").compile(checkpointer=saver), {}, config, durability="someday")
+
+
+def test_checkpoint_during_is_deprecated_and_means_exit_or_async(run, saver):
+    graph = line("a", "b").compile(checkpointer=saver)
+    with pytest.warns(DeprecationWarning, match="durability"):
+        run.invoke(graph, {}, thread("without"), checkpoint_during=False)
+    with pytest.warns(DeprecationWarning, match="durability"):
+        run.invoke(graph, {}, thread("with"), checkpoint_during=True)
+    assert len(run.history(graph, thread("without"))) == 1
+    assert len(run.history(graph, thread("with"))) == 4
+
+
+def test_checkpoint_during_and_durability_together_are_refused(run, saver, config):
+    graph = line("a").compile(checkpointer=saver)
+    with (
+        pytest.warns(DeprecationWarning, match="durability"),
+        pytest.raises(ValueError, match="durability"),
+    ):
+        run.invoke(graph, {}, config, checkpoint_during=True, durability="sync")
+
+
+def test_a_value_that_cannot_be_stored_fails_the_run_and_not_the_thread(
+    run, saver, config, durability
+):
+    """The node, the path to the value, and the head as it was."""
+    builder = StateGraph(Log).add_node("culprit", lambda state: {"log": [{"deep": [object()]}]})
+    graph = builder.add_edge(START, "culprit").compile(checkpointer=saver)
+    with pytest.raises(TypeError) as caught:
+        run.invoke(graph, {}, config, durability=durability)
+    assert "culprit" in str(caught.value)
+    assert "deep" in str(caught.value)
+    state = run.get_state(graph, config)
+    assert state.values in ({}, {"log": []})
+
+
+def test_values_are_saved_as_they_were_when_the_step_ended(run, saver, config, durability):
+    shared: list[str] = ["early"]
+
+    class Holder(Doc):
+        held: list[str]
+
+    def put(state: Holder) -> dict[str, Any]:
+        return {"held": shared}
+
+    def mutate(state: Holder) -> None:
+        shared.append("late")
+        raise RuntimeError("stop here")
+
+    builder = StateGraph(Holder).add_sequence([put, mutate]).add_edge(START, "put")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(RuntimeError):
+        run.invoke(graph, {"foo": ""}, config, durability=durability)
+    if durability != "exit":
+        assert run.get_state(graph, config).values["held"] == ["early"]
+    shared.append("later")
+    assert "later" not in run.get_state(graph, config).values["held"]
+
+
+# -- a failing saver
+
+
+def failing(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every way of storing a checkpoint fail from now on."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError("disk full")
+
+    for method in ("put", "aput", "commit", "acommit"):
+        if hasattr(saver, method):
+            monkeypatch.setattr(saver, method, fail)
+
+
+def test_a_failing_saver_fails_the_run_with_a_typed_error(
+    run, saver, config, durability, monkeypatch
+):
+    graph = line("a", "b").compile(checkpointer=saver)
+    failing(saver, monkeypatch)
+    with pytest.raises(SaverError) as caught:
+        run.invoke(graph, {}, config, durability=durability)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_fan_out_under_every_durability_ends_in_the_same_state(run, saver, config, durability):
+    builder = StateGraph(Log).add_node("worker", lambda item: {"log": [item]})
+    builder.add_conditional_edges(START, lambda state: [Send("worker", n) for n in range(4)])
+    graph = builder.compile(checkpointer=saver)
+    run.invoke(graph, {}, config, durability=durability)
+    assert run.get_state(graph, config).values == {"log": [0, 1, 2, 3]}
+    assert run.get_state(graph, config).next == ()
