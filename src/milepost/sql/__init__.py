@@ -1,1 +1,1 @@
-"""The SQL engine that savers and stores share: operations, splices, drivers in both colours."""
+"""The SQL engine that savers and stores share: operations, migrations, drivers in both colours."""

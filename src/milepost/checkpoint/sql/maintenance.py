@@ -1,4 +1,4 @@
-"""The registry of threads, whole databases, delta channels: in both colours."""
+"""Whole databases: moved, checked, salvaged, sealed anew. And what delta channels are made of."""
 
 from __future__ import annotations
 
