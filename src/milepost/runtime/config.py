@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from milepost.errors import GraphBuildError
-from milepost.types import RetryPolicy, RunnableConfig
+from milepost.types import All, RetryPolicy, RunnableConfig
 
 DEFAULT_RECURSION_LIMIT = int(os.environ.get("MILEPOST_DEFAULT_RECURSION_LIMIT", "10007"))
 
@@ -71,7 +71,7 @@ def concurrency(config: RunnableConfig) -> int | None:
     return limit
 
 
-def check_interrupt_nodes(names: Any, nodes: Any) -> None:
+def check_interrupt_nodes(names: All | Sequence[str], nodes: Collection[str]) -> None:
     """Raise GraphBuildError if an interrupt list names a node that is not there."""
     if names and names != "*":
         for name in names:

@@ -13,6 +13,7 @@ from milepost.types import RunnableConfig, StreamWriter
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
     from milepost.store.base import BaseStore
+    from milepost.types import StreamMode
 
 
 class Offering(Bookkeeping):
@@ -23,7 +24,7 @@ class Offering(Bookkeeping):
     control: RunControl
     stop: int
 
-    def _push(self, mode: Any, payload: Any) -> None:
+    def _push(self, mode: StreamMode, payload: Any) -> None:
         self.feed.push(Part(ns_parts(self.ns), mode, payload))
 
     @property
