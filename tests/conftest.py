@@ -85,6 +85,12 @@ def durability(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def trace() -> list[str]:
+    """What ran, in order: the nodes of a test append to it."""
+    return []
+
+
+@pytest.fixture
 def config() -> dict[str, Any]:
     """A config that names one thread."""
     return {"configurable": {"thread_id": "t"}}

@@ -18,11 +18,6 @@ from milepost.types import Command, StreamWriter
 MODES = ["values", "updates", "custom", "messages", "checkpoints", "tasks", "debug"]
 
 
-@pytest.fixture
-def trace() -> list[str]:
-    return []
-
-
 def talking(name: str, key: str = "log") -> Any:
     """A node that says its name on the custom stream, and writes it into the state."""
 

@@ -16,11 +16,6 @@ from milepost.types import Command, Send, StateSnapshot, interrupt
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
-@pytest.fixture
-def trace() -> list[str]:
-    return []
-
-
 def namespaces(run: Any, saver: Any, thread: str = "t") -> set[str]:
     """The namespaces of the checkpoints that a thread has."""
     found = run.saver(saver, "list", {"configurable": {"thread_id": thread}})

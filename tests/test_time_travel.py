@@ -22,11 +22,6 @@ from milepost.graph import END, START, StateGraph
 from milepost.types import Command, StateSnapshot, interrupt
 
 
-@pytest.fixture
-def trace() -> list[str]:
-    return []
-
-
 def checkpoint_id(snapshot: Any) -> str:
     return snapshot.config["configurable"]["checkpoint_id"]
 
