@@ -19,13 +19,12 @@ from milepost.checkpoint.serde.elements import (
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.rotation import rotates
-from milepost.checkpoint.splice import Parts
+from milepost.checkpoint.splice import Buffer, Parts
 from milepost.errors import DamagedRowError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost.checkpoint.splice import Buffer
 
 _SUM = 4
 """Bytes of a checksum."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.serde import skim
-from milepost.checkpoint.splice import Parts
-
-if TYPE_CHECKING:
-    from milepost.checkpoint.splice import Program
+from milepost.checkpoint.splice import Parts, Program
 
 _NEAR: Final = 256
 """How many elements from the end of a list to look for a write."""

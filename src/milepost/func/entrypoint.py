@@ -16,12 +16,17 @@ from milepost.graph.compiled import CompiledGraph
 from milepost.runtime.calls import callee_of, hints_of, name_of
 from milepost.runtime.config import retry_policies
 from milepost.runtime.program import Node, Program, Reader, Write
-from milepost.types import RetryPolicy, ensure_valid_checkpointer
+from milepost.types import (
+    CachePolicy,
+    Checkpointer,
+    OnConflict,
+    RetryPolicy,
+    ensure_valid_checkpointer,
+)
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
-    from milepost.types import CachePolicy, Checkpointer, OnConflict
 
 R = TypeVar("R")
 S = TypeVar("S")

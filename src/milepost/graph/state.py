@@ -22,13 +22,20 @@ from milepost.managed import ManagedValue
 from milepost.runtime.calls import callee_of, is_async, name_of
 from milepost.runtime.config import check_interrupt_nodes, retry_policies
 from milepost.state.schema import schema_of
-from milepost.types import RetryPolicy, TimeoutPolicy, ensure_valid_checkpointer
+from milepost.types import (
+    All,
+    CachePolicy,
+    Checkpointer,
+    OnConflict,
+    RetryPolicy,
+    TimeoutPolicy,
+    ensure_valid_checkpointer,
+)
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.graph.compiled import CompiledStateGraph
     from milepost.store.base import BaseStore
-    from milepost.types import All, CachePolicy, Checkpointer, OnConflict
 
 StateT = TypeVar("StateT", default=Any)
 ContextT = TypeVar("ContextT", default=None)

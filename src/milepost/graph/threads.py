@@ -18,18 +18,16 @@ from milepost.runtime.caching import namespace_of
 from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.config import merge_configs
 from milepost.runtime.driving import async_driver
-from milepost.runtime.effects import Ask
+from milepost.runtime.effects import Ask, RunProgram
 from milepost.runtime.history import View, read_history, read_state
 from milepost.runtime.scope import find_scope
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.sync import SyncDriver
 from milepost.runtime.update import UpdateSession
-from milepost.types import StateSnapshot, StateUpdate
+from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.runtime.effects import RunProgram
-    from milepost.types import OnConflict, RunnableConfig
 
 
 class ThreadedGraph(GraphCore):

@@ -15,13 +15,12 @@ from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import strip_ids
 from milepost.runtime.effects import Ask, Flush, RunProgram
 from milepost.runtime.pending import null_writes
-from milepost.runtime.program import Outside, Program
+from milepost.runtime.program import Outside, Program, Write
 from milepost.runtime.saving import Ledger
 from milepost.runtime.telling import Telling
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.runtime.program import Write
 
 
 class Loading(Telling):

@@ -8,12 +8,11 @@ from milepost.runtime.checkpoints import Bookkeeping
 from milepost.runtime.program import StepsLeft
 from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
 from milepost.runtime.stream import Part, ns_parts
-from milepost.types import RunnableConfig, StreamWriter
+from milepost.types import RunnableConfig, StreamMode, StreamWriter
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
     from milepost.store.base import BaseStore
-    from milepost.types import StreamMode
 
 
 class Offering(Bookkeeping):

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
-from milepost.runtime.program import StepsLeft
-from milepost.types import Send
+from milepost.runtime.program import Node, Program, StepsLeft, Write
+from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
     from milepost.runtime.board import Board
-    from milepost.runtime.program import Node, Program, Write
-    from milepost.types import Interrupt
 
 FAR: Final = 1 << 62
 """A step limit for plans that nobody carries out."""

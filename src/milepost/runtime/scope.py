@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from milepost.constants import NS_SEP
-from milepost.errors import GraphInterrupt, OutsideRunError
+from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
 from milepost.runtime.bridge import with_callbacks
 from milepost.runtime.pending import interrupt_id
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
@@ -22,7 +22,6 @@ from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from milepost.errors import NodeError
     from milepost.runtime.plan import Task
     from milepost.runtime.session import Session
     from milepost.store.base import BaseStore

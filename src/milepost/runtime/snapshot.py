@@ -9,14 +9,13 @@ from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
 from milepost.deferred import Deferred
 from milepost.runtime.board import Board
-from milepost.runtime.checkpoints import strip_ids
+from milepost.runtime.checkpoints import Bookkeeping, strip_ids
 from milepost.runtime.pending import null_writes, recall
 from milepost.runtime.plan import FAR, Task, finished_writes, plan
 from milepost.runtime.stream import result_of
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
-    from milepost.runtime.checkpoints import Bookkeeping
     from milepost.runtime.program import Program
 
 

@@ -9,11 +9,10 @@ from milepost.constants import INTERRUPT
 from milepost.runtime import stream
 from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.offering import Offering
-from milepost.runtime.plan import finished_writes
+from milepost.runtime.plan import Task, finished_writes
 from milepost.runtime.snapshot import checkpoint_event
 
 if TYPE_CHECKING:
-    from milepost.runtime.plan import Task
     from milepost.types import Interrupt
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.commit import TaskWrites
@@ -20,13 +20,10 @@ from milepost.runtime.apply import apply_writes
 from milepost.runtime.calls import Callee
 from milepost.runtime.effects import AWAIT, RunProgram, Start
 from milepost.runtime.plan import Task, in_path_order
-from milepost.runtime.program import Outside
+from milepost.runtime.program import Node, Outside, Write
 from milepost.runtime.session import Session
 from milepost.runtime.task import perform
 from milepost.types import RunnableConfig, StateUpdate
-
-if TYPE_CHECKING:
-    from milepost.runtime.program import Node, Write
 
 COPY = "__copy__"
 """As `as_node`: make a checkpoint like this one beside it, without any change."""

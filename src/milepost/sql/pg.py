@@ -17,13 +17,12 @@ from milepost.sql.failures import (
     NotSetUpError,
     StorageFullError,
 )
-from milepost.sql.operations import Query, Run
+from milepost.sql.operations import Operation, Query, Run
 from milepost.sql.pg_wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.sql.operations import Operation
 
 driver = psycopg
 """The package itself, for those who need no more of it."""

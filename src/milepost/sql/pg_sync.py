@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from milepost.sql.operations import single
-from milepost.sql.pg import Patience, Settings, check_idle, is_idle, is_piping, is_replaceable
+from milepost.sql.operations import Work, single
+from milepost.sql.pg import (
+    Begin,
+    Patience,
+    Settings,
+    check_idle,
+    is_idle,
+    is_piping,
+    is_replaceable,
+)
 from milepost.sql.pg_transaction import transaction
 from milepost.sql.turns import turns_on
 
@@ -19,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from milepost.sql.committing import Committer, Outcome, Waiting
-    from milepost.sql.operations import Work
-    from milepost.sql.pg import Begin
 
 R = TypeVar("R")
 S = TypeVar("S")

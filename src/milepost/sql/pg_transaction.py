@@ -11,8 +11,19 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
+from milepost.sql.operations import (
+    Batch,
+    Guarded,
+    Many,
+    Operation,
+    Query,
+    Run,
+    Several,
+    Statement,
+    Work,
+)
 from milepost.sql.pg_wire import (
+    Ask,
     TransactionStatus,
     asks_of,
     exchange,
@@ -27,9 +38,7 @@ if TYPE_CHECKING:
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
 
-    from milepost.sql.operations import Operation, Statement, Work
     from milepost.sql.pg import Begin
-    from milepost.sql.pg_wire import Ask
 
 R = TypeVar("R")
 

@@ -19,13 +19,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from milepost.checkpoint.cutting import place_in, split_like
-from milepost.checkpoint.splice import Parts, cost, difference
+from milepost.checkpoint.splice import Parts, Program, cost, difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from milepost.checkpoint.codec import Encoded
-    from milepost.checkpoint.splice import Program
 
 Typed: TypeAlias = tuple[str, bytes]
 """Kind and bytes, as a serializer gives them: a value that is stored whole."""

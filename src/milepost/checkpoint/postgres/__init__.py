@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import SCHEMA, TABLES
@@ -14,7 +14,6 @@ from milepost.sql.pg_sync import PostgresEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Self
 
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.sql.operations import Operation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.postgres import check_source, create_tables
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
@@ -14,7 +14,6 @@ from milepost.sql.pg_aio import AsyncPostgresEngine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Self
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 

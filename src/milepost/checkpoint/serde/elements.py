@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from milepost.checkpoint.serde import engine, exact
-from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, packb, take_interrupt
+from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, Level, packb, take_interrupt
 from milepost.checkpoint.serde.paths import Trail
 from milepost.checkpoint.serde.standard import array_head, map_head
 from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
@@ -18,7 +18,6 @@ from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from milepost.checkpoint.serde.codec import Level
 
 Kind: TypeAlias = Literal["list", "dict"]
 

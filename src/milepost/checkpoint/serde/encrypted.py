@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.serde.base import decode_pieces, is_two_step
+from milepost.checkpoint.serde.base import (
+    CipherProtocol,
+    SerializerProtocol,
+    decode_pieces,
+    is_two_step,
+)
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing, check_key, key_from_environment
 from milepost.errors import DecryptionError
@@ -19,7 +24,6 @@ from milepost.errors import DecryptionError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from milepost.checkpoint.serde.base import CipherProtocol, SerializerProtocol
     from milepost.checkpoint.serde.codec import Level
 
 _MARK: Final = b"\xc1mp1"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint import splice
 from milepost.checkpoint.records import (
     Checkpoint,
     CheckpointTuple,
     PendingWrite,
     Place,
 )
+from milepost.checkpoint.splice import Buffer, unpack
 from milepost.checkpoint.sql.fetched import (
     CheckpointRecord,
     Framed,
@@ -164,10 +164,10 @@ class Lot:
         place = ("write", *self._place, write.checkpoint_id, write.task_id, str(write.position))
         try:
             data = write.data if write.is_open else self._codec.unseal(write.data, *place)
-            pieces: Sequence[splice.Buffer] = [data]
+            pieces: Sequence[Buffer] = [data]
             if write.base is not None:
                 base = self._resolver.rope(write.channel, write.base)
-                pieces = base.apply(splice.unpack(data)).buffers()
+                pieces = base.apply(unpack(data)).buffers()
             value = self._codec.decode(long_kind(write.kind), pieces, *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=write.channel) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,6 @@ from milepost.checkpoint.sql.retention import RetainingSaver
 from milepost.sql.engine import Program, Transaction, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-
     from milepost.checkpoint.serde.rotation import Progress, Reencrypted
     from milepost.checkpoint.sql.salvaging import Salvaged
     from milepost.checkpoint.threads import Problem

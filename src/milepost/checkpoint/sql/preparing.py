@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.checkpoint.codec import Encoded
+from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.cutting import place_in
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
@@ -31,7 +31,6 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
     from milepost.sql.dialect import Bounds
 

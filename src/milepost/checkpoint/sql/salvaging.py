@@ -6,15 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import CheckpointTuple, PendingWrite, Place
-from milepost.checkpoint.sql.fetched import UNREADABLE, metadata_of
-from milepost.checkpoint.sql.verifying import graphs
+from milepost.checkpoint.sql.fetched import UNREADABLE, CheckpointRecord, metadata_of
+from milepost.checkpoint.sql.verifying import Graph, graphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from milepost.checkpoint.sql.fetched import CheckpointRecord
     from milepost.checkpoint.sql.reading import Reader
-    from milepost.checkpoint.sql.verifying import Graph
     from milepost.sql.operations import Operation
 
 

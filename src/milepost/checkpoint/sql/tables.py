@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint import splice
+from milepost.checkpoint.splice import pack
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.remembered import Chain
-from milepost.checkpoint.sql.rows import short_kind
+from milepost.checkpoint.sql.rows import CheckpointRow, Prepared, short_kind
 from milepost.sql.operations import Many
 
 if TYPE_CHECKING:
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
-    from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 
 _Rows = list[tuple[Any, ...]]
 
@@ -94,7 +93,7 @@ class Tables:
             if blob.base is not None and blob.program is not None:
                 if blob.base.supports(step.token, epoch):
                     base = blob.base_version or blob.base.version
-                    data = splice.pack(blob.program)
+                    data = pack(blob.program)
                 elif known is not None:
                     known.chain = Chain()
             if base is None:
@@ -108,7 +107,7 @@ class Tables:
             self.blobs.append((*place, None, base, level, short_kind(blob.encoded.kind), data))
             for fold in blob.folds:
                 place = (thread_id, ns, fold.channel or blob.channel, fold.version)
-                data = self._codec.seal(splice.pack(fold.program), "blob", *place)
+                data = self._codec.seal(pack(fold.program), "blob", *place)
                 self.folds.append((fold.channel and blob.channel, blob.version, data, *place))
 
     def _add_writes(self, step: Prepared) -> None:

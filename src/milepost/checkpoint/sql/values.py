@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint import splice
 from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.cutting import container_head
 from milepost.checkpoint.rope import Rope
-from milepost.checkpoint.splice import Parts, Program
+from milepost.checkpoint.splice import Buffer, Parts, Program, unpack
 from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
@@ -16,7 +15,6 @@ from milepost.errors import BrokenChainError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from milepost.checkpoint.splice import Buffer
 
 _LONGEST_HEAD = 5
 
@@ -84,7 +82,7 @@ class Resolver:
         rope = self._ropes[key]
         for key in reversed(pending):
             try:
-                program = self._programs[key] = splice.unpack(self.open(self._row(*key)))
+                program = self._programs[key] = unpack(self.open(self._row(*key)))
                 rope = self._ropes[key] = rope.apply(program)
             except SerdeError as error:
                 raise error.at(thread=self._place[0], channel=channel) from None

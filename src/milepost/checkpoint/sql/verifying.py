@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from milepost.checkpoint.sql.fetched import (
     UNREADABLE,
     CheckpointRecord,
+    Framed,
     Frames,
     WriteRecord,
     metadata_of,
@@ -22,7 +23,6 @@ from milepost.sql.operations import Operation, Query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.sql.fetched import Framed
     from milepost.checkpoint.sql.reading import Reader
 
 

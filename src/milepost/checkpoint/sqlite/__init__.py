@@ -11,13 +11,12 @@ from milepost.checkpoint.sql.schema import SCHEMA
 from milepost.sql.dialect import SQLITE
 from milepost.sql.lite import SqliteEngine
 from milepost.sql.migrations import migrate
-from milepost.sql.operations import Query
+from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
-    from milepost.sql.operations import Operation
 
 __all__ = ["SqliteSaver"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sqlite import create_tables, nothing, open_sqlite
@@ -15,7 +15,6 @@ from milepost.sql.lite_aio import AiosqliteEngine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import Self
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint.records import CheckpointMetadata, CheckpointTuple, Place, place_of
 from milepost.constants import INTERRUPT
 from milepost.integrations.langgraph.naming import Names
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.records import CheckpointMetadata
     from milepost.types import RunnableConfig
 
 Reading: TypeAlias = "Generator[RunnableConfig, CheckpointTuple | None, CheckpointTuple]"

@@ -22,7 +22,7 @@ from milepost import types
 from milepost.checkpoint.serde import records
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
+from milepost.checkpoint.serde.registry import TypeRegistry, Writer, default_registry
 from milepost.checkpoint.serde.signals import Refused
 from milepost.errors import UnregisteredTypeError
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.records import Decode, RecordType
-    from milepost.checkpoint.serde.registry import Writer
 
 _Fields = dict[str, Any]
 

@@ -8,8 +8,13 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    get_checkpoint_metadata,
+)
 from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
-from langgraph.checkpoint.base import get_checkpoint_metadata
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.constants import ERROR, INTERRUPT
@@ -25,7 +30,6 @@ from milepost.types import _Answered
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
     from milepost.checkpoint.records import CheckpointTuple
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from milepost.checkpoint.records import place_of
+from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-if TYPE_CHECKING:
-    from milepost.checkpoint.records import CheckpointTuple
 
 _SERDE: Final = JsonPlusSerializer()
 

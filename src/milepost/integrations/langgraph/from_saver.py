@@ -8,18 +8,22 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
+from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.records import CheckpointTuple, place_of
+from milepost.checkpoint.records import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    place_of,
+)
 from milepost.integrations.langgraph.adopting import Adoption
 from milepost.integrations.langgraph.translation import to_ours, to_theirs
 from milepost.integrations.langgraph.upkeep import Upkeep
 from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
-
-    from milepost.checkpoint.records import ChannelVersions, Checkpoint, CheckpointMetadata
     from milepost.types import RunnableConfig
 
 

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint.records import (
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    Place,
+    place_of,
+)
 from milepost.constants import ERROR, INTERRUPT, RESUME
 from milepost.errors import CheckpointError, SerdeError
 from milepost.integrations.langgraph.fingerprints import Fingerprint, differences, fingerprint
@@ -20,7 +26,6 @@ from milepost.integrations.langgraph.upgrading import Edges, upgraded
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.checkpoint.records import CheckpointMetadata, PendingWrite
 
 _OFTEN: Final = 50
 """Progress is told after so many checkpoints of a thread."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from milepost.checkpoint.records import FORMAT_VERSION
+from milepost.checkpoint.records import FORMAT_VERSION, Checkpoint, PendingWrite
 from milepost.constants import BRANCH_TO, INTERRUPT, START, TASKS
-
-if TYPE_CHECKING:
-    from milepost.checkpoint.records import Checkpoint, PendingWrite
 
 _EDGES_HAVE_ONE_NAME: Final = 3
 _DIGITS: Final = 32
