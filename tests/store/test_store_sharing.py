@@ -127,7 +127,7 @@ class TestSharing:
         from milepost.checkpoint.postgres import PostgresSaver
         from milepost.store.postgres import PostgresStore
 
-        with psycopg.connect(postgres(), autocommit=True) as connection:
+        with psycopg.connect(postgres, autocommit=True) as connection:
             saver, store = PostgresSaver(connection), PostgresStore(connection)
             saver.setup()
             work_in_threads(saver, store)
@@ -176,7 +176,7 @@ class TestSharing:
 
         async def play():
             connect = psycopg.AsyncConnection.connect
-            async with await connect(postgres(), autocommit=True) as connection:
+            async with await connect(postgres, autocommit=True) as connection:
                 saver = AsyncPostgresSaver(connection)
                 await saver.setup()
                 await work_in_tasks(saver, AsyncPostgresStore(connection))

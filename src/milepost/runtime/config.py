@@ -71,7 +71,7 @@ def concurrency(config: RunnableConfig) -> int | None:
     return limit
 
 
-def check_interrupt_nodes(names: All | Sequence[str], nodes: Collection[str]) -> None:
+def check_interrupt_nodes(names: All | Sequence[str] | None, nodes: Collection[str]) -> None:
     """Raise GraphBuildError if an interrupt list names a node that is not there."""
     if names and names != "*":
         for name in names:
