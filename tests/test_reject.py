@@ -12,7 +12,7 @@ from milepost.func import entrypoint, task
 from milepost.graph import START, StateGraph
 from milepost.runtime import leases
 from milepost.types import Command, interrupt
-from test_stopping import Lossy
+from savers import Lossy
 
 
 def content(saver: Any) -> list[Any]:
