@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 STORIES: dict[str, Callable[[Any, Any, Any], Any]] = {}
@@ -241,6 +241,11 @@ class Colour(Enum):
 class Customer(BaseModel):
     name: str
     orders: list[Order] = []
+
+
+class Shelf(BaseModel):
+    label: str = Field(alias="theLabel")
+    count: int = Field(0, alias="theCount")
 
 
 class Shop(TypedDict, total=False):

@@ -233,7 +233,7 @@ def test_a_copy_that_differs_is_noticed_and_taken_away(fault, files):
         report = move_threads(Route(source, Faulty(target, fault), reader))
         assert len(report.unreadable) == 1
         assert FAULTS[fault] in report.unreadable[0]
-        assert report.threads == 0
+        assert (report.threads, report.checkpoints, report.writes) == (0, 0, 0)
         assert list(reader.list_threads()) == []
         report = move_threads(Route(source, target, reader))
         assert (report.threads, report.unreadable) == (1, [])

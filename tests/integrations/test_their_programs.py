@@ -216,6 +216,15 @@ def test_milepost_alone_imports_neither_langgraph_nor_langchain():
     assert python("-c", code).stdout == "[]\n"
 
 
+@pytest.mark.parametrize("missing", ["langgraph", "xxhash"])
+def test_without_langgraph_an_import_says_how_to_install_it(missing):
+    code = (
+        f"import sys\nsys.modules['{missing}'] = None\nfrom milepost.cli import main\n"
+        "main(['import', '--from-langgraph', 'sqlite:///a.db', '--to', 'sqlite:///b.db'])"
+    )
+    assert "pip install 'milepost[langgraph]'" in python("-c", code).stderr
+
+
 @pytest.mark.parametrize("name", ["as_langgraph", "from_langgraph"])
 def test_without_langgraph_the_adapters_say_how_to_install_it(name):
     code = (

@@ -134,12 +134,19 @@ def run_export(options: argparse.Namespace) -> int:
 
 
 def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
-    """Know the data types of a module under the name that it had when they were stored."""
+    """Know the data types of a module under the name that it had when they were stored.
+
+    LangGraph names a class by its module, so for a script they are given that as well, or an
+    export would write names that the script, run as `__main__`, does not have.
+    """
     from milepost.checkpoint.serde.records import is_data_type
 
-    for cls in vars(module).values():
+    for cls in list(vars(module).values()):
         if isinstance(cls, type) and cls.__module__ == module.__name__ and is_data_type(cls):
             registry.register(cls, name=f"{stored}:{cls.__qualname__}")
+            if stored == "__main__":
+                cls.__module__ = stored
+                setattr(sys.modules[stored], cls.__name__, cls)
 
 
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
@@ -158,8 +165,10 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     """The registry that all of our serializers share, with what the user allows, and the names
     that the program's functions have."""
     from milepost.checkpoint.serde.registry import default_registry
+    from milepost.integrations.langgraph.requirement import needed
     from milepost.integrations.langgraph.sourcecode import names_in
 
+    needed("langgraph.types")
     sys.path.insert(0, "")
     for name in options.types:
         stored, is_renamed, place = name.rpartition("=")

@@ -12,6 +12,7 @@ import base64
 import json
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from importlib import import_module
@@ -21,6 +22,7 @@ import ormsgpack
 
 from milepost import types
 from milepost.checkpoint.serde.langchain import HOMES as MESSAGES
+from milepost.checkpoint.serde.models import is_model
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
 
@@ -153,7 +155,9 @@ class StrictSerializer:
             return build(content)
         if code == _SEVERAL:
             return build(*content)
-        if code in (_NAMED, _MODEL_1, _MODEL_2):
+        if code == _MODEL_2:
+            return _model(build, content)
+        if code in (_NAMED, _MODEL_1):
             return build(**content)
         raise DeserializationError(f"no type of LangGraph's has the extension code {code}")
 
@@ -227,6 +231,16 @@ _HELD: Final = "held"
 _KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 _ONE, _SEVERAL, _NAMED, _METHOD, _MODEL_1, _MODEL_2, _NUMPY, _DELTA_SNAPSHOT = range(8)
 """LangGraph's extension codes: how the stored arguments are handed to what is named."""
+
+
+def _model(build: _Build, fields: dict[str, Any]) -> Any:
+    """A pydantic model. LangGraph stores its fields under their own names; where they have
+    aliases, a call would not take those."""
+    if isinstance(build, type) and is_model(build) and not build.__module__.startswith("langchain"):
+        model: Any = build
+        with suppress(TypeError):  # pydantic before 2.11 cannot be asked
+            return model.model_validate(fields, by_alias=True, by_name=True)
+    return build(**fields)
 
 
 def _parsed(body: bytes) -> Any:

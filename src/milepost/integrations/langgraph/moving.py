@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from milepost.checkpoint.records import (
@@ -109,6 +110,7 @@ class _Move:
         self.report = report
         self.progress = progress
         self.names = Names(route.to_langgraph, route.called)
+        self.fingerprint = partial(fingerprint, in_langgraph=route.to_langgraph)
         self.edges = Edges()
         self.places = [Place(thread_id, ns, id) for ns, id in self.source.places(thread_id)]
         self.versions: dict[Place, dict[str, Any]] = {}
@@ -130,6 +132,7 @@ class _Move:
         if there is None:
             self.report.ahead.append(self.thread_id)
             return
+        before = self.report.checkpoints, self.report.writes
         try:
             for at, place in enumerate(self.places):
                 self._copy(place, there)
@@ -137,6 +140,7 @@ class _Move:
                     self.progress(self.thread_id, self.report)
             self._verify()
         except (SerdeError, CheckpointError):
+            self.report.checkpoints, self.report.writes = before
             if not there:
                 self.target.delete_thread(self.thread_id)
             raise
@@ -259,14 +263,14 @@ class _Move:
             expected, _ = self._translated(originals[place])
             if _has_gone_on(found.pending_writes or (), expected.pending_writes or ()):
                 return None
-            there[place] = fingerprint(found)
+            there[place] = self.fingerprint(found)
         return there
 
     def _copy(self, place: Place, there: Mapping[Place, Fingerprint]) -> None:
         new, paths = self._translated(place)
         new_place = self._new(place)
         checkpoint = new.checkpoint
-        self.expected[new_place] = fingerprint(new)
+        self.expected[new_place] = self.fingerprint(new)
         self.versions[new_place] = checkpoint["channel_versions"]
         if not differences(self.expected[new_place], there.get(new_place, {})):
             return
@@ -293,7 +297,7 @@ class _Move:
         missing = dict(self.expected)
         for found in self._listed(self.reader):
             place = place_of(found.config)
-            wrong = differences(missing.pop(place, {}), fingerprint(found))
+            wrong = differences(missing.pop(place, {}), self.fingerprint(found))
             if wrong:
                 raise CheckpointError(
                     f"the copy of checkpoint '{place.checkpoint_id}' differs from the original in"

@@ -11,20 +11,21 @@ a digest, so the names that the program's source offers are tried.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from xxhash import xxh3_128_hexdigest
-
 from milepost.constants import BRANCH_TO, NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
 from milepost.ids import digest_id
+from milepost.integrations.langgraph.requirement import needed
 from milepost.runtime.pending import interrupt_id
 from milepost.runtime.plan import path_text
 from milepost.types import Interrupt, Send, _Answered
 
 if TYPE_CHECKING:
     from milepost.checkpoint.records import CheckpointTuple
+
+_digest: Callable[[bytes], str] = needed("xxhash").xxh3_128_hexdigest
 
 _MOST_ANSWERS: Final = 64
 """How many interrupts of one task are looked for."""
@@ -177,7 +178,7 @@ def _inside(ns: str, name: str, task_id: str) -> str:
 
 def _their_interrupt(ns: str, answered: int) -> str:
     text = f"{ns}{NS_SEP}{answered}" if answered else ns
-    return xxh3_128_hexdigest(text.encode())
+    return _digest(text.encode())
 
 
 def _ours(base: _Base, ns: str, name: str, path: str) -> _Spot:
@@ -188,7 +189,7 @@ def _ours(base: _Base, ns: str, name: str, path: str) -> _Spot:
 def _theirs(base: _Base, ns: str, name: str, path: str, triggers: Sequence[str]) -> _Spot:
     space = f"{ns}{NS_SEP}{name}" if ns else name
     start = bytes.fromhex(base.checkpoint_id.replace("-", ""))
-    text = xxh3_128_hexdigest(start + "".join([space, base.step, name, *triggers]).encode())
+    text = _digest(start + "".join([space, base.step, name, *triggers]).encode())
     id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
     return _Spot(name, path, id, _inside(ns, name, id))
 
