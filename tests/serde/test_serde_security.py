@@ -161,6 +161,21 @@ print(type(message).__name__, message.content)
     assert done.stdout.split() == ["HumanMessage", "hello"]
 
 
+def test_an_array_is_not_read_without_numpy_but_the_way_to_it_is_said() -> None:
+    np = pytest.importorskip("numpy")
+    data = JsonPlusSerializer().dumps_typed({"v": np.arange(3)})
+    code = (
+        "import sys\nsys.modules['numpy'] = None\n"
+        "from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer\n"
+        f"JsonPlusSerializer().loads_typed({data!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "DeserializationError: the stored value is made of numpy; run `pip install numpy`" in (
+        done.stderr
+    )
+    assert "path 'v'" in done.stderr
+
+
 def test_numpy_reads_no_objects_out_of_bytes() -> None:
     np = pytest.importorskip("numpy")
     assert np.__name__ == "numpy"

@@ -85,7 +85,7 @@ def test_a_refusal_says_where(serde: JsonPlusSerializer, value: Any, path: str) 
 @pytest.mark.parametrize(
     ("value", "advice"),
     [
-        (Thing(), "register_type"), (Name("x"), "plain str"), (Count(1), "plain int"), (lambda: 1, "not data"),
+        (Thing(), "register_type"), (Name("x"), "plain str"), (Count(1), "plain int"), (lambda: 1, "not data"), (len, "not data"),
         (sys, "not data"), (Thing, "not data"), (memoryview(b"x"), "bytes(value)"), (DictLike(), "register_type"),
         (defaultdict(lambda: 1), "dict(value)"), (datetime(2024, 1, 1, tzinfo=Zone()), "ZoneInfo"),
         ("\ud800", "surrogate"), ({"\udfff": 1}, "surrogate"), ({Name("k"): 1}, "plain str"),

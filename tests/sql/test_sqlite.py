@@ -19,6 +19,7 @@ from milepost.sql.failures import (
     InvalidIdError,
     StorageFullError,
 )
+from milepost.store.sqlite import SqliteStore
 
 
 @pytest.fixture
@@ -191,9 +192,19 @@ def dump(path: str) -> list[str]:
 def test_a_file_that_is_no_database_is_a_typed_error(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_bytes(b"not a database at all" * 100)
-    with SqliteSaver.from_conn_string(str(path)) as saver, pytest.raises(SaverError):
+    with (
+        SqliteSaver.from_conn_string(str(path)) as saver,
+        pytest.raises(ForeignDatabaseError, match="another file name"),
+    ):
         saver.get_tuple(thread("t"))
     assert path.read_bytes() == b"not a database at all" * 100
+
+
+@pytest.mark.parametrize("opens", [SqliteSaver.from_conn_string, SqliteStore.from_conn_string])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path, opens):
+    for place in (tmp_path, tmp_path / "no" / "such.db"):
+        with pytest.raises(ConnectionUnusableError, match=f"'{place}'.*directory"):
+            opens(str(place)).__enter__()
 
 
 # -- ids

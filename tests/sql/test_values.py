@@ -3,7 +3,9 @@
 import operator
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -160,6 +162,34 @@ class TestSealedRows:
             assert self.read(saver)
         self.change(filled, table, cell, how)
         self.refused(filled)
+
+    @pytest.mark.parametrize(("table", "cell"), CELLS)
+    def test_a_cell_opens_in_no_other_row_of_its_thread(self, path, table, cell):
+        """Nor in another checkpoint, version, task or graph."""
+        with self.opened(path) as saver:
+            inner = StateGraph(State).add_node("ask", lambda _: {"log": [interrupt(SECRET)]})
+            inner.add_node("say", lambda _: {"a": SECRET}).add_edge(START, "say")
+            builder = StateGraph(State).add_node("inner", inner.add_edge("say", "ask").compile())
+            graph = builder.add_edge(START, "inner").compile(checkpointer=saver)
+            graph.invoke({"log": [SECRET]}, thread("t"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            key = [row[1] for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
+            rows = db.execute(f"SELECT {cell}, {', '.join(key)} FROM {table}").fetchall()
+            assert len({row[1 + key.index("checkpoint_ns")] for row in rows}) == 2
+            where = " AND ".join(f"{column} = ?" for column in key)
+            for (data, *at), (other, *_) in permutations(rows, 2):
+                for put in (other, data):
+                    db.execute(f"UPDATE {table} SET {cell} = ? WHERE {where}", (put, *at))
+                    if put is other:
+                        self.refused(path)
+        with self.opened(path) as saver:
+            assert self.read(saver)
+
+    def test_without_a_key_it_is_said_that_there_is_one(self, filled):
+        with SqliteSaver.from_conn_string(filled) as saver:
+            with pytest.raises(DecryptionError, match=r"encrypted.*serde=EncryptedSerializer"):
+                self.read(saver)
+            assert "is encrypted" in saver.verify(["t"])[0].reason
 
     def test_another_key_opens_nothing(self, filled):
         self.refused(filled, b"x" * 16)

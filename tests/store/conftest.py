@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from milepost.sql.lite import open_sqlite
 from milepost.store.memory import InMemoryStore
-from milepost.store.sqlite import SqliteStore, open_sqlite
+from milepost.store.sqlite import SqliteStore
 from milepost.store.sqlite.aio import AsyncSqliteStore
 
 KINDS = ["memory-sync", "memory-async", "sqlite-sync", "sqlite-async"]

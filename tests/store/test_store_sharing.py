@@ -23,9 +23,10 @@ from milepost.config import get_store
 from milepost.errors import DecryptionError, FilterError, StoreError
 from milepost.func import entrypoint, task
 from milepost.runtime import Runtime, get_runtime
+from milepost.sql.lite import open_sqlite
 from milepost.sql.turns import turns_on
 from milepost.store.base import BaseStore
-from milepost.store.sqlite import SqliteStore, open_sqlite
+from milepost.store.sqlite import SqliteStore
 from milepost.store.sqlite.aio import AsyncSqliteStore
 
 NS = ("secret",)

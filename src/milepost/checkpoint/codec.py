@@ -18,9 +18,9 @@ from milepost.checkpoint.serde.elements import (
     offers_elements,
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.serde.rotation import rotates
+from milepost.checkpoint.serde.rotation import is_sealed, rotates
 from milepost.checkpoint.splice import Buffer, Parts
-from milepost.errors import DamagedRowError, SerializationError
+from milepost.errors import DamagedRowError, DecryptionError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,8 @@ class Codec:
         return data + crc32(data, _start(place)).to_bytes(_SUM, "big")
 
     def unseal(self, data: bytes, *place: str) -> Buffer:
-        """What was sealed for `place`; DamagedRowError if it is not that any more."""
+        """What was sealed for `place`; DamagedRowError if it is not that any more, and
+        DecryptionError if there is no key for it."""
         if self.seals and not self._reads_plain(data):
             opened: bytes = self.serde.unseal(data, "\0".join(place))
             return opened
@@ -119,6 +120,12 @@ class Codec:
         if end < 0 or crc32(body, _start(place)) != int.from_bytes(data[end:], "big"):
             what, thread_id, ns, *key = place
             where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+            if is_sealed(data):
+                raise DecryptionError(
+                    f"The {_NAMES[what]} '{' '.join(key)}' in {where} is encrypted, and this saver "
+                    "has no key: pass serde=EncryptedSerializer(...) with the one that it was "
+                    "written with."
+                )
             raise DamagedRowError(
                 f"The {_NAMES[what]} '{' '.join(key)}' in {where} is damaged: its bytes are not "
                 "those that were written. Restore the row from a backup, or go on from another "

@@ -13,7 +13,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from milepost.errors import SaverError
-from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
+from milepost.sql.failures import (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    StorageFullError,
+)
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
 from milepost.sql.turns import turns_on
@@ -29,6 +34,8 @@ S = TypeVar("S")
 
 _READ: Final = "BEGIN"
 _WRITE: Final = "BEGIN IMMEDIATE"
+BUSY_TIMEOUT: Final = 30.0
+"""Seconds to wait for another process's transaction."""
 
 
 class SqliteEngine:
@@ -245,6 +252,23 @@ _OPEN_TRANSACTION = (
 )
 
 
+def open_sqlite(conn_string: str) -> sqlite3.Connection:
+    """A connection as savers and stores want it: shared by threads, transactions by hand."""
+    try:
+        return sqlite3.connect(
+            conn_string,
+            timeout=BUSY_TIMEOUT,
+            check_same_thread=False,
+            isolation_level=None,
+            uri=conn_string.startswith("file:"),
+        )
+    except sqlite3.OperationalError as error:
+        raise ConnectionUnusableError(
+            f"SQLite cannot open '{conn_string}' ({error}). It must be a file, or a name for one, "
+            "in a directory that exists and can be written to."
+        ) from error
+
+
 @contextmanager
 def _explained() -> Iterator[None]:
     """Turns what sqlite3 raises into errors that say what to do."""
@@ -281,5 +305,10 @@ def explain(error: sqlite3.Error) -> SaverError:
         return ConnectionUnusableError(
             f"SQLite: {text}. The file or its directory cannot be written to; SQLite also needs to "
             "create files beside it."
+        )
+    if "not a database" in text:
+        return ForeignDatabaseError(
+            "SQLite: the file is not a database, or it is encrypted by another program. Nothing in "
+            "it was touched; give the saver another file name."
         )
     return SaverError(f"SQLite: {text}.")

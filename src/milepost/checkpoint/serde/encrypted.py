@@ -9,7 +9,7 @@ length of the place, the place, the value.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde.base import (
     CipherProtocol,
@@ -19,15 +19,13 @@ from milepost.checkpoint.serde.base import (
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing, check_key, key_from_environment
+from milepost.checkpoint.serde.rotation import SEALED
 from milepost.errors import DecryptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint.serde.codec import Level
-
-_MARK: Final = b"\xc1mp1"
-"""No msgpack begins with 0xc1, so a sealed value is never mistaken for a plain one."""
 
 
 class EncryptedSerializer:
@@ -128,7 +126,7 @@ class EncryptedSerializer:
 
     def reads_plain(self, data: bytes) -> bool:
         """Whether `data` is not sealed, and read nevertheless: see `allow_plaintext`."""
-        return self.allow_plaintext and not data.startswith(_MARK)
+        return self.allow_plaintext and not data.startswith(SEALED)
 
     def is_current(self, data: bytes) -> bool:
         """Whether `data`, or what begins like this, is sealed with the newest key.
@@ -161,10 +159,10 @@ class EncryptedSerializer:
         return f"{inner}+{_cipher_name(again).partition(':')[0]}", again
 
     def _open(self, data: bytes, place: str) -> bytes:
-        if not data.startswith(_MARK):
+        if not data.startswith(SEALED):
             raise _plaintext()
         name = _cipher_name(data)
-        start = len(_MARK) + 1 + data[len(_MARK)]
+        start = len(SEALED) + 1 + data[len(SEALED)]
         try:
             plain = self.cipher.decrypt(name, bytes(data[start:]))
         except DecryptionError:
@@ -189,13 +187,13 @@ def _begin(name: str) -> bytes:
     label = name.encode()
     if len(label) > 255:
         raise ValueError("a cipher's name has at most 255 bytes")
-    return b"".join((_MARK, bytes((len(label),)), label))
+    return b"".join((SEALED, bytes((len(label),)), label))
 
 
 def _cipher_name(data: bytes) -> str:
-    start = len(_MARK) + 1
+    start = len(SEALED) + 1
     try:
-        return str(data[start : start + data[len(_MARK)]], "utf-8")
+        return str(data[start : start + data[len(SEALED)]], "utf-8")
     except (IndexError, UnicodeDecodeError):
         raise DecryptionError("the sealed value is cut short or altered") from None
 
@@ -203,5 +201,6 @@ def _cipher_name(data: bytes) -> str:
 def _plaintext() -> DecryptionError:
     return DecryptionError(
         "the stored value is not encrypted, though this saver's values are; if it was written"
-        " before encryption was switched on, read it with allow_plaintext=True and seal it"
+        " before encryption was switched on, read it with allow_plaintext=True and seal it with"
+        " reencrypt()"
     )

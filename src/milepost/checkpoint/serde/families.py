@@ -7,11 +7,19 @@ imported in milliseconds does not load the fractions module, let alone numpy.
 from __future__ import annotations
 
 from importlib import import_module
-from types import FunctionType, GeneratorType, LambdaType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde import ext, failures, models, records
 from milepost.checkpoint.serde.signals import Refused
+from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +53,13 @@ class Readers(dict[int, "Reader"]):
     """Readers by code; those of modules that are not loaded yet are found when needed."""
 
     def __missing__(self, code: int) -> Reader:
-        module = import_module(f"{_PACKAGE}.{_BY_CODE.get(code, 'stdlib')}")
+        try:
+            module = import_module(f"{_PACKAGE}.{_BY_CODE.get(code, 'stdlib')}")
+        except ModuleNotFoundError as error:
+            raise DeserializationError(
+                f"the stored value is made of {error.name}; run `pip install {error.name}` to"
+                " read it"
+            ) from error
         known: dict[int, Reader] = module.READERS
         if code not in known:
             raise ValueError(_unknown_code(code))
@@ -111,7 +125,15 @@ def _langchain() -> Any:
     return import_module(f"{_PACKAGE}.langchain")
 
 
-_NOT_DATA = (FunctionType, GeneratorType, LambdaType, MethodType, ModuleType, type)
+_NOT_DATA = (
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    type,
+)
 
 
 def refusal(cls: type) -> Refused:

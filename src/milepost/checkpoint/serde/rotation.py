@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 P = TypeVar("P")
+Buffer: TypeAlias = bytes | memoryview
 
 
 @dataclass(slots=True)
@@ -27,6 +28,16 @@ class Reencrypted(Generic[P]):
 
 Progress: TypeAlias = Callable[[Reencrypted[P]], object]
 """Called after each transaction."""
+
+
+SEALED: Final = b"\xc1mp1"
+"""What every sealed value begins with. No msgpack begins with 0xc1, so that it is never mistaken
+for a plain one."""
+
+
+def is_sealed(data: Buffer) -> bool:
+    """Whether `data` is what EncryptedSerializer stores."""
+    return data[: len(SEALED)] == SEALED
 
 
 def rotates(serde: Any) -> bool:

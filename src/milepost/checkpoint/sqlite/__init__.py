@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import SCHEMA
 from milepost.sql.dialect import SQLITE
-from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite import SqliteEngine, open_sqlite
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Operation, Query
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 __all__ = ["SqliteSaver"]
-
-BUSY_TIMEOUT = 30.0
-"""Seconds to wait for another process's transaction."""
 
 
 class SqliteSaver(MaintainedSaver):
@@ -72,17 +69,6 @@ class SqliteSaver(MaintainedSaver):
     def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""
         self.engine.run(nothing, write=False)
-
-
-def open_sqlite(conn_string: str) -> sqlite3.Connection:
-    """A connection as the savers want it: shared by threads, transactions by hand."""
-    return sqlite3.connect(
-        conn_string,
-        timeout=BUSY_TIMEOUT,
-        check_same_thread=False,
-        isolation_level=None,
-        uri=conn_string.startswith("file:"),
-    )
 
 
 def create_tables() -> Operation[None]:

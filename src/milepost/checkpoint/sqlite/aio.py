@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
-from milepost.checkpoint.sqlite import create_tables, nothing, open_sqlite
+from milepost.checkpoint.sqlite import create_tables, nothing
 from milepost.sql.dialect import SQLITE
-from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite import SqliteEngine, open_sqlite
 from milepost.sql.lite_aio import AiosqliteEngine
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite import SqliteEngine, open_sqlite
 from milepost.store.records import IndexConfig, TTLConfig
 from milepost.store.sql.conditions import HOLDS, sqlite_holds
 from milepost.store.sql.core import SqlCore
@@ -30,10 +30,6 @@ def __getattr__(name: str) -> Any:
 
         return AsyncSqliteStore
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-BUSY_TIMEOUT = 30.0
-"""Seconds to wait for another process's transaction."""
 
 
 class SqliteStore(SqlStore):
@@ -109,14 +105,3 @@ class SqliteStore(SqlStore):
         self._sweeper.stop()
         if self._owns_engine:
             self.engine.release()
-
-
-def open_sqlite(conn_string: str) -> sqlite3.Connection:
-    """A connection that threads can share, with transactions by hand."""
-    return sqlite3.connect(
-        conn_string,
-        timeout=BUSY_TIMEOUT,
-        check_same_thread=False,
-        isolation_level=None,
-        uri=conn_string.startswith("file:"),
-    )

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from milepost.sql.lite import SqliteEngine
+from milepost.sql.lite import SqliteEngine, open_sqlite
 from milepost.sql.lite_aio import AiosqliteEngine
 from milepost.store.sql.faces import AsyncUpkeep
-from milepost.store.sqlite import SqliteStore, open_sqlite
+from milepost.store.sqlite import SqliteStore
 
 __all__ = ["AsyncSqliteStore"]
 
