@@ -83,13 +83,25 @@ def test_context_variables_that_an_async_node_sets_end_with_it():
     assert asyncio.run(main()) == (["inside", "caller"], "caller")
 
 
-def test_a_concurrency_below_one_is_refused(run):
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency must be a number of tasks from 1 up, not 0"),
+        ({"max_concurrency": "2"}, "max_concurrency must be a number of tasks from 1 up, not '2'"),
+        ({"recursion_limit": 0}, "recursion_limit must be a number of steps from 1 up, not 0"),
+        ({"recursion_limit": "5"}, "recursion_limit must be a number of steps from 1 up, not '5'"),
+        ({"configurable": ["t"]}, r"config\['configurable'\] must be a dict, not list"),
+        ("t", 'A config is a dict such as {"configurable": {"thread_id": "1"}}, not str'),
+    ],
+    ids=repr,
+)
+def test_a_config_that_cannot_be_meant_is_refused(run, config, error):
     def a(state: Log):
         return {"log": ["a"]}
 
     for call in (run.invoke, lambda g, i, c: run.batch(g, [i], c)):
-        with pytest.raises(ValueError, match="max_concurrency must be at least 1"):
-            call(graph_of(a), {"log": []}, {"max_concurrency": 0})
+        with pytest.raises((ValueError, TypeError), match=error):
+            call(graph_of(a), {"log": []}, config)
 
 
 @pytest.mark.parametrize("wrong", [{KeyError}, "ValueError", [int]], ids=["set", "str", "no error"])

@@ -260,6 +260,8 @@ def test_ensure_valid_checkpointer_raises_if_the_type_is_invalid():
     assert ensure_valid_checkpointer(my_checkpointer) is my_checkpointer
     with pytest.raises(TypeError):
         ensure_valid_checkpointer(object())
+    with pytest.raises(TypeError, match=r"the class InMemorySaver: pass InMemorySaver\(\.\.\.\)"):
+        ensure_valid_checkpointer(InMemorySaver)
 
 
 def test_a_snapshot_has_all_the_fields_of_the_page():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import operator
-import pickle
 import random
 from collections import defaultdict
 from typing import Annotated, Any, TypedDict
@@ -388,22 +387,3 @@ def test_results_and_snapshots_can_be_changed_without_changing_the_thread(run, c
     run.get_state(graph, config).values["log"].append("vandal")
     run.history(graph, config)[0].values["log"].append("vandal")
     assert run.get_state(graph, config).values == {"log": ["a"]}
-
-
-def test_a_foreign_serializer_with_the_two_typed_methods_is_enough(run, config):
-    class Pickled:
-        def dumps_typed(self, value: Any) -> tuple[str, bytes]:
-            return "pickled", pickle.dumps(value)
-
-        def loads_typed(self, data: tuple[str, bytes]) -> Any:
-            kind, stored = data
-            assert kind == "pickled"
-            return pickle.loads(stored)
-
-    graph = line("a", "b").compile(checkpointer=InMemorySaver(serde=Pickled()))
-    run.invoke(graph, {}, config)
-    assert run.invoke(graph, {}, config)["log"] == ["a", "b", "a", "b"]
-    assert [s.values["log"] for s in run.history(graph, config)][:2] == [
-        ["a", "b", "a", "b"],
-        ["a", "b", "a"],
-    ]

@@ -1,5 +1,6 @@
 """The contract of savers: ours, called directly."""
 
+import pickle
 from typing import Annotated, Any
 
 import pytest
@@ -456,3 +457,22 @@ def test_what_a_subclass_leaves_out_raises_not_implemented(run, method):
     args, kwargs = CALLS[method]
     with pytest.raises(NotImplementedError):
         run.saver(Nothing(), method, *args, **kwargs)
+
+
+def test_a_foreign_serializer_with_the_two_typed_methods_is_enough(run, saver, config):
+    class Pickled:
+        def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+            return "pickled", pickle.dumps(value)
+
+        def loads_typed(self, data: tuple[str, bytes]) -> Any:
+            kind, stored = data
+            assert kind == "pickled"
+            return pickle.loads(stored)
+
+    graph = line("a", "b").compile(checkpointer=saver.with_serde(Pickled()))
+    run.invoke(graph, {}, config)
+    assert run.invoke(graph, {}, config)["log"] == ["a", "b", "a", "b"]
+    assert [s.values["log"] for s in run.history(graph, config)][:2] == [
+        ["a", "b", "a", "b"],
+        ["a", "b", "a"],
+    ]

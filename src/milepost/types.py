@@ -384,6 +384,11 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
     if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
         return checkpointer
     hint = ""
+    if isinstance(checkpointer, type):
+        raise TypeError(
+            f"A checkpointer must be an instance, not the class {checkpointer.__name__}: pass "
+            f"{checkpointer.__name__}(...)."
+        )
     for enter, example in (
         ("__enter__", "with SqliteSaver.from_conn_string(...) as saver:"),
         ("__aenter__", "async with AsyncSqliteSaver.from_conn_string(...) as saver:"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.graph.request import GraphCore
 from milepost.runtime import workers
-from milepost.runtime.config import concurrency, merge_configs
+from milepost.runtime.config import checked_config, concurrency, merge_configs
 from milepost.runtime.driving import async_driver
 from milepost.runtime.stream import Feed, shown
 from milepost.runtime.sync import SyncDriver
@@ -192,13 +192,13 @@ def _configs(
 ) -> list[RunnableConfig]:
     if config is None:
         return [{} for _ in range(count)]
-    if isinstance(config, Sequence):
+    if isinstance(config, (list, tuple)):
         if len(config) != count:
             raise ValueError(
                 f"{count} inputs need as many configs or one for all, not {len(config)}."
             )
-        return list(config)
-    return [config for _ in range(count)]
+        return list(map(checked_config, config))
+    return [checked_config(config) for _ in range(count)]
 
 
 def _at_once(configs: Sequence[RunnableConfig]) -> int:

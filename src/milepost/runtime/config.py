@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from milepost.errors import GraphBuildError
@@ -18,7 +18,7 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
     """One config out of several; later ones win, mappings and tags are joined."""
     merged: dict[str, Any] = {}
     for config in configs:
-        for key, value in (config or {}).items():
+        for key, value in checked_config(config or {}).items():
             if value is None:
                 continue
             if key in _MAPPINGS:
@@ -32,11 +32,21 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
     return merged  # type: ignore[return-value]
 
 
+def checked_config(config: Any) -> RunnableConfig:
+    """`config`; TypeError if it cannot be one."""
+    if type(config) is not dict and not isinstance(config, Mapping):
+        raise TypeError(
+            'A config is a dict such as {"configurable": {"thread_id": "1"}}, not '
+            f"{type(config).__name__}."
+        )
+    return config  # type: ignore[return-value]
+
+
 def recursion_limit(config: RunnableConfig) -> int:
     """How many super-steps a run may take."""
     limit = config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
-    if limit < 1:
-        raise ValueError(f"recursion_limit must be at least 1, not {limit}.")
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"recursion_limit must be a number of steps from 1 up, not {limit!r}.")
     return limit
 
 
@@ -66,8 +76,8 @@ def retry_policies(
 def concurrency(config: RunnableConfig) -> int | None:
     """How many tasks may run at the same time; None if the config does not say."""
     limit = config.get("max_concurrency")
-    if limit is not None and limit < 1:
-        raise ValueError(f"max_concurrency must be at least 1, not {limit}.")
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise ValueError(f"max_concurrency must be a number of tasks from 1 up, not {limit!r}.")
     return limit
 
 

@@ -16,7 +16,6 @@ from milepost.checkpoint.serde.records import RecordType, name_of
 from milepost.checkpoint.serde.registry import TypeRegistry, Writer, default_registry
 
 
-
 class _Comparing(TypeRegistry):
     """Writes what the shared registry can write, and of a model all but which fields were given:
     LangGraph does not keep that."""
