@@ -3,6 +3,7 @@
 import contextvars
 import operator
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
@@ -85,6 +86,14 @@ def id_of(config: Any) -> str:
 
 def thread(name: str) -> dict[str, Any]:
     return {"configurable": {"thread_id": name}}
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for what another thread or process is about to do."""
+    patience = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < patience, what
+        time.sleep(0.005)
 
 
 def elsewhere(function: Callable[[], Any]) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from graphs import PATIENCE, Log, appends, elsewhere, line, single, thread
+from graphs import PATIENCE, Log, appends, elsewhere, line, single, thread, until
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import CheckpointError, EmptyInputError, GraphRecursionError, ThreadConflict
 from milepost.func import entrypoint, task
@@ -245,13 +245,12 @@ def test_a_parallel_step_with_an_open_question_is_still_at_work(run, saver, conf
 
     def works(state: Log) -> dict[str, Any]:
         assert asked.wait(PATIENCE)
-        for _ in range(200):
-            found = saver.get_tuple(config)
-            if any(channel == "__interrupt__" for _, channel, _ in found.pending_writes):
-                break
-            threading.Event().wait(0.01)
-        else:
-            raise AssertionError("the question was not stored")
+
+        def is_stored() -> bool:
+            written = saver.get_tuple(config).pending_writes
+            return any(channel == "__interrupt__" for _, channel, _ in written)
+
+        until(is_stored, "the question was not stored")
         try:
             elsewhere(lambda: rival.invoke({}, config))
         except ThreadConflict as error:
@@ -338,11 +337,10 @@ class Ages:
         assert self.saver.get_thread(thread_id).status == "stale"
 
     def await_life(self, thread_id: str) -> None:
-        for _ in range(1000):
-            if self.saver.get_thread(thread_id).status == "running":
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError("the lease was not renewed")
+        until(
+            lambda: self.saver.get_thread(thread_id).status == "running",
+            "the lease was not renewed",
+        )
 
 
 @pytest.fixture

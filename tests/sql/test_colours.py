@@ -23,9 +23,10 @@ from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import ColourError, MilepostError
 
 CONFIG = thread("t")
-SOON = 5.0
-"""Seconds for one call: a small part of one on an idle machine, with room for a busy one."""
-HANGS = 60.0
+SOON = 15.0
+"""Seconds for one call: far more than a busy machine takes, and less than what a connection, a
+lock or a pool is waited for before it fails."""
+HANGS = 120.0
 """Seconds after which a test fails instead of waiting on."""
 
 _EMPTY = ['{"milepost": "threads", "version": 1}', '{"end": 0}']
@@ -122,7 +123,7 @@ class Calls:
         for name in methods(self.saver):
             began, error = time.monotonic(), None
             try:
-                await asyncio.wait_for(awaited(self.method(name, "a")()), HANGS / 4)
+                await asyncio.wait_for(awaited(self.method(name, "a")()), SOON)
             except BaseException as failure:
                 error = failure
             self.note(where, name, began, error)

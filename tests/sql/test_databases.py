@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -168,6 +169,43 @@ def test_a_thread_is_loaded_as_a_whole_or_not_at_all(sqlite, tmp_path):
         with pytest.raises(CheckpointError, match="beginning"):
             target.load(lines[1:])
         assert json.loads(lines[-1]) == {"end": 2}
+
+
+def stream(*rows: Any, thread_id: Any = "new") -> list[str]:
+    """A stream with the right checksums, whoever wrote it."""
+    lines, total = [], blake2b(digest_size=16)
+    for row in rows:
+        body = json.dumps(row)
+        checksum = blake2b(body.encode(), digest_size=8).hexdigest()
+        total.update(checksum.encode())
+        lines.append(f'{{"row": {body}, "sum": "{checksum}"}}')
+    end = {"thread": thread_id, "rows": len(rows), "sum": total.hexdigest()}
+    header = json.dumps({"milepost": "threads", "version": 1})
+    return [header, *lines, json.dumps(end), json.dumps({"end": 1})]
+
+
+def test_a_stream_made_by_hand_cannot_touch_other_threads(saver):
+    fill(saver)
+    before = content(saver)
+    [head] = [info.head for info in saver.list_threads(prefix="t0")]
+    of_another = ["checkpoints", "t0", "", head, None, 1, None, {"b": "AAAA"}, None, {"b": "AAAA"}]
+    for rows, reason in (
+        ([of_another], "rows of another one"),
+        ([of_another[:-1]], "not a row of a thread"),
+        ([["threads; DROP TABLE threads", *of_another[1:]]], "not a row of a thread"),
+        ([[["threads"], 1]], "not a row of a thread"),
+        ([["checkpoints", "new", *of_another[2:-1], {"b": "!"}]], "not a row of a thread"),
+        ([7], "not a row of a thread"),
+    ):
+        with pytest.raises(CheckpointError, match=reason):
+            saver.load(stream(*rows))
+    for lines in (["[]"], stream(thread_id={"not": "text"}), stream(thread_id=None)):
+        with pytest.raises(CheckpointError, match="expected"):
+            saver.load(lines)
+    with pytest.raises(CheckpointError, match="NUL"):
+        saver.load(stream(thread_id="\0"))
+    assert content(saver) == before
+    assert saver.verify() == []
 
 
 def test_a_sound_database_has_no_problems(saver):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from graphs import thread
+from graphs import PATIENCE, thread
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
 from milepost.runtime import saving
@@ -52,7 +52,7 @@ class Slow(SqliteSaver):
         return prepared
 
     def commit(self, steps: Any) -> Any:
-        assert self.run_waits.wait(10)
+        assert self.run_waits.wait(PATIENCE)
         outcome = super().commit(steps)
         for step in steps:
             del self.queued[id(step)]

@@ -4,12 +4,14 @@ import asyncio
 import subprocess
 import sys
 import warnings
+from random import Random
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from test_sqlite import capture
 
 from graphs import Log, elsewhere, line, thread, two_nodes
 from milepost.checkpoint.postgres import PostgresSaver
@@ -18,7 +20,12 @@ from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, Shal
 from milepost.errors import ColourError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.sql import pg_sync
-from milepost.sql.failures import ConnectionUnusableError, ForeignDatabaseError, NotSetUpError
+from milepost.sql.failures import (
+    ConnectionUnusableError,
+    ForeignDatabaseError,
+    InvalidIdError,
+    NotSetUpError,
+)
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
 DOCUMENTED: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -137,6 +144,12 @@ def test_a_pool_that_was_closed_is_an_error_at_once(uri, monkeypatch):
         saver.get_tuple(thread("t"))
 
 
+def test_a_pool_that_was_not_opened_says_so(uri):
+    pool = ConnectionPool(uri, min_size=1, open=False)
+    with pytest.raises(ConnectionUnusableError, match=r"not open yet\. Open the pool before"):
+        PostgresSaver(pool).get_tuple(thread("t"))
+
+
 def test_a_pool_together_with_a_pipeline_is_refused(uri):
     with (
         ConnectionPool(uri, min_size=1, open=True) as pool,
@@ -158,6 +171,15 @@ def test_a_connection_without_the_documented_settings_works_too(uri, settings):
         assert connection.autocommit is settings.get("autocommit", False)
 
 
+def test_a_connection_that_cannot_send_an_id_names_the_setting(postgres, uri):
+    with psycopg.connect(uri, autocommit=True, client_encoding="LATIN1") as connection:
+        saver = PostgresSaver(connection)
+        assert runs(saver, "zoë") == DONE
+        with pytest.raises(SaverError, match="client_encoding"):
+            runs(saver, "日本")
+    assert [info.thread_id for info in postgres.list_threads()] == ["zoë"]
+
+
 def test_an_open_transaction_of_the_user_is_refused(postgres, uri):
     with psycopg.connect(uri) as connection:
         connection.execute("SELECT 1")
@@ -171,6 +193,53 @@ def test_a_string_or_an_async_pool_is_refused(uri):
     pool = AsyncConnectionPool(uri, open=False)
     with pytest.raises(TypeError, match="AsyncConnectionPool"):
         PostgresSaver(pool)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_after_the_with_block_the_error_says_so(uri, pipeline):
+    """The connection is not quietly replaced: nobody would close the new one."""
+    with PostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
+        saver.setup()
+        assert runs(saver) == DONE
+    for use in (
+        lambda: saver.get_tuple(thread("t")),
+        lambda: saver.delete_thread("t"),
+        saver.setup,
+        saver.vacuum,
+        lambda: asyncio.run(saver.aget_tuple(thread("t"))),
+    ):
+        with pytest.raises(ConnectionUnusableError, match=r"`with` block .* has ended"):
+            use()
+
+    async def main() -> Any:
+        async with AsyncPostgresSaver.from_conn_string(uri, pipeline=pipeline) as saver:
+            assert await aruns(saver, "a") == DONE
+        for use in (saver.aget_tuple, saver.adelete_thread):
+            with pytest.raises(ConnectionUnusableError, match=r"`with` block .* has ended"):
+                await use(thread("a"))
+        with pytest.raises(SaverError, match=r"`with` block .* has ended"):
+            await aruns(saver, "a")
+
+    asyncio.run(main())
+    with PostgresSaver.from_conn_string(uri) as saver:
+        assert saver.get_tuple(thread("t")) is not None
+
+
+def test_ids_that_are_too_long_for_an_index_fail_alone(postgres):
+    """Each is allowed by itself; what PostgreSQL cannot index is not taken for a full disk."""
+    random = Random(7)
+
+    def name() -> str:
+        return "".join(chr(random.randrange(0x4E00, 0x9FFF)) for _ in range(1000))
+
+    sound, bad = (postgres.prepare(capture(postgres, id)) for id in ("sound", name()))
+    ours, theirs = postgres._committer.add([bad]), postgres._committer.add([sound])
+    postgres.engine.commit(postgres._committer, ours)
+    assert theirs.outcome == [None]
+    [error] = ours.outcome
+    assert isinstance(error, InvalidIdError)
+    assert "use shorter ones" in str(error)
+    assert [info.thread_id for info in postgres.list_threads()] == ["sound"]
 
 
 @pytest.mark.parametrize("pipeline", [False, True])

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from graphs import Log, line, thread
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
-from milepost.errors import ThreadConflict
+from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.sql import pg_transaction
 from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
@@ -261,8 +261,9 @@ def test_a_connection_that_forbids_it_has_none(postgres, uri):
 
 
 def test_what_cannot_be_encoded_leaves_the_connection_usable(table):
-    with pytest.raises(UnicodeEncodeError):
-        table(Batch([Run("DELETE FROM t"), Many(INSERT, [("\ud800", 1)])]))
+    for text in ("\ud800", "cut\0short"):
+        with pytest.raises(SaverError, match=r"surrogates|NUL"):
+            table(Batch([Run("DELETE FROM t"), Many(INSERT, [(text, 1)])]))
     assert table(Query("SELECT a FROM t")) == [[("x",)]]
 
 

@@ -134,7 +134,9 @@ def test_a_listing_decodes_nothing_until_it_is_looked_at(saver, monkeypatch):
     decoded: list[str] = []
     unseal, decode = saver._codec.unseal, saver._codec.decode
     monkeypatch.setattr(
-        saver._codec, "unseal", lambda data, *at: opened.append(at[0]) or unseal(data, *at)
+        saver._codec,
+        "unseal",
+        lambda data, place, beside: opened.append(place[0]) or unseal(data, place, beside),
     )
     monkeypatch.setattr(
         saver._codec,

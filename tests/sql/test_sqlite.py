@@ -13,6 +13,7 @@ from graphs import elsewhere, line, thread, two_nodes
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import ColourError, MilepostError, SaverError
+from milepost.sql.committing import MOST
 from milepost.sql.failures import (
     ConnectionUnusableError,
     ForeignDatabaseError,
@@ -249,6 +250,10 @@ def test_hostile_filters_match_nothing_and_break_nothing(saver):
     for key in ("source' OR '1'='1", "$.step", "step\0", "a" * 100_000):
         assert list(saver.list(thread("t"), filter={key: "loop"})) == []
         assert saver.list_threads(metadata={key: "loop"}) == []
+    for value in ("\0", "\ud800", "' OR 1=1 --", "x" * 100_000):
+        for key in ("run_id", "source"):
+            assert list(saver.list(None, filter={key: value})) == []
+        assert saver.list_threads(metadata={"owner": value, "tags": [value]}) == []
     assert list(saver.list(None, filter={"source": {"$ne": 1}})) == []
     assert len(list(saver.list(thread("t")))) == 4
 
@@ -397,3 +402,14 @@ def test_one_stale_step_fails_alone(sqlite):
     assert "b" in str(second)
     assert sqlite.get_tuple(thread("b")) is None
     assert sqlite.get_tuple(thread("c")) is not None
+
+
+def test_more_may_wait_than_go_into_one_transaction(sqlite):
+    """Whoever comes round first may have come last."""
+    committer = sqlite._committer
+    waiting = [
+        committer.add([sqlite.prepare(capture(sqlite, f"t{n:03}"))]) for n in range(2 * MOST + 1)
+    ]
+    assert sqlite.engine.commit(committer, waiting[-1]) == [None]
+    assert {tuple(one.outcome) for one in waiting} == {(None,)}
+    assert len(sqlite.list_threads(limit=1000)) == 2 * MOST + 1

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from typing_extensions import TypedDict
 
-from graphs import Log, line, thread
+from graphs import PATIENCE, Log, elsewhere, line, thread, until
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -18,7 +18,8 @@ from milepost.errors import (
     ThreadConflict,
 )
 from milepost.graph import START, StateGraph
-from milepost.types import Command, interrupt
+from milepost.sql.failures import InvalidIdError
+from milepost.types import Command, Overwrite, interrupt
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -56,6 +57,37 @@ def test_threads_are_listed_by_metadata_prefix_status_and_time(saver):
     assert len(saver.list_threads(updated_before=time.time() + 10)) == 5
     with pytest.raises(ValueError, match="idle, interrupted"):
         saver.list_threads(status="asleep")
+    for limit in (-1, 10**30, "x", 1.5, None):
+        with pytest.raises(ValueError, match="limit must be a number of threads"):
+            saver.list_threads(limit=limit)
+
+
+def test_metadata_are_compared_as_a_whole_and_by_type(saver):
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+    stored = {"n": 1, "flag": True, "list": [1, 2], "inner": {"b": 1, "a": 2}, "none": None}
+    saver.set_thread_metadata("t", stored)
+    for key, value in stored.items():
+        assert ids(saver.list_threads(metadata={key: value})) == ["t"]
+    assert ids(saver.list_threads(metadata={"inner": {"a": 2, "b": 1}})) == ["t"]
+    for other in (
+        {"list": [1]},
+        {"list": []},
+        {"inner": {"a": 2}},
+        {"inner": {}},
+        {"n": True},
+        {"n": 1.0},
+        {"flag": 1},
+        {"none": False},
+        {"missing": None},
+    ):
+        assert ids(saver.list_threads(metadata=other)) == [], other
+
+
+def test_an_owner_that_no_index_can_hold_is_refused(saver):
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+    with pytest.raises(InvalidIdError, match="owner has 100000 characters"):
+        saver.set_thread_metadata("t", {"owner": "x" * 100_000})
+    assert saver.get_thread("t").metadata == {}
 
 
 def test_pages_follow_each_other(saver):
@@ -250,6 +282,22 @@ def test_delta_channels_survive_pruning_forks_and_copies(saver, config, reopen):
         assert expected in copies
 
 
+def test_what_a_step_overwrote_is_read_as_the_run_saw_it(saver, config, reopen):
+    """An Overwrite makes the other writes of its step void, also when they are replayed."""
+    builder = StateGraph(Delta).add_node("ahead", lambda s: {"log": ["void"]})
+    builder.add_node("all", lambda s: {"log": Overwrite(["new"])})
+    builder.add_node("behind", lambda s: {"log": ["void"]})
+    for name in ("ahead", "all", "behind"):
+        builder.add_edge(START, name)
+    seen = builder.compile(checkpointer=saver).invoke({"log": ["in"]}, config)
+    assert seen["log"] == ["new"]
+    with reopen() as other:
+        graph = builder.compile(checkpointer=other)
+        assert graph.get_state(config).values["log"] == ["new"]
+        graph.update_state(config, {"log": ["more"]}, as_node="all")
+        assert graph.get_state(config).values["log"] == ["new", "more"]
+
+
 def test_a_broken_chain_raises_instead_of_reading_as_empty(sqlite, config):
     builder = StateGraph(Delta).add_node("node", lambda s: {"log": [1]}).add_edge(START, "node")
     graph = builder.compile(checkpointer=sqlite)
@@ -329,6 +377,23 @@ def test_erase_needs_to_be_told_what(saver):
         saver.erase()
 
 
+def test_one_id_is_not_taken_for_a_list_of_its_letters(saver):
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("a", "b", "ab"):
+        graph.invoke({}, thread(name))
+    for call in (saver.erase, saver.prune, saver.delete_for_runs):
+        with pytest.raises(TypeError, match=r"must be a list of ids, not one id: \['ab'\]"):
+            call("ab")
+    assert ids(saver.list_threads()) == ["a", "ab", "b"]
+
+
+def test_of_ids_of_which_one_is_bad_none_is_erased(saver):
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+    with pytest.raises(InvalidIdError, match="NUL"):
+        saver.erase(["t", "\0"])
+    assert ids(saver.list_threads()) == ["t"]
+
+
 def test_erasing_by_owner_and_by_id(saver):
     people(saver)
     assert sorted(saver.erase(metadata={"owner": "ann"}).threads) == ["ann:1", "ann:2"]
@@ -355,3 +420,61 @@ def test_a_copy_has_the_whole_history_and_is_independent(path, sealed):
         graph.invoke({}, thread("copy"))
         with pytest.raises(CheckpointError, match="exists already"):
             saver.copy_thread("copy", "copy")
+
+
+def test_a_copy_of_a_thread_at_work_belongs_to_nobody(saver):
+    """The run goes on with the original; the copy can be resumed, also by who would be refused."""
+    copied: list[str] = []
+
+    def copy(state: Log) -> Any:
+        if not copied:
+            elsewhere(lambda: saver.copy_thread("t", "copy"))
+            copied.append(saver.get_thread("copy").status)
+        return {"log": ["b"]}
+
+    builder = line("a").add_node("b", copy).add_edge("a", "b")
+    graph = builder.compile(checkpointer=saver)
+    assert graph.invoke({}, thread("t"), durability="sync") == {"log": ["a", "b"]}
+    assert copied == ["interrupted"]
+    assert graph.get_state(thread("copy")).next == ("b",)
+    assert graph.invoke(None, thread("copy"), on_conflict="reject") == {"log": ["a", "b"]}
+    assert saver.get_thread("copy").status == "idle"
+
+
+def test_a_thread_that_is_used_while_others_are_swept_stays(saver, monkeypatch):
+    graph = line("a").compile(checkpointer=saver)
+    for name in ("t0", "t1", "t2"):
+        graph.invoke({}, thread(name))
+    page = saver._page
+
+    def then_use_one(wanted: Any) -> Any:
+        found = yield from page(wanted)
+        graph.invoke({}, thread("t1"))
+        return found
+
+    monkeypatch.setattr(saver, "_page", then_use_one)
+    assert saver.sweep(ttl=0).threads == ["t0", "t2"]
+    assert graph.get_state(thread("t1")).values == {"log": ["a", "a"]}
+
+
+def test_a_sweeper_sweeps_until_it_is_stopped(saver):
+    graph = line("a").compile(checkpointer=saver)
+    done = saver.start_sweeper(ttl=0, every=0.001)
+    assert saver.start_sweeper(ttl=0, every=0.001) is done
+    for name in ("first", "second"):
+        graph.invoke({}, thread(name))
+        until(lambda name=name: saver.get_thread(name) is None, "nothing was swept")
+    saver.stop_sweeper()
+    assert done.result(PATIENCE) is None
+    graph.invoke({}, thread("later"))
+    assert ids(saver.list_threads()) == ["later"]
+    saver.stop_sweeper()
+    with pytest.raises(ValueError, match="positive"):
+        saver.start_sweeper(ttl=0, every=0)
+
+
+def test_a_sweeper_that_fails_says_so(saver, monkeypatch):
+    monkeypatch.setattr(saver, "_page", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        saver.start_sweeper(ttl=0, every=0.001).result(PATIENCE)
+    saver.stop_sweeper()

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from milepost.errors import VersionConflict
+from milepost.sql.sweeper import Sweeper
 from milepost.store.base import GetOp, PutOp, SearchOp
-from milepost.store.ttl import Sweeper
 
 NS = ("session",)
 
@@ -124,8 +124,8 @@ class TestSweeper:
             return 0
 
         sweeper = Sweeper(sweep)
-        done = sweeper.start(0.00001)
-        assert sweeper.start(0.00001) is done
+        done = sweeper.start(0.0005)
+        assert sweeper.start(0.0005) is done
         assert swept.acquire(timeout=30)
         assert swept.acquire(timeout=30)
         assert sweeper.stop(timeout=30)
@@ -138,7 +138,7 @@ class TestSweeper:
 
         sweeper = Sweeper(sweep)
         with pytest.raises(OSError, match="disk"):
-            sweeper.start(0.00001).result(timeout=30)
+            sweeper.start(0.0005).result(timeout=30)
         assert sweeper.stop(timeout=30)
 
     def test_of_a_store_starts_and_stops(self, stores, clock):

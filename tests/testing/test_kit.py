@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from mutants import MUTANTS, Five
 
+from graphs import PATIENCE
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import MissingDependencyError
@@ -167,27 +168,34 @@ def test_unknown_groups_are_refused():
 
 
 def test_a_saver_that_hangs_fails(monkeypatch):
+    never = threading.Event()
+
     class Hangs(InMemorySaver):
         def delete_thread(self, thread_id: str) -> None:
-            time.sleep(2)
+            never.wait(PATIENCE)
 
     monkeypatch.setattr(running, "LIMIT", 0.05)
     [clause] = [c for c in all_clauses() if c.name == "deleting_what_is_not_there_is_no_error"]
     outcome = Subject(Hangs).check(clause, "sync")
+    never.set()
     assert outcome.status == "failed"
     assert "did not answer within 0.05 seconds" in outcome.reason
 
 
 def test_a_method_that_blocks_a_loop_fails(monkeypatch):
+    never = threading.Event()
+
     class Blocks(InMemorySaver):
         async def aput(self, *args: Any) -> Any:
             if "elsewhere" in args[0]["configurable"]["thread_id"]:
-                time.sleep(1)  # noqa: ASYNC251 - that is what is wrong with it
+                never.wait(PATIENCE)  # that is what is wrong with it
             return self.put(*args)
 
     monkeypatch.setattr(stage, "AT_ONCE", 0.05)
     [clause] = [c for c in all_clauses() if c.name == "methods_answer_at_once_in_awkward_places"]
-    assert "did not answer" in Subject(Blocks).check(clause, "async").reason
+    outcome = Subject(Blocks).check(clause, "async")
+    never.set()
+    assert "did not answer" in outcome.reason
 
 
 # -- pytest

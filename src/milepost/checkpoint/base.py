@@ -10,6 +10,7 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
+from milepost.channels.binop import overwrite_of
 from milepost.checkpoint.records import (
     WRITES_IDX_MAP,
     ChannelVersions,
@@ -25,7 +26,7 @@ from milepost.checkpoint.records import (
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import BrokenChainError, EmptyChannelError
 from milepost.stepper import Stepper
-from milepost.types import PregelTask, RunnableConfig, StateSnapshot
+from milepost.types import MISSING, PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
@@ -284,8 +285,7 @@ def _delta_walk(
             )
         applied = writes_leading_to(child, ancestor.pending_writes or ())
         for channel in tuple(searching):
-            writes = [write for write in applied if write[1] == channel]
-            found[channel]["writes"][:0] = writes
+            found[channel]["writes"][:0] = writes_to(channel, applied)
             if channel in ancestor.checkpoint["channel_values"]:
                 found[channel]["seed"] = ancestor.checkpoint["channel_values"][channel]
                 searching.discard(channel)
@@ -308,3 +308,9 @@ def writes_leading_to(
     if source in ("fork", "input"):
         return ()
     return [write for write in writes if ":" not in write[0]]
+
+
+def writes_to(channel: str, writes: Sequence[PendingWrite]) -> list[PendingWrite]:
+    """Of one step's writes, those that made the value of a channel: an Overwrite did so alone."""
+    own = [write for write in writes if write[1] == channel]
+    return [write for write in own if overwrite_of(write[2]) is not MISSING] or own

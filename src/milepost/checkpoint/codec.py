@@ -3,11 +3,18 @@
 What is not sealed by a cipher gets a checksum, which covers its place as well: of a cell that was
 damaged, or exchanged for another, no value is made. The thread is left out, so that a thread can
 be copied row by row in the database.
+
+Seal and checksum also cover the columns beside the cell that say what its bytes mean:
+
+    frame      parent, complete
+    metadata   type
+    blob       base channel, base, level, type
+    write      channel, path of the task, base, type
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
@@ -25,6 +32,9 @@ from milepost.errors import DamagedRowError, DecryptionError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+
+Columns: TypeAlias = tuple[str | int | None, ...]
+"""What stands beside a sealed cell, in the order given above."""
 
 _SUM = 4
 """Bytes of a checksum."""
@@ -98,26 +108,26 @@ class Codec:
         current: bool = self.serde.is_current(data)
         return current
 
-    def reseal(self, data: bytes, *place: str) -> bytes:
+    def reseal(self, data: bytes, place: Sequence[str], columns: Columns) -> bytes:
         """What is stored at `place`, sealed with the newest key."""
-        return self.seal(bytes(self.unseal(data, *place)), *place)
+        return self.seal(bytes(self.unseal(data, place, columns)), place, columns)
 
-    def seal(self, data: bytes, *place: str) -> bytes:
+    def seal(self, data: bytes, place: Sequence[str], columns: Columns) -> bytes:
         """What to store for encoded bytes or a difference."""
         if self.seals:
-            sealed: bytes = self.serde.seal(data, "\0".join(place))
+            sealed: bytes = self.serde.seal(data, _bound(place, columns))
             return sealed
-        return data + crc32(data, _start(place)).to_bytes(_SUM, "big")
+        return data + crc32(data, _start(place, columns)).to_bytes(_SUM, "big")
 
-    def unseal(self, data: bytes, *place: str) -> Buffer:
+    def unseal(self, data: bytes, place: Sequence[str], columns: Columns) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more, and
         DecryptionError if there is no key for it."""
         if self.seals and not self._reads_plain(data):
-            opened: bytes = self.serde.unseal(data, "\0".join(place))
+            opened: bytes = self.serde.unseal(data, _bound(place, columns))
             return opened
         end = len(data) - _SUM
         body = data[:end] if end < _LARGE else memoryview(data)[:end]
-        if end < 0 or crc32(body, _start(place)) != int.from_bytes(data[end:], "big"):
+        if end < 0 or crc32(body, _start(place, columns)) != int.from_bytes(data[end:], "big"):
             what, thread_id, ns, *key = place
             where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
             if is_sealed(data):
@@ -127,8 +137,8 @@ class Codec:
                     "written with."
                 )
             raise DamagedRowError(
-                f"The {_NAMES[what]} '{' '.join(key)}' in {where} is damaged: its bytes are not "
-                "those that were written. Restore the row from a backup, or go on from another "
+                f"The {_NAMES[what]} '{' '.join(key)}' in {where} is damaged: it is not what was "
+                "written. Restore the row from a backup, or go on from another "
                 "checkpoint; `verify()` names all that is damaged."
             )
         return body
@@ -146,7 +156,12 @@ def _never(data: bytes) -> bool:  # noqa: ARG001
     return False
 
 
-def _start(place: Sequence[str]) -> int:
-    """What a checksum starts with: the place, but not the thread."""
+def _bound(place: Sequence[str], columns: Columns) -> str:
+    """What a cell is bound to, as one text; no name contains NUL."""
+    return "\0".join([*place, *["" if column is None else f"={column}" for column in columns]])
+
+
+def _start(place: Sequence[str], columns: Columns) -> int:
+    """What a checksum starts with: all that a cell is bound to, but not the thread."""
     what, _thread_id, *rest = place
-    return crc32("\0".join((what, *rest)).encode("utf-8", "surrogatepass"))
+    return crc32(_bound((what, *rest), columns).encode("utf-8", "surrogatepass"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -17,8 +18,10 @@ from milepost.checkpoint.threads import Choice, History, Node, Removed, ThreadIn
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from concurrent.futures import Future
 
     from milepost.sql.engine import Program
+    from milepost.sql.sweeper import Sweeper
 
 R = TypeVar("R")
 
@@ -27,6 +30,8 @@ _STRATEGIES = ("keep_latest", "delete")
 
 class Housekeeping(BaseCheckpointSaver[str]):
     """A saver that knows its threads, and keeps them as long as they are wanted."""
+
+    _sweeper: Sweeper | None = None
 
     # -- what a saver offers
 
@@ -55,8 +60,8 @@ class Housekeeping(BaseCheckpointSaver[str]):
         """Everything of a thread under another id. The copy belongs to no run."""
 
     @abstractmethod
-    def _remove(self, thread_id: str) -> Program[Removed]:
-        """Remove a thread."""
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+        """Remove a thread; with a time, unless something was saved to it since."""
 
     @abstractmethod
     def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
@@ -124,7 +129,7 @@ class Housekeeping(BaseCheckpointSaver[str]):
 
     def _thread_ids(self, wanted: Sequence[str] | None) -> Program[list[str]]:
         if wanted is not None:
-            return [thread_id_of(id) for id in wanted]
+            return thread_ids_of(wanted)
         found: list[str] = []
         while True:
             page = yield from self._page(Wanted(after=found[-1] if found else None))
@@ -187,8 +192,7 @@ class Housekeeping(BaseCheckpointSaver[str]):
             raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
         if keep < 1:
             raise ValueError("keep must be at least 1; to remove a thread use strategy='delete'.")
-        if isinstance(thread_ids, str):
-            raise TypeError("thread_ids must be a list of ids, not one id.")
+        ids = thread_ids_of(thread_ids)
         before = None
         if older_than is not None:
             cutoff = time.time() - older_than
@@ -198,7 +202,7 @@ class Housekeeping(BaseCheckpointSaver[str]):
         def chosen(history: History) -> Collection[Node]:
             return latest(history, keep, before) if strategy == "keep_latest" else ()
 
-        for thread_id in map(thread_id_of, thread_ids):
+        for thread_id in ids:
             if strategy == "delete" and not dry_run:
                 removed.add((yield from self._remove(thread_id)))
             else:
@@ -212,6 +216,7 @@ class Housekeeping(BaseCheckpointSaver[str]):
         await self._adrive(self._delete_runs(run_ids))
 
     def _delete_runs(self, run_ids: Sequence[str]) -> Program[None]:
+        _check_list("run_ids", run_ids)
         runs = {check_name("run_id", str(run_id)) for run_id in run_ids}
 
         def of_others(history: History) -> list[Node]:
@@ -257,7 +262,7 @@ class Housekeeping(BaseCheckpointSaver[str]):
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
         removed = Removed()
         if thread_ids is not None:
-            for thread_id in map(thread_id_of, thread_ids):
+            for thread_id in thread_ids_of(thread_ids):
                 removed.add((yield from self._remove(thread_id)))
         if metadata or prefix:
             wanted = Wanted(metadata or {}, prefix=prefix)
@@ -289,21 +294,51 @@ class Housekeeping(BaseCheckpointSaver[str]):
 
     def _sweep(self, ttl: float, dry_run: bool) -> Program[Removed]:
         removed = Removed()
-        wanted = Wanted(updated_before=time.time() - ttl)
+        limit = time.time() - ttl
+        wanted = Wanted(updated_before=limit)
         while True:
             page = yield from self._page(wanted)
             for info in page:
                 if dry_run:
                     removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
                 else:
-                    removed.add((yield from self._remove(info.thread_id)))
+                    removed.add((yield from self._remove(info.thread_id, limit)))
             if len(page) < wanted.limit:
                 return removed
             wanted = wanted._replace(after=page[-1].thread_id)
 
+    def start_sweeper(self, *, ttl: float, every: float = 3600.0) -> Future[None]:
+        """`sweep` every so many seconds, in a thread of its own, unless that is going on already.
+
+        The future ends when the sweeper does, with the error if a sweep has failed.
+        """
+        if self._sweeper is None:
+            from milepost.sql.sweeper import Sweeper
+
+            self._sweeper = Sweeper(partial(self.sweep, ttl=ttl))
+        return self._sweeper.start(every)
+
+    def stop_sweeper(self) -> None:
+        """End it; a sweep that is under way comes to its end, which the future tells."""
+        if self._sweeper is not None:
+            self._sweeper.stop(timeout=0)
+            self._sweeper = None
+
 
 def _nothing(_history: History) -> Collection[Node]:
     return ()
+
+
+def thread_ids_of(thread_ids: Sequence[Any]) -> list[str]:
+    """The ids as they are stored, all of them checked before anything is done with one."""
+    _check_list("thread_ids", thread_ids)
+    return [thread_id_of(id) for id in thread_ids]
+
+
+def _check_list(what: str, given: object) -> None:
+    """Text is a sequence too, and its letters may well be somebody's ids."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{what} must be a list of ids, not one id: [{given!r}].")
 
 
 def thread_id_of(thread_id: Any) -> str:

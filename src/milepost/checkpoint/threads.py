@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from milepost.checkpoint.names import check_name
 from milepost.constants import BRANCH_TO, START, TASKS
 from milepost.errors import CheckpointError, CheckpointNotFoundError
 
@@ -50,7 +51,9 @@ class Wanted(NamedTuple):
     limit: int = 100
 
     def check(self) -> None:
-        """Raise ValueError for a status that does not exist."""
+        """Raise ValueError for a status or a limit that does not exist."""
+        if not isinstance(self.limit, int) or not 0 <= self.limit < 2**63:
+            raise ValueError(f"limit must be a number of threads, not {self.limit!r}.")
         if self.status is not None and self.status not in STATUSES:
             raise ValueError(f"Unknown status '{self.status}': use one of {', '.join(STATUSES)}.")
 
@@ -137,8 +140,10 @@ def is_trigger(channel: str) -> bool:
 
 def metadata_text(thread_id: str, metadata: Mapping[str, Any]) -> str:
     """What a user says of a thread, as JSON that every database can hold."""
+    if (owner := metadata.get("owner")) is not None:
+        check_name("owner", str(owner))
     try:
-        text = json.dumps(dict(metadata), allow_nan=False)
+        text = json.dumps(dict(metadata), allow_nan=False, sort_keys=True)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"The metadata of thread '{thread_id}' must be plain JSON: {error}."

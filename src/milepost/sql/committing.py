@@ -65,10 +65,9 @@ class Committer(Generic[Step]):
     def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
         """Return when the steps are stored, by this caller or by one that came before."""
         with self._turn:
-            if waiting.outcome is None:
+            while (outcome := waiting.outcome) is None:  # so many may have come before
                 drain(self.transactions(), run)
-        assert waiting.outcome is not None
-        return waiting.outcome
+        return outcome
 
     def transactions(self) -> Transactions:
         """Store what waits at this moment."""

@@ -31,8 +31,9 @@ class Schema:
 
     table: str
     """Where applied migrations are recorded."""
-    migrations: Sequence[Sequence[str]]
-    """Statements in the common dialect, oldest first. Entries are only ever appended."""
+    migrations: Sequence[Sequence[str | tuple[str, str]]]
+    """Statements in the common dialect, or the name of one and what only that one can do; oldest
+    first. Entries are only ever appended."""
     landmark: tuple[str, str]
     """A table whose name others use too, and a column that only ours has."""
     foreign: str
@@ -61,5 +62,7 @@ def migrate(dialect: Dialect, schema: Schema) -> Operation[None]:
         if version in applied:
             continue
         for statement in statements:
-            yield Run(dialect.sql(statement))
+            only, sql = (dialect.name, statement) if isinstance(statement, str) else statement
+            if only == dialect.name:
+                yield Run(dialect.sql(sql))
         yield Run(dialect.sql(_RECORD.format(table=schema.table)), (version,))

@@ -10,10 +10,11 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.errors import SaverError
+from milepost.errors import CheckpointError, SaverError
 from milepost.sql.failures import (
     ConnectionUnusableError,
     DatabaseBusyError,
+    InvalidIdError,
     NotSetUpError,
     StorageFullError,
 )
@@ -79,6 +80,14 @@ class Settings:
         yield from operation
 
 
+def has_ended() -> ConnectionUnusableError:
+    """The engine's own connection was closed for good: it must not be replaced."""
+    return ConnectionUnusableError(
+        "The `with` block of from_conn_string has ended, and its connection with it. Use what it "
+        "gave you inside of the block, or make it from a pool that stays open."
+    )
+
+
 def check_idle(connection: Any) -> None:
     """Refuse a connection that is in the middle of something of the user's."""
     status = connection.pgconn.transaction_status
@@ -137,7 +146,7 @@ class Patience:
         return self._replaceable and time.monotonic() - self._start < RESTART
 
 
-def explain(error: psycopg.Error, schema: str | None) -> SaverError:
+def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
     """The typed error for what psycopg raised."""
     text = str(error).strip() or type(error).__name__
     if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
@@ -146,7 +155,16 @@ def explain(error: psycopg.Error, schema: str | None) -> SaverError:
             f"The tables of the saver do not exist{where}. Call `saver.setup()` once, for example "
             f"when you deploy. (PostgreSQL: {text})"
         )
-    if isinstance(error, (psycopg.errors.DiskFull, psycopg.errors.ProgramLimitExceeded)):
+    if isinstance(error, psycopg.errors.ProgramLimitExceeded):
+        if "index row" in text:
+            return InvalidIdError(
+                f"The ids and names of a row are together too long for an index of PostgreSQL. "
+                f"Nothing of this step was stored; use shorter ones. (PostgreSQL: {text})"
+            )
+        return SaverError(
+            f"PostgreSQL: {text}. Nothing of this step was stored; a value can have 1 GB at most."
+        )
+    if isinstance(error, psycopg.errors.DiskFull):
         return StorageFullError(
             f"PostgreSQL could not write ({text}). Nothing of this step was stored; make room, "
             "then resume the thread."
@@ -155,6 +173,11 @@ def explain(error: psycopg.Error, schema: str | None) -> SaverError:
         return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")
     if isinstance(error, _REPEATABLE):
         return DatabaseBusyError(f"PostgreSQL: {text}. Others stood in the way several times.")
+    if type(error).__name__ == "PoolClosed":
+        return ConnectionUnusableError(
+            f"PostgreSQL: {text}. Open the pool before the first use, with `pool.open()` or a "
+            "`with` block around all uses, and keep it open."
+        )
     if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
         return ConnectionUnusableError(
             f"The connection to PostgreSQL was lost or refused: {text}. Use a pool or "

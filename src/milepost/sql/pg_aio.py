@@ -16,6 +16,7 @@ from milepost.sql.pg import (
     Patience,
     Settings,
     check_idle,
+    has_ended,
     is_idle,
     is_piping,
     is_replaceable,
@@ -44,6 +45,7 @@ class AsyncPostgresEngine:
         self._pool = None if isinstance(source, psycopg.AsyncConnection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
+        self._ended = False
         self._turns = turns_on(source)
         # Or that of the first use: a saver may be made where no loop runs yet.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -133,6 +135,7 @@ class AsyncPostgresEngine:
 
     async def close(self) -> None:
         """Close a connection that is the engine's own."""
+        self._ended = True
         if self._connection is not None:
             await self._connection.close()
 
@@ -179,6 +182,8 @@ class AsyncPostgresEngine:
                 yield connection
             return
         async with self._turns.on_loop(asyncio.get_running_loop()):
+            if self._ended:
+                raise has_ended()
             if (self._connection.closed or self._connection.broken) and self._reconnect:
                 await self._connection.close()
                 self._connection = await self._reconnect()

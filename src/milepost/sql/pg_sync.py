@@ -16,6 +16,7 @@ from milepost.sql.pg import (
     Patience,
     Settings,
     check_idle,
+    has_ended,
     is_idle,
     is_piping,
     is_replaceable,
@@ -44,6 +45,7 @@ class PostgresEngine:
         self._pool = None if isinstance(source, psycopg.Connection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
+        self._ended = False
         self._turns = turns_on(source)
         self.settings = settings
 
@@ -82,6 +84,7 @@ class PostgresEngine:
 
     def close(self) -> None:
         """Close a connection that is the engine's own."""
+        self._ended = True
         if self._connection is not None:
             self._connection.close()
 
@@ -94,6 +97,8 @@ class PostgresEngine:
                 yield connection
             return
         with self._turns.lock:
+            if self._ended:
+                raise has_ended()
             if (self._connection.closed or self._connection.broken) and self._reconnect:
                 self._connection.close()
                 self._connection = self._reconnect()

@@ -169,7 +169,7 @@ def _encoded(connection: Any, encoding: str, ask: Ask) -> _Sent:
         if value is None:
             values.append(None)
         elif kind is str:
-            values.append(value.encode(encoding))
+            values.append(_text(value, encoding))
         elif kind is bytes:
             values.append(value)
             format, type_ = 1, _BYTES
@@ -193,6 +193,17 @@ def _encoded(connection: Any, encoding: str, ask: Ask) -> _Sent:
         formats.append(format)
         types.append(type_)
     return _Sent((sql, tuple(types)), values, formats)
+
+
+def _text(value: str, encoding: str) -> bytes:
+    if "\0" in value:  # libpq would take what is before it for the whole
+        raise psycopg.DataError("text cannot contain a NUL character")
+    try:
+        return value.encode(encoding)
+    except UnicodeEncodeError as error:
+        raise psycopg.DataError(
+            f"text cannot be sent over a connection whose client_encoding is {encoding}: {error}"
+        ) from error
 
 
 @lru_cache(1024)

@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from milepost.checkpoint.serde import rotation
+from milepost.sql.sweeper import Sweeper
 from milepost.store.base import BaseStore
 from milepost.store.batching import Batcher
 from milepost.store.core import StoreCore
 from milepost.store.records import Op, Result, TTLConfig
 from milepost.store.tasks import Embed, Group, Program, Progress, RefusedItem, Transact
-from milepost.store.ttl import Sweeper
 
 R = TypeVar("R")
 
@@ -118,7 +118,7 @@ class CoreStore(BaseStore):
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
         """Sweep at intervals, in a thread. The future ends when the sweeper does."""
-        return self._sweeper.start(sweep_interval_minutes or self._core.lifetimes.interval)
+        return self._sweeper.start(60 * (sweep_interval_minutes or self._core.lifetimes.interval))
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """Stop sweeping; whether the thread has ended within `timeout` seconds."""

@@ -1,11 +1,10 @@
-"""Time: stamps that always grow, items that expire, and the thread that sweeps them up."""
+"""Time: stamps that always grow, and items that expire."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Final, TypeAlias
 
 from milepost.store.records import NotProvided, TTLConfig
@@ -76,54 +75,3 @@ def to_micros(minutes: float | None) -> int | None:
         raise ValueError(f"ttl is a positive number of minutes, not {minutes!r}.")
     # More than a century is as good as for ever, and the sum must fit into a database's integer.
     return int(min(minutes, 60_000_000.0) * _MINUTE)
-
-
-class Sweeper:
-    """A thread that deletes what has expired, at intervals, until it is stopped.
-
-    Nothing depends on it but space: expired items are not returned, swept or not.
-    """
-
-    def __init__(self, sweep: Callable[[], int]) -> None:
-        self._sweep = sweep
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._done: Future[None] = Future()
-        self._lock = threading.Lock()
-
-    def start(self, minutes: float) -> Future[None]:
-        """Begin, unless it is running already. The future ends when the sweeper does."""
-        if not minutes > 0:
-            raise ValueError(f"The sweep interval is a positive number of minutes, not {minutes}.")
-        with self._lock:
-            if self._thread is not None and self._thread.is_alive():
-                return self._done
-            self._stop = threading.Event()
-            self._done = Future()
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(minutes * 60, self._stop, self._done),
-                name="milepost-ttl-sweeper",
-                daemon=True,
-            )
-            self._thread.start()
-            return self._done
-
-    def stop(self, timeout: float | None = None) -> bool:
-        """End; whether it has ended within `timeout` seconds."""
-        with self._lock:
-            thread = self._thread
-            self._stop.set()
-        if thread is None:
-            return True
-        thread.join(timeout)
-        return not thread.is_alive()
-
-    def _run(self, seconds: float, stop: threading.Event, done: Future[None]) -> None:
-        try:
-            while not stop.wait(seconds):
-                self._sweep()
-        except BaseException as error:
-            done.set_exception(error)
-        else:
-            done.set_result(None)

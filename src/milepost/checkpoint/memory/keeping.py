@@ -142,7 +142,9 @@ class Keeping(Housekeeping, Shelves):
             if target in self.storage:
                 thread = self._threads[target] = Thread(self.head(source))
                 if (original := self._threads.get(source)) is not None:
-                    thread.status = self._status_of(source, original)
+                    status = self._status_of(source, original)
+                    # No run is at work on the copy.
+                    thread.status = "interrupted" if status == "running" else status
                     thread.metadata = dict(original.metadata)
         return _done(None)
 
@@ -167,8 +169,12 @@ class Keeping(Housekeeping, Shelves):
 
     # -- removing
 
-    def _remove(self, thread_id: str) -> Program[Removed]:
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
         with self._lock:
+            if unused_since is not None:
+                info = self._entry(thread_id)
+                if info is None or info.updated_at >= unused_since:
+                    return _done(Removed())
             graphs = self.storage.pop(thread_id, {})
             thread = self._threads.pop(thread_id, None)
             self._latest.pop(thread_id, None)

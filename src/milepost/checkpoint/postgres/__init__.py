@@ -83,6 +83,7 @@ class PostgresSaver(MaintainedSaver):
         try:
             yield saver
         finally:
+            saver.stop_sweeper()
             with suppress(driver.Error):
                 open_pipe.close()
             saver.engine.close()

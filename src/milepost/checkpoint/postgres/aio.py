@@ -82,6 +82,7 @@ class AsyncPostgresSaver(MaintainedSaver):
         try:
             yield saver
         finally:
+            saver.stop_sweeper()
             with suppress(driver.Error):
                 await open_pipe.aclose()
             await saver.engine.close()

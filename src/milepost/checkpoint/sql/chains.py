@@ -127,8 +127,8 @@ def _fold(older: Older, new: Encoded) -> Fold:
     """An older version as its own head, and as much of the new one as it had."""
     head = new.parts.head
     if older.head == head:
-        return Fold(older.version, [(0, older.size)])
-    return Fold(older.version, [older.head, (len(head), older.size - len(older.head))])
+        return Fold(older.version, new.kind, [(0, older.size)])
+    return Fold(older.version, new.kind, [older.head, (len(head), older.size - len(older.head))])
 
 
 def moved(known: Known, row: BlobRow) -> Program | None:

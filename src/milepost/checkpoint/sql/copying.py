@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.remembered import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
-from milepost.checkpoint.sql.writes import sealed_as
 from milepost.checkpoint.threads import copy_refused
 from milepost.ids import getrandbits
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.codec import Codec
+    from milepost.checkpoint.codec import Codec, Columns
     from milepost.checkpoint.splice import Buffer
     from milepost.checkpoint.sql.queries import Queries
 
@@ -60,7 +59,8 @@ class Move:
     def checkpoint(self, row: Row) -> Row:
         """A row of `checkpoints`."""
         _, ns, id, parent, complete, run_id, frame, kind, metadata = row
-        opened = self._codec.unseal(frame, "frame", self._source, ns, id)
+        columns = (parent, complete)
+        opened = self._codec.unseal(frame, ("frame", self._source, ns, id), columns)
         if not self._codec.splices:
             stamp, held = frames.unpack(opened)
             inline = {
@@ -70,28 +70,33 @@ class Move:
                 for channel, small in held.inline.items()
             }
             opened = frames.pack(stamp.read(), Frame(held.versions, held.seen, inline))
-        frame = self._codec.seal(bytes(opened), "frame", self._target, ns, id)
-        told = self._value(kind, metadata, "metadata", ns, id)
+        frame = self._codec.seal(bytes(opened), ("frame", self._target, ns, id), columns)
+        told = self._value(metadata, (), kind, "metadata", ns, id)
         return (self._target, ns, id, parent, complete, run_id, frame, *told)
 
     def blob(self, row: Row) -> Row:
         """A row of `checkpoint_blobs`."""
         _, ns, channel, version, base_channel, base, level, kind, data = row
-        value = self._value(kind, data, "blob", ns, channel, version)
-        return (self._target, ns, channel, version, base_channel, base, level, *value)
+        columns = (base_channel, base, level)
+        value = self._value(data, columns, kind, "blob", ns, channel, version)
+        return (self._target, ns, channel, version, *columns, *value)
 
     def write(self, row: Row) -> Row:
         """A row of `checkpoint_writes`."""
         _, ns, id, task_id, at, channel, path, base, kind, data = row
-        value = self._value(kind, data, "write", ns, id, task_id, sealed_as(kind, at))
-        return (self._target, ns, id, task_id, at, channel, path, base, *value)
+        columns = (channel, path, base)
+        value = self._value(data, columns, kind, "write", ns, id, task_id, str(at))
+        return (self._target, ns, id, task_id, at, *columns, *value)
 
-    def _value(self, kind: str | None, data: bytes, *place: str) -> tuple[str | None, bytes]:
+    def _value(
+        self, data: bytes, columns: Columns, kind: str | None, *place: str
+    ) -> tuple[str | None, bytes]:
         what, *rest = place
-        opened = self._codec.unseal(data, what, self._source, *rest)
+        opened = self._codec.unseal(data, (what, self._source, *rest), (*columns, kind))
         kind, opened = self._anew(kind, opened, *place)
-        sealed = self._codec.seal(bytes(opened), what, self._target, *rest)
-        return None if kind is None else short_kind(kind), sealed
+        kind = None if kind is None else short_kind(kind)
+        sealed = self._codec.seal(bytes(opened), (what, self._target, *rest), (*columns, kind))
+        return kind, sealed
 
     def _anew(self, kind: str | None, data: Buffer, *place: str) -> tuple[str | None, Buffer]:
         """A foreign serializer may have bound the value itself to its place."""

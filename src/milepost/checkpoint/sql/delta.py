@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from milepost.checkpoint.base import writes_leading_to
+from milepost.checkpoint.base import writes_leading_to, writes_to
 from milepost.checkpoint.records import (
     CheckpointTuple,
     DeltaChannelHistory,
     Place,
     empty_checkpoint,
 )
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, metadata_of
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, head_gone, metadata_of
 from milepost.errors import BrokenChainError
 from milepost.sql.operations import Operation, Query
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint.sql.reading import Reader
-
-_FAR = 100_000
-"""Ancestors that one query may return."""
 
 
 def history(
@@ -34,12 +31,16 @@ def history(
     if not channels:
         return found
     at = (thread_id, ns)
-    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, _FAR, *at))
-    line = [CheckpointRecord(*row) for row in rows]
+    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, *at))
+    line = _in_line([CheckpointRecord(*row) for row in rows])
     if not line:
+        heads = yield Query(reader.q.head, (thread_id,))
+        if id is None and ns == "" and heads and heads[0][0] is not None:
+            raise head_gone(thread_id, heads[0][0])
         return found
     ids = {row.id: row for row in line}
     frames = Frames(reader.codec, thread_id, ns, ids, ids.keys(), {})
+    frames.check(line[0])
     searching = set(channels)
     seeds: dict[str, CheckpointRecord] = {}
     reach = 1
@@ -77,8 +78,21 @@ def history(
         pending = lot.pending_writes(ancestor.id, open_)
         applied = writes_leading_to(made, pending)
         for channel in tuple(open_):
-            found[channel]["writes"][:0] = [w for w in applied if w[1] == channel]
+            found[channel]["writes"][:0] = writes_to(channel, applied)
             if seeds.get(channel) is ancestor:
                 found[channel]["seed"] = lot.channel(frames.of(ancestor.id).frame, channel)
                 open_.discard(channel)
     return found
+
+
+def _in_line(rows: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
+    """The first of them and its ancestors, nearest first."""
+    ids = {row.id: row for row in rows}
+    line = []
+    row = rows[0] if rows else None
+    while row is not None:
+        line.append(row)
+        # Taken away, so that a circle of parents, which only damage makes, has an end.
+        del ids[row.id]
+        row = ids.get(row.parent_id) if row.parent_id is not None else None
+    return line

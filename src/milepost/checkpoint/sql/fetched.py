@@ -12,7 +12,7 @@ from milepost.record import record
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from milepost.checkpoint.codec import Codec
+    from milepost.checkpoint.codec import Codec, Columns
     from milepost.checkpoint.records import CheckpointMetadata
 
 UNREADABLE: Final = (BrokenChainError, SerdeError)
@@ -31,6 +31,11 @@ class CheckpointRecord(NamedTuple):
     run_id: str | None = None
     """Only where it was asked for."""
 
+    @property
+    def columns(self) -> Columns:
+        """What `frame` is bound to, besides its place."""
+        return (self.parent_id, self.complete)
+
 
 class WriteRecord(NamedTuple):
     """A row of `checkpoint_writes` without the thread and namespace."""
@@ -45,6 +50,19 @@ class WriteRecord(NamedTuple):
     data: bytes
     is_open: bool = False
     """Whether the data was in a row with others, which has been unsealed."""
+
+    @property
+    def columns(self) -> Columns:
+        """What `data` is bound to, besides its place."""
+        return (self.channel, self.task_path, self.base, self.kind)
+
+
+def head_gone(thread_id: str, head: str) -> BrokenChainError:
+    """A thread with a history must not be taken for a new one."""
+    return BrokenChainError(
+        f"Checkpoint '{head}', the latest of thread '{thread_id}', is gone. Restore it from a "
+        "backup, or go on from an older one: pass its checkpoint_id in the config."
+    )
 
 
 def write_order(write: WriteRecord) -> tuple[str, str, int]:
@@ -179,12 +197,17 @@ class Frames:
         assert framed is not None
         return framed
 
-    def _open(self, row: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
-        if (opened := self._opened.get(row.id)) is not None:
+    def check(self, record: CheckpointRecord) -> None:
+        """Raises SerdeError if the row is not what was written, its parent's id included."""
+        self._open(record)
+
+    def _open(self, record: CheckpointRecord) -> tuple[frames.Stamp, Frame, int]:
+        if (opened := self._opened.get(record.id)) is not None:
             return opened
         try:
-            data = self._codec.unseal(row.frame, "frame", *self._place, row.id)
-            opened = self._opened[row.id] = (*frames.unpack(data), len(data))
+            place = ("frame", *self._place, record.id)
+            data = self._codec.unseal(record.frame, place, record.columns)
+            opened = self._opened[record.id] = (*frames.unpack(data), len(data))
             return opened
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel="(the frame)") from None

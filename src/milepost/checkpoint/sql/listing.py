@@ -10,6 +10,7 @@ from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import CheckpointTuple, place_of
 from milepost.checkpoint.sql.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.threads import may_be_stored
 from milepost.sql.operations import Operation, Query, Work
 from milepost.types import MISSING, RunnableConfig
 
@@ -45,7 +46,7 @@ class Listing:
         self._filter = filter or {}
         run_id = self._filter.get("run_id")
         # The only key with a column, and so with an index. It holds text: only text is looked up.
-        self._run = (run_id,) if type(run_id) is str else ()
+        self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
         self._before = _LAST if before is None else check_name("checkpoint_id", before)
         self.left = limit
         self._found: list[CheckpointTuple] = []

@@ -74,8 +74,10 @@ class Lot:
             return self.pending_writes(row.id)
         if name == "metadata":
             return metadata_of(self._codec, *self._place, row)
-        id = row.id if name == "config" else row.parent_id
-        return Place(*self._place, id).config() if id else None
+        if name == "config":
+            return Place(*self._place, row.id).config()
+        self._frames.check(row)
+        return Place(*self._place, row.parent_id).config() if row.parent_id else None
 
     def checkpoint(self, id: str) -> Checkpoint:
         """The checkpoint itself."""
@@ -124,12 +126,14 @@ class Lot:
         self, id: str, channels: Collection[str] | None = None
     ) -> list[PendingWrite]:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
-        return [
-            self.write(write)
-            for row in self.rows_at(id)
-            for write in self.writes_in(row)
-            if channels is None or write.channel in channels
-        ]
+        found = []
+        for row in self.rows_at(id):
+            for write in self.writes_in(row):
+                if channels is None or write.channel in channels:
+                    found.append(self.write(write))
+                else:
+                    self._opened(write)  # whether it really is another channel's
+        return found
 
     def rows_at(self, id: str) -> Sequence[WriteRecord]:
         """The rows of those writes."""
@@ -148,10 +152,9 @@ class Lot:
         """The writes that a row holds."""
         if row.kind != TOGETHER:
             return [row]
-        id, task_id, _, _, path, _, _, data, _ = row
-        place = ("write", *self._place, id, task_id, TOGETHER)
+        id, task_id, _, _, path, *_ = row
         try:
-            found = apart(self._codec.unseal(data, *place))
+            found = apart(self._opened(row))
         except SerdeError as error:
             raise error.at(thread=self._place[0]) from None
         return [
@@ -161,17 +164,26 @@ class Lot:
 
     def write(self, write: WriteRecord) -> PendingWrite:
         """One write of a task."""
-        place = ("write", *self._place, write.checkpoint_id, write.task_id, str(write.position))
         try:
-            data = write.data if write.is_open else self._codec.unseal(write.data, *place)
+            data = self._opened(write)
             pieces: Sequence[Buffer] = [data]
             if write.base is not None:
                 base = self._resolver.rope(write.channel, write.base)
                 pieces = base.apply(unpack(data)).buffers()
-            value = self._codec.decode(long_kind(write.kind), pieces, *place)
+            value = self._codec.decode(long_kind(write.kind), pieces, *self._place_of(write))
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=write.channel) from None
         return (write.task_id, write.channel, value)
+
+    def _opened(self, write: WriteRecord) -> Buffer:
+        """What is stored in a row of `checkpoint_writes`."""
+        if write.is_open:
+            return write.data
+        return self._codec.unseal(write.data, self._place_of(write), write.columns)
+
+    def _place_of(self, write: WriteRecord) -> tuple[str, ...]:
+        task = (write.checkpoint_id, write.task_id, str(write.position))
+        return ("write", *self._place, *task)
 
 
 def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:

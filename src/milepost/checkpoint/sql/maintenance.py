@@ -156,7 +156,11 @@ class MaintainedSaver(RetainingSaver):
 
     def _verify(self, thread_ids: Sequence[str] | None) -> Program[list[Problem]]:
         problems: list[Problem] = []
-        for thread_id in (yield from self._thread_ids(thread_ids)):
+        threads = yield from self._thread_ids(thread_ids)
+        if thread_ids is None:
+            problems += yield Transaction(partial(verifying.unlisted, self._reader), write=False)
+            threads = [*threads, *(problem.thread_id for problem in problems)]
+        for thread_id in threads:
             problems += yield Transaction(
                 partial(verifying.thread, self._reader, thread_id), write=False
             )

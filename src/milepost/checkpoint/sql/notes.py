@@ -49,7 +49,7 @@ def decoded(
     """The metadata of a checkpoint, from the cells of its row."""
     place = ("metadata", thread_id, ns, id)
     try:
-        data = codec.unseal(stored, *place)
+        data = codec.unseal(stored, place, (kind,))
         if kind == BRIEF:
             return _lengthened(data)
         return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))

@@ -22,7 +22,7 @@ from milepost.checkpoint.sql.rows import (
     WriteRow,
     short_kind,
 )
-from milepost.checkpoint.sql.writes import sealed_as, together
+from milepost.checkpoint.sql.writes import together
 from milepost.checkpoint.threads import is_trigger
 from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import SerdeError
@@ -131,6 +131,7 @@ class Preparer:
         frame = Frame(dict(versions), dict(checkpoint["versions_seen"]), inline)
         updated = checkpoint.get("updated_channels")
         kind, data = notes.encoded(self._codec, metadata, thread_id, ns, id)
+        told = self._codec.seal(data, ("metadata", thread_id, ns, id), (short_kind(kind),))
         run_id = metadata.get("run_id")
         delta = None
         if base is not None and not frames.is_due(base):
@@ -143,7 +144,7 @@ class Preparer:
             base,
             KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
             kind,
-            self._codec.seal(data, "metadata", thread_id, ns, id),
+            told,
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
         if self._codec.splices and token is not None:
@@ -187,7 +188,7 @@ class Preparer:
                 continue
             for row in prepared.blobs:
                 if row.known is not None and (program := moved(known, row)) is not None:
-                    row.folds.append(Fold(known.version, program, channel))
+                    row.folds.append(Fold(known.version, known.kind, program, channel))
                     break
 
     # -- writes
@@ -200,7 +201,13 @@ class Preparer:
                 at = WRITES_IDX_MAP.get(channel, position)
                 if value.size >= _EARLY and at >= 0:
                     early = EarlyWrite(
-                        step.checkpoint_id, task.task_id, at, channel, value, step.fence.token
+                        step.checkpoint_id,
+                        task.task_id,
+                        task.task_path,
+                        at,
+                        channel,
+                        value,
+                        step.fence.token,
                     )
                     self._memory.note_early(step.thread_id, step.checkpoint_ns, early)
 
@@ -212,8 +219,17 @@ class Preparer:
                 continue
             program = cut_out(row, early.encoded)
             if program is not None:
-                fold = EarlyFold(early.task_id, early.position, row.version, program)
-                prepared.early.append(fold)
+                prepared.early.append(
+                    EarlyFold(
+                        early.task_id,
+                        early.task_path,
+                        early.position,
+                        early.channel,
+                        row.version,
+                        early.encoded.kind,
+                        program,
+                    )
+                )
 
     def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
@@ -250,16 +266,16 @@ class Preparer:
                 one_row = False
             row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
             (made.special if at < 0 else made.ordinary).append(row)
-        place = (thread_id, ns, str(checkpoint_id), task.task_id)
+        place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
         if one_row and len(made.ordinary) > 1:
             made.ordinary = [together(made.ordinary)]
-        made.ordinary = [self._sealed(place, row) for row in made.ordinary]
-        made.special = [self._sealed(place, row) for row in made.special]
+        made.ordinary = [self._sealed(place, task.task_path, row) for row in made.ordinary]
+        made.special = [self._sealed(place, task.task_path, row) for row in made.special]
         return made
 
-    def _sealed(self, place: tuple[str, ...], row: WriteRow) -> WriteRow:
+    def _sealed(self, place: tuple[str, ...], path: str, row: WriteRow) -> WriteRow:
         position, channel, base, kind, data = row
-        data = self._codec.seal(data, "write", *place, sealed_as(kind, position))
+        data = self._codec.seal(data, (*place, str(position)), (channel, path, base, kind))
         return WriteRow(position, channel, base, kind, data)
 
 

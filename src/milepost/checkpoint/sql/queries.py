@@ -18,16 +18,19 @@ _WANTED = f"""COALESCE(?, (SELECT head FROM threads WHERE thread_id = ? AND ? = 
 
 
 def _rows_of(which: str) -> str:
-    """The writes at some checkpoints, and values with the versions that they are made of."""
+    """The writes at some checkpoints, and values with the versions that they are made of.
+
+    `which` of the writes are to be put together; the others are only looked at.
+    """
     return f"""
         WITH RECURSIVE done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
             FROM {{items}} AS wanted
-            LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY}{which} END),
+            LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY} END),
         chain (channel, version) AS (
             SELECT a, b FROM {{pairs}} AS wanted
             UNION
-            SELECT channel, base FROM done WHERE base IS NOT NULL
+            SELECT channel, base FROM done WHERE base IS NOT NULL{which}
             UNION
             SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
             LOOKUP checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -151,10 +154,10 @@ class Queries:
         SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
         FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
         UNION ALL
-        SELECT 2, NULL, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
+        SELECT 2, head, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its
-    parent's; the thread's epoch."""
+    parent's; the thread's head and epoch."""
     checkpoint: str = f"""
         SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"""
     ancestry: str = f"""
@@ -181,9 +184,7 @@ class Queries:
             AND b.channel = chain.channel AND b.version = chain.version END"""
     """Values, with the versions that they are differences from."""
     rows_of: str = _rows_of("")
-    rows_of_channels: str = _rows_of(
-        " AND (type = '+' OR channel IN (SELECT a FROM {items} AS chosen))"
-    )
+    rows_of_channels: str = _rows_of(" AND channel IN (SELECT a FROM {items} AS chosen)")
 
     # -- listing
 
@@ -203,16 +204,16 @@ class Queries:
     # -- delta channels
 
     lineage: str = f"""
-        WITH RECURSIVE line (id, depth) AS (
-            SELECT {_WANTED}, 0
-            UNION ALL
-            SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
+        WITH RECURSIVE line (id, first) AS (
+            SELECT {_WANTED}, 1
+            UNION
+            SELECT c.parent_checkpoint_id, 0 FROM line
             LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
                 AND c.checkpoint_id = id END
-            WHERE c.parent_checkpoint_id IS NOT NULL AND line.depth < ?)
+            WHERE c.parent_checkpoint_id IS NOT NULL)
         SELECT {_CHECKPOINT} FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
-        ORDER BY depth"""
-    """A checkpoint and its ancestors, nearest first."""
+        ORDER BY first DESC"""
+    """A checkpoint, and after it all of its ancestors."""
 
     # -- all rows of a thread
 
@@ -228,6 +229,11 @@ class Queries:
     all_writes_of: str = """
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
         FROM checkpoint_writes WHERE thread_id = ?"""
+    unlisted: str = """
+        SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_blobs
+        UNION SELECT thread_id FROM checkpoint_writes
+        EXCEPT SELECT thread_id FROM threads ORDER BY 1"""
+    """Threads that have rows, but no entry in the registry."""
     threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
 
     dump_entry: str = """
@@ -276,8 +282,12 @@ class Queries:
     copy_entry: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
-        SELECT ?, head, NULL, ?, status, ?, ?, owner, metadata FROM threads WHERE thread_id = ?"""
+        SELECT ?, head, NULL, ?, CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
+            ?, ?, owner, metadata
+        FROM threads WHERE thread_id = ?"""
+    """No run is at work on the copy: what it found half done waits to be resumed."""
     delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
+    delete_unused_thread: str = "DELETE FROM threads WHERE thread_id = ? AND updated_at < ?"
 
     @property
     def dumps(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from milepost.checkpoint.sql.fetched import (
     Framed,
     Frames,
     WriteRecord,
+    head_gone,
 )
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
@@ -56,6 +57,7 @@ class Reader:
         rows: dict[str, CheckpointRecord] = {}
         writes = []
         epoch: int | None = None
+        head: str | None = None
         first: CheckpointRecord | None = None
         for tag, id, other, number, kind, data, metadata, channel, path, base in found:
             if tag <= 0:
@@ -64,8 +66,10 @@ class Reader:
             elif tag == _WRITE:
                 writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
             else:
-                epoch = number
+                head, epoch = id, number
         if first is None:
+            if head is not None and place.checkpoint_id is None and ns == "":
+                raise head_gone(thread_id, head)
             return None
         # The parent comes along at little cost, and tells what made this checkpoint.
         row = first
@@ -185,14 +189,17 @@ class Reader:
         wanted: Collection[tuple[str, str]],
         channels: Sequence[str] | None = None,
     ) -> Operation[Lot]:
-        """The writes at some checkpoints, perhaps to some channels only, and values, at once."""
+        """The writes at some checkpoints, and values, at once.
+
+        With `channels`, what writes to others refer to is left out: those are not to be read.
+        """
         known = self._known(thread_id, ns, wanted)
         at = (thread_id, ns)
         some = () if channels is None else (json.dumps(list(channels)),)
         pairs = json.dumps([key for key in wanted if key not in known])
         found = yield Query(
             self.q.rows_of if channels is None else self.q.rows_of_channels,
-            (json.dumps(list(ids)), *at, *some, pairs, *at, *at),
+            (json.dumps(list(ids)), *at, pairs, *some, *at, *at),
         )
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:

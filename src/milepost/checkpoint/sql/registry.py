@@ -95,10 +95,11 @@ class Registry:
             return (
                 "EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w"
                 " WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)",
-                json.dumps([value]),
+                json.dumps([value], sort_keys=True),
                 str(key),
             )
-        return ("metadata @> jsonb_build_object(?::text, ?::jsonb)", str(key), json.dumps(value))
+        # As text: for jsonb 1 and 1.0 are the same.
+        return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
 
     def _has_tag(self, tag: Any) -> tuple[str, str]:
         if self._dialect.name == "sqlite":

@@ -123,6 +123,7 @@ class EarlyWrite(NamedTuple):
 
     checkpoint_id: str
     task_id: str
+    task_path: str
     position: int
     channel: str
     encoded: Encoded

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint.sql.rows import short_kind
 from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
 from milepost.constants import CHILDREN
 from milepost.ids import getrandbits
@@ -44,10 +45,15 @@ class Remover:
         self._reader = reader
         self._q = reader.q
 
-    def thread(self, thread_id: str) -> Operation[Removed]:
-        """All of a thread."""
+    def thread(self, thread_id: str, unused_since: float | None = None) -> Operation[Removed]:
+        """All of a thread; with a time, unless it was used since."""
         # The registry's row first: a run that is committing holds it, and is waited for.
-        found = yield Run(self._q.delete_thread, (thread_id,))
+        if unused_since is None:
+            found = yield Run(self._q.delete_thread, (thread_id,))
+        else:
+            found = yield Run(self._q.delete_unused_thread, (thread_id, unused_since))
+            if not found:
+                return Removed()
         writes = yield Run(self._q.delete_writes, (thread_id,))
         values = yield Run(self._q.delete_blobs, (thread_id,))
         checkpoints = yield Run(self._q.delete_checkpoints, (thread_id,))
@@ -124,7 +130,11 @@ class Remover:
             resolver: Resolver = yield from self._reader.values(thread_id, ns, keys, warm=False)
             rows = [
                 (
-                    codec.seal(resolver.data(*key), "blob", thread_id, ns, *key),
+                    codec.seal(
+                        resolver.data(*key),
+                        ("blob", thread_id, ns, *key),
+                        (None, None, 0, short_kind(resolver.kind(*key))),
+                    ),
                     thread_id,
                     ns,
                     *key,
@@ -145,7 +155,7 @@ class Remover:
                 continue
             framed = thread.framed[ns, id]
             data = frames.pack(framed.stamp, framed.frame)
-            sealed = self._reader.codec.seal(data, "frame", thread_id, ns, id)
+            sealed = self._reader.codec.seal(data, ("frame", thread_id, ns, id), (None, 1))
             rows.append((sealed, thread_id, ns, id))
         yield Many(self._q.cut_checkpoint, rows)
 

@@ -9,10 +9,10 @@ into another does that before or after, never in between.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted
-from milepost.checkpoint.sql.writes import sealed_as
 from milepost.checkpoint.threads import Problem
 from milepost.errors import CheckpointError, SerdeError
 from milepost.sql.engine import Program, Transaction
@@ -39,10 +39,8 @@ class _Table(NamedTuple):
     name: str
     key: tuple[str, ...]
     """The columns of its key after the thread's id."""
-    cells: dict[str, str]
-    """The sealed columns, and what each is called in the place that it is sealed for."""
-    kind: str = "NULL"
-    """The column of the kind, if that belongs to the place too."""
+    cells: dict[str, tuple[str, tuple[str, ...]]]
+    """The sealed columns: what each is called in its place, and the columns it is bound to."""
 
     def looked_at(self, dialect: Dialect) -> str:
         """Keys, sizes and first bytes, from a key on."""
@@ -56,8 +54,9 @@ class _Table(NamedTuple):
 
     def between(self, dialect: Dialect) -> str:
         """The rows from a key to another, kept from being changed by anyone else."""
+        bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
         return dialect.sql(
-            f"SELECT {self._key}, {self.kind}, {', '.join(self.cells)} FROM {self.name}"
+            f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.name}"
             f" WHERE thread_id = ?"
             f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
             f" ORDER BY {self._key}{{lock}}"
@@ -77,12 +76,6 @@ class _Table(NamedTuple):
     def _marks(self) -> str:
         return ", ".join("?" * len(self.key))
 
-    def place(self, thread_id: str, key: Key, kind: str | None) -> tuple[str, ...]:
-        """Where a row is, as its cells were sealed for it."""
-        if self.name == "checkpoint_writes":
-            key = (*key[:-1], sealed_as(kind, key[-1]))
-        return (thread_id, *key)
-
     @property
     def before_all(self) -> Key:
         """Less than every key."""
@@ -93,14 +86,20 @@ _TABLES: Final = (
     _Table(
         "checkpoints",
         ("checkpoint_ns", "checkpoint_id"),
-        {"frame": "frame", "metadata": "metadata"},
+        {
+            "frame": ("frame", ("parent_checkpoint_id", "complete")),
+            "metadata": ("metadata", ("metadata_type",)),
+        },
     ),
-    _Table("checkpoint_blobs", ("checkpoint_ns", "channel", "version"), {"blob": "blob"}),
+    _Table(
+        "checkpoint_blobs",
+        ("checkpoint_ns", "channel", "version"),
+        {"blob": ("blob", ("base_channel", "base", "level", "type"))},
+    ),
     _Table(
         "checkpoint_writes",
         ("checkpoint_ns", "checkpoint_id", "task_id", "idx"),
-        {"blob": "write"},
-        kind="type",
+        {"blob": ("write", ("channel", "task_path", "base", "type"))},
     ),
 )
 
@@ -160,13 +159,15 @@ class Resealer:
         width = len(table.key)
         changed, refused = [], []
         for row in rows:
-            key, kind, cells = row[:width], row[width], row[width + 1 :]
-            place = table.place(thread_id, key, kind)
+            key, cells = row[:width], row[width : width + len(table.cells)]
+            bound = iter(row[width + len(table.cells) :])
             try:
-                sealed = [
-                    cell if self._codec.is_current(cell) else self._codec.reseal(cell, what, *place)
-                    for what, cell in zip(table.cells.values(), cells, strict=True)
-                ]
+                sealed = []
+                for cell, (what, columns) in zip(cells, table.cells.values(), strict=True):
+                    place = (what, thread_id, *map(str, key))
+                    beside = tuple(islice(bound, len(columns)))
+                    current = self._codec.is_current(cell)
+                    sealed.append(cell if current else self._codec.reseal(cell, place, beside))
             except SerdeError as error:
                 ns, *rest = map(str, key)
                 refused.append(Problem(thread_id, ns, table.name, " ".join(rest), str(error)))

@@ -43,8 +43,9 @@ class RetainingSaver(Housekeeping, SqlSaver):
     def _copy(self, source: str, target: str) -> Program[None]:
         yield Transaction(partial(copy, self._codec, self._queries, source, target))
 
-    def _remove(self, thread_id: str) -> Program[Removed]:
-        removed: Removed = yield Transaction(partial(self._remover.thread, thread_id))
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+        work = partial(self._remover.thread, thread_id, unused_since)
+        removed: Removed = yield Transaction(work)
         self._memory.forget(thread_id)
         return removed
 

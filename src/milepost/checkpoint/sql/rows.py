@@ -29,6 +29,7 @@ class Fold(NamedTuple):
     """An older version, to be stored anew as a part of a newer one."""
 
     version: str
+    kind: str
     program: Program
     channel: str | None = None
     """Whose version it is, if it is another channel's."""
@@ -78,8 +79,11 @@ class EarlyFold(NamedTuple):
     """A write that is stored already, to be stored anew as a part of a channel's version."""
 
     task_id: str
+    task_path: str
     position: int
+    channel: str
     base: str
+    kind: str
     program: bytes
 
 

@@ -75,6 +75,13 @@ CREATE TABLE IF NOT EXISTS threads (
 ) {compact}
 """
 
+
+def _unsampled(table: str, *columns: str) -> tuple[str, str]:
+    """PostgreSQL keeps samples of columns for its planner, also of rows that were erased since."""
+    changes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS 0" for column in columns)
+    return "postgres", f"ALTER TABLE {table} {changes}"
+
+
 TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads")
 
 SCHEMA: Final = Schema(
@@ -85,6 +92,10 @@ SCHEMA: Final = Schema(
             _BLOBS,
             _WRITES,
             _THREADS,
+            _unsampled("checkpoints", "frame", "metadata"),
+            _unsampled("checkpoint_blobs", "blob"),
+            _unsampled("checkpoint_writes", "blob"),
+            _unsampled("threads", "owner", "metadata"),
             "CREATE INDEX IF NOT EXISTS checkpoints_by_run ON checkpoints (run_id)"
             " WHERE run_id IS NOT NULL",
             "CREATE INDEX IF NOT EXISTS threads_by_owner ON threads (owner, thread_id)"

@@ -198,7 +198,8 @@ class Storer:
         for child in children:
             one = framed[child.id]
             data = frames.pack(one.stamp, one.frame)
-            sealed = self._codec.seal(data, "frame", thread_id, ns, child.id)
+            place = ("frame", thread_id, ns, child.id)
+            sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Others may remember the old one: a new epoch tells them not to build on it.
         thread.epoch = getrandbits(53)

@@ -103,12 +103,15 @@ class Tables:
                 known.epoch = epoch
                 level = known.chain.folds if base is None else int(known.chain.is_root)
             place = (thread_id, ns, blob.channel, blob.version)
-            data = self._codec.seal(data, "blob", *place)
-            self.blobs.append((*place, None, base, level, short_kind(blob.encoded.kind), data))
+            columns = (None, base, level, short_kind(blob.encoded.kind))
+            data = self._codec.seal(data, ("blob", *place), columns)
+            self.blobs.append((*place, *columns, data))
             for fold in blob.folds:
                 place = (thread_id, ns, fold.channel or blob.channel, fold.version)
-                data = self._codec.seal(pack(fold.program), "blob", *place)
-                self.folds.append((fold.channel and blob.channel, blob.version, data, *place))
+                into = (fold.channel and blob.channel, blob.version)
+                data = pack(fold.program)
+                data = self._codec.seal(data, ("blob", *place), (*into, 0, short_kind(fold.kind)))
+                self.folds.append((*into, data, *place))
 
     def _add_writes(self, step: Prepared) -> None:
         for task in step.writes:
@@ -123,7 +126,8 @@ class Tables:
         thread_id, ns, id = step.place
         for fold in step.early:
             place = ("write", thread_id, ns, str(id), fold.task_id, str(fold.position))
-            sealed = self._codec.seal(fold.program, *place)
+            columns = (fold.channel, fold.task_path, fold.base, short_kind(fold.kind))
+            sealed = self._codec.seal(fold.program, place, columns)
             key = (thread_id, ns, id, fold.task_id, fold.position)
             self.early.append((fold.base, sealed, *key))
 
@@ -140,6 +144,7 @@ class Tables:
             data = frames.pack(row.stamp, known.frame)
             known.rows, known.spent, known.size = 1, 0, len(data)
         known.epoch = epoch
+        place = ("frame", thread_id, ns, row.checkpoint_id)
         self.checkpoints.append(
             (
                 thread_id,
@@ -148,7 +153,7 @@ class Tables:
                 parent_id,
                 complete,
                 row.run_id,
-                self._codec.seal(data, "frame", thread_id, ns, row.checkpoint_id),
+                self._codec.seal(data, place, (parent_id, complete)),
                 short_kind(row.metadata_kind),
                 row.metadata,
             )

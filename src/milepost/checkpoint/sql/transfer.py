@@ -29,7 +29,8 @@ _HEADER: Final = {"milepost": "threads", "version": 1}
 Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 """Of one thread, by table."""
 
-_TABLES: Final = ("threads", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
+_TABLES: Final = {"threads": 7, "checkpoints": 9, "checkpoint_blobs": 9, "checkpoint_writes": 10}
+"""With the number of columns that a row has in the stream."""
 
 
 def dump_thread(q: Queries, thread_id: str) -> Operation[list[str]]:
@@ -89,6 +90,8 @@ class Incoming:
             entry = json.loads(line)
         except ValueError as error:
             raise self._damaged("is not JSON") from error
+        if not isinstance(entry, dict):
+            raise self._damaged("is not what was expected there")
         if self._state == "start":
             if entry != _HEADER:
                 raise self._damaged("is not the beginning of a stream of threads")
@@ -96,14 +99,16 @@ class Incoming:
         elif self._state == "open" and "row" in entry:
             if _sum(json.dumps(entry["row"])) != entry.get("sum"):
                 raise self._damaged("does not match its checksum")
-            table, *values = entry["row"]
-            self._rows.setdefault(table, []).append(tuple(map(_stored, values)))
+            table, row = self._row(entry["row"])
+            self._rows.setdefault(table, []).append(row)
             self._total.update(entry["sum"].encode())
             self._count += 1
-        elif self._state == "open" and "thread" in entry:
+        elif self._state == "open" and isinstance(entry.get("thread"), str):
             thread_id, rows = entry["thread"], self._rows
-            if (entry["rows"], entry["sum"]) != (self._count, self._total.hexdigest()):
+            if (entry.get("rows"), entry.get("sum")) != (self._count, self._total.hexdigest()):
                 raise self._damaged(f"ends thread '{thread_id}', of which rows are missing")
+            if any(row[0] != thread_id for some in rows.values() for row in some):
+                raise self._damaged(f"ends thread '{thread_id}', but has rows of another one")
             self._threads += 1
             self._start_thread()
             return thread_id, rows
@@ -112,6 +117,16 @@ class Incoming:
         else:
             raise self._damaged("is not what was expected there")
         return None
+
+    def _row(self, entry: Any) -> tuple[str, tuple[Any, ...]]:
+        """A row, and its table. A checksum keeps nobody from writing a stream by hand."""
+        try:
+            table, *values = entry
+            if len(values) == _TABLES[table]:
+                return table, tuple(map(_stored, values))
+        except (TypeError, ValueError, KeyError):
+            pass
+        raise self._damaged("is not a row of a thread")
 
     def finish(self) -> None:
         """There are no more lines."""
@@ -155,7 +170,10 @@ def load_thread(q: Queries, thread_id: str, rows: Rows) -> Operation[None]:
         some = rows.get(table, [])
         if table == "threads":
             # No run owns it here, and nobody remembers its rows.
-            some = [(id, head, getrandbits(53), *rest) for id, head, *rest in some]
+            some = [
+                (id, head, getrandbits(53), "interrupted" if status == "running" else status, *rest)
+                for id, head, status, *rest in some
+            ]
         yield Many(sql, some)
 
 
@@ -166,7 +184,7 @@ def _plain(value: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    return base64.b64decode(value["b"]) if isinstance(value, dict) else value
+    return base64.b64decode(value["b"], validate=True) if isinstance(value, dict) else value
 
 
 def _sum(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint.codec import Codec, Encoded
+from milepost.checkpoint.codec import Codec, Columns, Encoded
 from milepost.checkpoint.cutting import container_head
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.splice import Buffer, Parts, Program, unpack
@@ -29,6 +29,11 @@ class BlobRecord(NamedTuple):
     level: int
     kind: str | None
     data: bytes
+
+    @property
+    def columns(self) -> Columns:
+        """What `data` is bound to, besides its place."""
+        return (self.base_channel, self.base, self.level, self.kind)
 
 
 class Resolver:
@@ -149,7 +154,8 @@ class Resolver:
     def open(self, row: BlobRecord) -> Buffer:
         """What is stored in a row."""
         try:
-            return self._codec.unseal(row.data, "blob", *self._place, row.channel, row.version)
+            place = ("blob", *self._place, row.channel, row.version)
+            return self._codec.unseal(row.data, place, row.columns)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=row.channel) from None
 

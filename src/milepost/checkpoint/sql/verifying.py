@@ -70,6 +70,15 @@ def graphs(reader: Reader, thread_id: str) -> Operation[list[Graph]]:
     ]
 
 
+def unlisted(reader: Reader) -> Operation[list[Problem]]:
+    """Threads that nobody will find: the registry does not know them."""
+    rows = yield Query(reader.q.unlisted)
+    return [
+        Problem(id, "", "threads", id, "it has rows, but no entry in the registry")
+        for (id,) in rows
+    ]
+
+
 def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
     """What is wrong with one thread."""
     found = yield from graphs(reader, thread_id)

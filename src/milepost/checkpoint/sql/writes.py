@@ -24,11 +24,6 @@ TOGETHER: Final = "+"
 """In the column `type`: the row holds several writes."""
 
 
-def sealed_as(kind: str | None, position: int) -> str:
-    """The last part of the place that the data of a row is sealed for."""
-    return TOGETHER if kind == TOGETHER else str(position)
-
-
 def together(writes: Sequence[WriteRow]) -> WriteRow:
     """Ordinary writes, none of them with a base, as one row."""
     data = ormsgpack.packb([(w.position, w.channel, w.kind, w.data) for w in writes])

@@ -64,6 +64,7 @@ class SqliteSaver(MaintainedSaver):
         try:
             yield saver
         finally:
+            saver.stop_sweeper()
             saver.engine.close()
 
     def setup(self) -> None:

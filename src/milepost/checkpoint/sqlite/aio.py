@@ -64,6 +64,7 @@ class AsyncSqliteSaver(MaintainedSaver):
         try:
             yield saver
         finally:
+            saver.stop_sweeper()
             assert isinstance(saver.engine, SqliteEngine)
             await asyncio.to_thread(saver.engine.close)
 

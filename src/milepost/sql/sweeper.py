@@ -1,0 +1,58 @@
+"""Removes what has expired now and then: items of a store, threads of a saver."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Sweeper:
+    """A thread that removes what has expired, at intervals, until it is stopped or fails."""
+
+    def __init__(self, sweep: Callable[[], object]) -> None:
+        self._sweep = sweep
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._done: Future[None] = Future()
+        self._lock = threading.Lock()
+
+    def start(self, seconds: float) -> Future[None]:
+        """Begin, unless it is running already. The future ends when the sweeper does."""
+        if not seconds > 0:
+            raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return self._done
+            self._stop = threading.Event()
+            self._done = Future()
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(seconds, self._stop, self._done),
+                name="milepost-ttl-sweeper",
+                daemon=True,
+            )
+            self._thread.start()
+            return self._done
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End; whether it has ended within `timeout` seconds."""
+        with self._lock:
+            thread = self._thread
+            self._stop.set()
+        if thread is None:
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def _run(self, seconds: float, stop: threading.Event, done: Future[None]) -> None:
+        try:
+            while not stop.wait(seconds):
+                self._sweep()
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
