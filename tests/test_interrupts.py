@@ -3,7 +3,7 @@
 import pytest
 
 from hitl_graphs import Both, Inner, State, chain, fan, ids, questions, step
-from milepost.errors import GraphInterrupt
+from milepost.errors import GraphInterrupt, UnknownInterruptError
 from milepost.func import task
 from milepost.graph import END, START, StateGraph
 from milepost.types import Command, Interrupt, RetryPolicy, interrupt
@@ -222,12 +222,16 @@ class TestSeveralInterruptsInOneNode:
         second = run.invoke(two, Command(resume=1), config, durability=durability)
         assert run.invoke(two, None, config, durability=durability) == second
 
-    def test_the_id_of_an_answered_one_is_no_longer_an_id(self, run, two, config, durability):
+    def test_a_late_answer_to_the_first_is_not_taken_for_the_second(
+        self, run, two, config, durability
+    ):
         first = run.invoke(two, {"log": []}, config, durability=durability)
         run.invoke(two, Command(resume=1), config, durability=durability)
-        answer = {ids(first)["one?"]: "late"}
-        result = run.invoke(two, Command(resume=answer), config, durability=durability)
-        assert result == {"log": ["ask", 1, answer]}
+        late = Command(resume={ids(first)["one?"]: "late"})
+        with pytest.raises(UnknownInterruptError):
+            run.invoke(two, late, config, durability=durability)
+        result = run.invoke(two, Command(resume=2), config, durability=durability)
+        assert result == {"log": ["ask", 1, 2]}
 
     def test_with_the_same_question_are_still_two(self, run, trace, saver, config, durability):
         graph = chain(("ask", step(trace, "ask", "again?", "again?")), checkpointer=saver)

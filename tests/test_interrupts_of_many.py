@@ -76,6 +76,26 @@ class TestInterruptsInParallelNodes:
         with pytest.raises((UnknownInterruptError, RuntimeError)):
             run.invoke(three, Command(resume=answers), config, durability=durability)
 
+    def test_an_answer_that_was_given_before_does_not_disturb_the_others(
+        self, run, three, config, durability
+    ):
+        opened = ids(run.invoke(three, {"log": []}, config, durability=durability))
+        first = Command(resume={opened["x1"]: "yes", opened["y1"]: "yes"})
+        left = run.invoke(three, first, config, durability=durability)["__interrupt__"]
+        answers = {one.id: "yes" for one in left} | dict.fromkeys(opened.values(), "yes")
+        run.invoke(three, Command(resume=answers), config, durability=durability)
+        state = run.get_state(three, config)
+        assert not [one for one in state.interrupts if one.id in answers]
+        assert all(isinstance(entry, str) for entry in state.values["log"])
+
+    def test_answers_to_none_of_the_open_ones_are_refused(self, run, three, config, durability):
+        opened = run.invoke(three, {"log": []}, config, durability=durability)
+        with pytest.raises(UnknownInterruptError) as refused:
+            run.invoke(three, Command(resume={"0" * 32: "yes"}), config, durability=durability)
+        for one in opened["__interrupt__"]:
+            assert one.id in str(refused.value)
+        assert ids(opened) == {one.value: one.id for one in run.get_state(three, config).interrupts}
+
     def test_are_answered_together(self, run, three, effects, config, durability):
         result = run.invoke(three, {"log": []}, config, durability=durability)
         for _ in range(2):

@@ -16,6 +16,7 @@ from milepost.runtime.loading import Loading
 from milepost.runtime.pending import (
     command_writes,
     interrupt_id,
+    is_id,
     null_task_id,
     open_interrupts,
     recall,
@@ -215,8 +216,19 @@ class Opening(Loading):
                 for at, question in enumerate([*old.asked, *old.interrupts]):
                     if question.id == interrupt_id(old.ns, at):
                         opened[question.id] = interrupt_id(new.ns, at)
-        if isinstance(resume, dict) and resume and all(key in opened for key in resume):
-            return {opened[key]: answer for key, answer in resume.items()}
+        if (
+            isinstance(resume, dict)
+            and resume
+            and all(key in opened or is_id(key) for key in resume)
+        ):
+            # Some may be answered already: whoever asks may have looked a while ago.
+            answers = {opened[key]: resume[key] for key in resume if key in opened}
+            if not answers:
+                raise UnknownInterruptError(
+                    f"No interrupt of thread '{self.thread_id}' that is open has one of these ids: "
+                    f"{', '.join(resume)}. Open are: {', '.join(opened)}."
+                )
+            return answers
         if len(opened) <= 1 or before:
             return dict.fromkeys(list(opened.values())[:1], resume)
         raise UnknownInterruptError(

@@ -34,6 +34,14 @@ def interrupt_id(task_ns: str, at: int) -> str:
     return digest_id("interrupt", task_ns, str(at)).replace("-", "")
 
 
+def is_id(key: object) -> bool:
+    """Whether something looks like the id of an interrupt."""
+    return isinstance(key, str) and len(key) == _ID and not key.strip("0123456789abcdef")
+
+
+_ID = 32
+
+
 def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
     """Give tasks back what an earlier attempt at this step has stored of them."""
     if not pending:
