@@ -301,3 +301,38 @@ class TestCancelling:
             timeout=120,
         )
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_stream_that_is_left_at_any_part_ends_quietly_and_the_thread_goes_on(
+    saver, config, durability, parts
+):
+    trace: list[str] = []
+    graph = chain(
+        ("a", step(trace, "a")),
+        ("b", step(trace, "b")),
+        checkpointer=saver,
+        interrupt_before=["b"],
+    )
+    options = {"stream_mode": "updates", "durability": durability}
+
+    async def leave() -> None:
+        stream = graph.astream({"log": []}, other, **options)
+        left = parts
+        async for _ in stream:
+            left -= 1
+            if not left:
+                break
+        await stream.aclose()
+
+    stream = graph.stream({"log": []}, config, **options)
+    for _, _part in zip(range(parts), stream, strict=False):
+        pass
+    stream.close()
+    other = {"configurable": {"thread_id": "other"}}
+    asyncio.run(leave())
+    for one in (config, other):
+        assert saver.get_thread(one["configurable"]["thread_id"]).status == "interrupted"
+        for _ in range(2):
+            result = graph.invoke(None, one, durability=durability)
+        assert result == {"log": ["a", "b"]}

@@ -19,6 +19,7 @@ from milepost.runtime.awaiting import InContext, in_thread, see_through, setter
 from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
+    STARTING,
     Ask,
     Await,
     Call,
@@ -96,7 +97,7 @@ class AsyncDriver:
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    await self._wind_up(steps, closed)
+                    await self._wind_up(steps, effect, closed)
                     raise
                 except BaseException as failure:
                     if isinstance(failure, asyncio.CancelledError):
@@ -114,13 +115,19 @@ class AsyncDriver:
         while pending:
             yield pending.popleft()
 
-    async def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
+    async def _wind_up(
+        self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException
+    ) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
         await self._stop_tasks()
-        steps.error = reason
+        if isinstance(effect, STARTING):
+            steps.error = reason
         with suppress(type(reason)):
-            for effect in steps:
-                steps.answer = await self._carry_out(effect)
+            for following in steps:
+                if isinstance(following, STARTING):
+                    steps.error = reason
+                else:
+                    steps.answer = await self._carry_out(following)
 
     async def _stop_tasks(self) -> None:
         self._queue.clear()

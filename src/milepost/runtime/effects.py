@@ -73,6 +73,8 @@ class Await:
 
 
 AWAIT = Await()
+STARTING = (Start, Await)
+"""Where a run whose consumer has gone is stopped: before more begins, never while it saves."""
 
 
 @record

@@ -21,6 +21,7 @@ from milepost.runtime import workers
 from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_async_only
 from milepost.runtime.effects import (
+    STARTING,
     Ask,
     Await,
     Call,
@@ -99,7 +100,7 @@ class SyncDriver:
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    self._wind_up(steps, closed)
+                    self._wind_up(steps, effect, closed)
                     raise
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
@@ -118,13 +119,17 @@ class SyncDriver:
             yield pending.popleft()
         return steps.result
 
-    def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
+    def _wind_up(self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
         self._queue.clear()
-        steps.error = reason
+        if isinstance(effect, STARTING):
+            steps.error = reason
         with suppress(type(reason)):
-            for effect in steps:
-                steps.answer = self._carry_out(effect)
+            for following in steps:
+                if isinstance(following, STARTING):
+                    steps.error = reason
+                else:
+                    steps.answer = self._carry_out(following)
 
     def _carry_out(self, effect: Effect) -> Any:
         kind = type(effect)
