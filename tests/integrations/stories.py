@@ -30,6 +30,23 @@ class Log(TypedDict, total=False):
     x: Any
 
 
+def squares(lib: Any, saver: Any, ran: list[int]) -> Any:
+    """A map over four numbers; the worker of the third one asks."""
+
+    def square(arg: Any) -> Any:
+        ran.append(arg["n"])
+        if arg["n"] == 2:
+            lib.interrupt("two?")
+        return {"log": [arg["n"] ** 2]}
+
+    builder = lib.StateGraph(Log)
+    builder.add_node("square", square)
+    builder.add_conditional_edges(
+        lib.START, lambda s: [lib.Send("square", {"n": n}) for n in range(4)], ["square"]
+    )
+    return builder.compile(checkpointer=saver)
+
+
 def says(word: str) -> Callable[[Any], Any]:
     def node(state: Any) -> Any:
         return {"log": [word]}

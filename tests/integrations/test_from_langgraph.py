@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from libraries import LANGGRAPH, MILEPOST
-from stories import STORIES, Log, history, line, says, thread
+from stories import STORIES, Log, history, line, says, squares, thread
 from test_moving import Approval, answers
 
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -156,22 +156,8 @@ def test_a_map_that_langgraph_left_open_is_finished_in_place(run):
     saver = TheirInMemorySaver()
     ran: list[int] = []
 
-    def build(lib: Any, saver: Any) -> Any:
-        def square(arg: Any) -> Any:
-            ran.append(arg["n"])
-            if arg["n"] == 2:
-                lib.interrupt("two?")
-            return {"log": [arg["n"] ** 2]}
-
-        builder = lib.StateGraph(Log)
-        builder.add_node("square", square)
-        builder.add_conditional_edges(
-            lib.START, lambda s: [lib.Send("square", {"n": n}) for n in range(4)], ["square"]
-        )
-        return builder.compile(checkpointer=saver)
-
-    run.invoke(build(LANGGRAPH, saver), {"log": []}, thread())
+    run.invoke(squares(LANGGRAPH, saver, ran), {"log": []}, thread())
     ran.clear()
-    ours = build(MILEPOST, from_langgraph(saver))
+    ours = squares(MILEPOST, from_langgraph(saver), ran)
     assert run.invoke(ours, MILEPOST.Command(resume="yes"), thread()) == {"log": [0, 1, 4, 9]}
     assert ran == [2]

@@ -7,7 +7,7 @@ import stories
 import unseen
 from libraries import LANGGRAPH, MILEPOST
 from moves import move_in, move_out
-from stories import Log, line, says, thread
+from stories import Log, line, says, squares, thread
 from typing_extensions import TypedDict
 
 from milepost.checkpoint.serde.registry import default_registry
@@ -114,26 +114,12 @@ def test_a_map_that_waits_for_one_of_its_workers(addresses):
     theirs, ours = addresses
     ran: list[int] = []
 
-    def build(lib: Any, saver: Any) -> Any:
-        def square(arg: Any) -> Any:
-            ran.append(arg["n"])
-            if arg["n"] == 2:
-                lib.interrupt("two?")
-            return {"log": [arg["n"] ** 2]}
-
-        builder = lib.StateGraph(Log)
-        builder.add_node("square", square)
-        builder.add_conditional_edges(
-            lib.START, lambda s: [lib.Send("square", {"n": n}) for n in range(4)], ["square"]
-        )
-        return builder.compile(checkpointer=saver)
-
     with their_saver(theirs) as saver:
-        build(LANGGRAPH, saver).invoke({"log": []}, thread())
+        squares(LANGGRAPH, saver, ran).invoke({"log": []}, thread())
     move_in(theirs, ours)
     ran.clear()
     with our_saver(ours) as saver:
-        result = build(MILEPOST, saver).invoke(MILEPOST.Command(resume="yes"), thread())
+        result = squares(MILEPOST, saver, ran).invoke(MILEPOST.Command(resume="yes"), thread())
     assert ran == [2]
     assert result == {"log": [0, 1, 4, 9]}
 
