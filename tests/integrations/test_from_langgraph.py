@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from libraries import LANGGRAPH, MILEPOST
-from stories import STORIES, Log, history, line, says, squares, thread
+from stories import STORIES, history, line, says, squares, thread
 from test_moving import Approval, answers
 
 from milepost.checkpoint.base import BaseCheckpointSaver
