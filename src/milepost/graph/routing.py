@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import BRANCH_TO, END, ROOT, START, TASKS
@@ -65,6 +66,8 @@ def branch_route(
     """What a conditional edge does with its function's answer."""
 
     def route(answer: Any) -> list[Write]:
+        if type(answer) is str and answer in ready:
+            return ready[answer]
         answers = answer if isinstance(answer, (list, tuple)) else [answer]
         writes = []
         for one in answers:
@@ -87,6 +90,12 @@ def branch_route(
                 writes.append(write)
         return writes
 
+    # A name is what most branches return. What it leads to is found once, not in every step.
+    ready: dict[str, list[Write]] = {}
+    for name in router.nodes if ends is None else ends:
+        if type(name) is str:
+            with suppress(InvalidUpdateError, ValueError):  # told to whoever goes there
+                ready[name] = route(name)
     return route
 
 
@@ -106,7 +115,8 @@ def update_writer(
         if output is None:
             return []
         if type(output) is dict:
-            return from_mapping(output)
+            all_known = output.keys() <= known and not is_root
+            return list(output.items()) if all_known else from_mapping(output)
         if isinstance(output, Command):
             return from_command(output)
         if isinstance(output, Send):

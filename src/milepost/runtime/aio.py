@@ -10,13 +10,13 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.runtime.awaiting import InContext, in_thread, see_through, setter
-from milepost.runtime.bridge import share_config, unshare
+from milepost.runtime.awaiting import InContext, apart, in_thread, see_through, setter
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     STARTING,
@@ -31,10 +31,11 @@ from milepost.runtime.effects import (
     RunProgram,
     Save,
     Start,
+    TaskEffect,
     TaskProgram,
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
-from milepost.runtime.scope import enter, leave
+from milepost.runtime.scope import inside
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.task import raise_own_cancellation
 from milepost.runtime.timeouts import within
@@ -55,7 +56,6 @@ class AsyncDriver:
         self._ended: deque[tuple[Task, BaseException | None]] = deque()
         self._news = asyncio.Event()
         """Set when a task has ended or the feed has something."""
-        self._inline: tuple[Task, TaskProgram] | None = None
         self._queue: deque[tuple[Task, TaskProgram]] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._at_once: int | None = None
@@ -79,19 +79,20 @@ class AsyncDriver:
         try:
             for effect in steps:
                 try:
-                    if type(effect) is Await:
+                    if type(effect) is Start:
                         while pending:
                             yield pending.popleft()
-                        if self._inline is not None:
-                            steps.answer = [await self._run_inline()]
-                        else:
-                            while not self._ended:
-                                self._news.clear()
-                                while pending:
-                                    yield pending.popleft()
-                                if not self._ended:
-                                    await self._news.wait()
-                            steps.answer = self._collect()
+                        steps.answer = await self._start(effect)
+                    elif type(effect) is Await:
+                        while pending:
+                            yield pending.popleft()
+                        while not self._ended:
+                            self._news.clear()
+                            while pending:
+                                yield pending.popleft()
+                            if not self._ended:
+                                await self._news.wait()
+                        steps.answer = self._collect()
                     else:
                         steps.answer = await self._carry_out(effect)
                     while pending:
@@ -141,8 +142,6 @@ class AsyncDriver:
         kind = type(effect)
         if kind is Save:
             return await self._save(effect)  # type: ignore[arg-type]
-        if kind is Start:
-            return self._start(effect)  # type: ignore[arg-type]
         if kind is Ask:
             return await self.ask(effect)  # type: ignore[arg-type]
         if kind is Flush:
@@ -251,14 +250,16 @@ class AsyncDriver:
 
     # -- tasks
 
-    def _start(self, effect: Start) -> None:
+    async def _start(self, effect: Start) -> Sequence[Task]:
         tasks = effect.tasks
         if len(tasks) == 1 and not self.feed.flows_during_nodes:
-            self._inline = tasks[0]
-            return
+            task, program = tasks[0]
+            await self._perform(program)
+            return (task,)
         self._at_once = effect.at_once
         self._queue.extend(tasks)
         self._start_queued()
+        return ()
 
     def _start_queued(self) -> None:
         while self._queue and (self._at_once is None or len(self._running) < self._at_once):
@@ -297,13 +298,6 @@ class AsyncDriver:
         self._running.discard(running)
         self._start_queued()
 
-    async def _run_inline(self) -> Task:
-        assert self._inline is not None
-        task, program = self._inline
-        self._inline = None
-        await self._perform(program)
-        return task
-
     def _collect(self) -> list[Task]:
         """The tasks that have ended by now."""
         ended: list[Task] = []
@@ -320,49 +314,54 @@ class AsyncDriver:
 
     async def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""
-        steps = Stepper(program)
-        for effect in steps:
+        # Without a Stepper: this is gone through three times in the smallest step.
+        send = program.send
+        step: Callable[[Any], TaskEffect] = send
+        given: Any = None
+        while True:
+            try:
+                effect = step(given)
+            except StopIteration:
+                return
+            step, given = send, None
             try:
                 if type(effect) is Call:
-                    steps.answer = await self._call(effect)
+                    given = await self._call(effect)
                 elif type(effect) is Pause:
                     await asyncio.sleep(effect.seconds)
                 else:
-                    steps.answer = await self.ask(effect)  # type: ignore[arg-type]
+                    given = await self.ask(effect)  # type: ignore[arg-type]
             except Exception as failure:
-                steps.error = failure
+                step, given = program.throw, failure
 
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         scope = effect.scope
         if scope.task.started is None:
             scope.task.started = time.time()
-        token = enter(scope)
-        shared = share_config(scope)
+        context = inside(scope)
         try:
             arguments = callee.arguments(scope) if callee.inject else {}
             if callee.aio is None:
                 assert callee.sync is not None
                 if effect.routes:
-                    context = contextvars.copy_context()
                     result = context.run(callee.sync, effect.argument, **arguments)
                 else:
-                    result = await in_thread(callee.sync, effect.argument, **arguments)
-                return await result if type(result) is CoroutineType else result
-            context = contextvars.copy_context()
-            work = context.run(callee.aio, effect.argument, **arguments)
-            if effect.timeout is None:
-                return await InContext(work, context)
-            return await within(work, effect.timeout, effect)
+                    call = partial(callee.sync, effect.argument, **arguments)
+                    result = await apart(context, call)
+                if type(result) is not CoroutineType:
+                    return result
+                work: Any = result
+            else:
+                work = context.run(callee.aio, effect.argument, **arguments)
+            if effect.timeout is not None and callee.aio is not None:
+                work = within(work, effect.timeout, effect)
+            return await InContext(work, context)
         except asyncio.CancelledError as error:
             running = asyncio.current_task()
             if running is None or not running.cancelling():
                 raise_own_cancellation(error, scope.task.name)
             raise
-        finally:
-            if shared is not None:
-                unshare(shared)
-            leave(token)
 
 
 _background: set[asyncio.Task[None]] = set()

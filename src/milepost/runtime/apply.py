@@ -43,23 +43,25 @@ def apply_writes(
         if seen:
             before = board.seen.get(writer.name)
             board.saw(writer.name, {**before, **seen} if before else seen)
-    for writer in writers:
-        for name in writer.triggers:
-            channel = live.get(name)
-            if channel is not None and channel.consume():
-                versions[name] = version
-                changed.add(name)
+    if program.consumed:
+        for writer in writers:
+            for name in writer.triggers:
+                channel = live.get(name)
+                if channel is not None and channel.consume():
+                    versions[name] = version
+                    changed.add(name)
 
     # The writes themselves, all of a step's at once for each channel.
     by_channel: dict[str, list[Any]] = {}
+    specs = program.channels
     for writer in writers:
         for name, value in writer.writes:
             if name in by_channel:
                 by_channel[name].append(value)
-            elif name in program.channels:
+            elif name in specs:
                 by_channel[name] = [value]
     for name, values in by_channel.items():
-        channel = board.channel(name)
+        channel = live[name] if name in live else board.channel(name)
         try:
             updated = channel.update(values)
         except InvalidUpdateError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from milepost.runtime import workers
@@ -23,7 +24,7 @@ class InContext:
     def __await__(self) -> Generator[Any, Any, Any]:
         run, work = self._context.run, self._work
         if not hasattr(work, "send"):
-            return (yield from work.__await__())
+            work = _steps_of(work)
         step, sent = work.send, None
         while True:
             try:
@@ -36,6 +37,10 @@ class InContext:
                 step, sent = work.throw, error
 
 
+def _steps_of(awaitable: Any) -> Generator[Any, Any, Any]:
+    return (yield from awaitable.__await__())
+
+
 def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
     """A function that sets an event of a loop from any thread."""
 
@@ -45,11 +50,17 @@ def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[]
     return tell
 
 
-async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+def in_thread(
+    function: Callable[..., Any], /, *arguments: Any, **keywords: Any
+) -> Coroutine[Any, Any, Any]:
     """Call a sync function on a worker thread, in a copy of this context."""
+    return apart(contextvars.copy_context(), partial(function, *arguments, **keywords))
+
+
+async def apart(context: contextvars.Context, call: Callable[[], Any]) -> Any:
+    """Call something on a worker thread, in a context."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if future.cancelled():
@@ -64,7 +75,7 @@ async def in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords
     def job() -> None:
         result, error = None, None
         try:
-            result = context.run(function, *arguments, **keywords)
+            result = context.run(call)
         except BaseException as failure:
             error = failure
         with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more

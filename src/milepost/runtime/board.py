@@ -147,8 +147,10 @@ class Board:
         """The state as it would be with some writes applied; nothing is changed."""
         by_channel: dict[str, list[Any]] = {}
         for name, value in writes:
-            if name in self.key_set:
-                by_channel.setdefault(name, []).append(value)
+            if name in by_channel:
+                by_channel[name].append(value)
+            elif name in self.key_set:
+                by_channel[name] = [value]
         values = self.values.copy()
         for name, written in by_channel.items():
             channel = self.live[name]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextvars import Token
+from contextvars import Context, ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _HOME = "langchain_core.runnables.config"
 _VARIABLE = "var_child_runnable_config"
+_variable: ContextVar[Any] | None = None
+"""The context variable of that name, once LangChain is loaded."""
 
 
 class _ConfigOnDemand(dict[str, Any]):
@@ -34,8 +36,7 @@ class _ConfigOnDemand(dict[str, Any]):
 
     __slots__ = ("_scope",)
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope: Scope | None = scope
+    _scope: Scope | None
 
     def _fill(self) -> None:
         scope = self._scope
@@ -61,15 +62,16 @@ for _name in (
     setattr(_ConfigOnDemand, _name, _after_filling(_name))
 
 
-def share_config(scope: Scope) -> Token[Any] | None:
-    """Let LangChain find a node's config; give the result to `unshare` when the node is done."""
-    variable = getattr(sys.modules.get(_HOME), _VARIABLE, None)
-    return None if variable is None else variable.set(_ConfigOnDemand(scope))
-
-
-def unshare(token: Token[Any]) -> None:
-    """Take back what `share_config` did."""
-    token.var.reset(token)
+def share_config(context: Context, scope: Scope) -> None:
+    """Let LangChain find a node's config in the context that the node runs in."""
+    global _variable
+    if _variable is None:
+        _variable = getattr(sys.modules.get(_HOME), _VARIABLE, None)
+        if _variable is None:
+            return
+    config = _ConfigOnDemand()
+    config._scope = scope
+    context.run(_variable.set, config)
 
 
 def load() -> None:

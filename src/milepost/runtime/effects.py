@@ -7,7 +7,7 @@ wait, and never call a node or a saver themselves.
     Ask       a run, history, a store op  what the method returned
     Listing   history                     an iterator, for Next
     Next      history                     its next item, or None at the end
-    Start     a run                       None; the tasks are under way
+    Start     a run                       tasks that have ended, if any has; others are under way
     Await     a run                       tasks that have ended, at least one
     Save      a run, an update            None; the step is durable, or queued
     Flush     a run                       None; everything queued is durable
@@ -59,7 +59,7 @@ class Next:
 
 @record
 class Start:
-    """Start tasks. The driver may leave one of them until it is awaited."""
+    """Start tasks. A step's only task may have ended by the time that this is answered."""
 
     tasks: Sequence[tuple[Task, TaskProgram]]
     at_once: int | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from milepost.runtime.checkpoints import Bookkeeping
-from milepost.runtime.program import StepsLeft
 from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, Scope
 from milepost.runtime.stream import Part, ns_parts
 from milepost.types import RunnableConfig, StreamMode, StreamWriter
@@ -25,11 +24,6 @@ class Offering(Bookkeeping):
 
     def _push(self, mode: StreamMode, payload: Any) -> None:
         self.feed.push(Part(ns_parts(self.ns), mode, payload))
-
-    @property
-    def steps_left(self) -> StepsLeft:
-        """What managed values are computed from."""
-        return StepsLeft(self.step + 1, self.stop)
 
     def config_for(self, task: Task) -> RunnableConfig:
         """The config that a node sees."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
 from milepost.errors import InvalidUpdateError
 from milepost.ids import digest_id
-from milepost.runtime.program import Node, Program, StepsLeft, Write
+from milepost.runtime.program import Node, Program, Write
 from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FAR: Final = 1 << 62
 """A step limit for plans that nobody carries out."""
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Task:
@@ -41,7 +42,7 @@ class Task:
     """Earlier ones that were answered."""
     answers: Sequence[Any] = ()
     """Answers to its interrupts, in the order in which it asks."""
-    pins: Mapping[str, str] = MappingProxyType({})
+    pins: Mapping[str, str] = _NOTHING
     """Inner graphs with memory of their own that have run in it, and how far they came."""
     _id: str | None = None
     _path_text: str | None = None
@@ -102,23 +103,21 @@ def plan(
 
     `changed` are the channels that the last step changed; None if that is not known.
     """
-    steps = StepsLeft(base[2], stop)
     tasks: list[Task] = []
     sends = board.live.get(TASKS)
     if sends is not None and sends.is_available():
-        tasks = [_push(program, send, at, base, steps) for at, send in enumerate(sends.get())]
+        tasks = [_push(program, send, at, base, stop) for at, send in enumerate(sends.get())]
 
     triggers = program.triggers
     candidates: set[str] = set()
     for channel in board.versions if changed is None else changed:
-        nodes = triggers.get(channel)
-        if nodes is not None:
-            candidates.update(nodes)
+        if channel in triggers:
+            candidates.update(triggers[channel])
     for name in sorted(candidates) if len(candidates) > 1 else candidates:
         node = program.nodes[name]
         if triggered(board, node):
             try:
-                given = node.reader.read(board, steps)
+                given = node.reader.read(board, base[2], stop)
             except Exception as error:
                 error.add_note(f"While the input of node '{name}' was made from the state.")
                 raise
@@ -140,20 +139,18 @@ def is_waiting(program: Program, board: Board, changed: Iterable[str] | None) ->
 
 def triggered(board: Board, node: Node) -> bool:
     """Whether a trigger of the node has a value that the node has not seen."""
-    seen: Mapping[str, Any] = board.seen.get(node.name, {})
+    seen: Mapping[str, Any] = board.seen.get(node.name, _NOTHING)
     for name in node.triggers:
         version = board.versions.get(name)
-        if version is None or not board.available(name):
+        if version is None or (channel := board.live.get(name)) is None:
             continue
         before = seen.get(name)
-        if before is None or version > before:
+        if (before is None or version > before) and channel.is_available():
             return True
     return False
 
 
-def _push(
-    program: Program, send: Any, at: int, base: tuple[str, str, int], steps: StepsLeft
-) -> Task:
+def _push(program: Program, send: Any, at: int, base: tuple[str, str, int], stop: int) -> Task:
     if not isinstance(send, Send):
         raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
     node = program.nodes.get(send.node)
@@ -169,7 +166,7 @@ def _push(
         )
     argument = send.arg
     if node.push_reader is not None and isinstance(argument, dict):
-        argument = node.push_reader.shape(argument, steps)
+        argument = node.push_reader.shape(argument, base[2], stop)
     task = Task(node, (PUSH, at, False), (PUSH,), argument, base)
     task.send = send
     return task

@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from milepost.channels.base import BaseChannel
 from milepost.constants import PULL, START
 from milepost.record import record
 from milepost.runtime.board import Board
 
 if TYPE_CHECKING:
-    from milepost.channels.base import BaseChannel
     from milepost.checkpoint.records import Checkpoint
     from milepost.runtime.calls import Callee
     from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
+_ignored = BaseChannel.consume
 Write = tuple[str, Any]
 """A channel and what is written to it."""
 
@@ -67,13 +68,13 @@ class Reader:
     build: Callable[[dict[str, Any]], Any] | None = None
     """Makes the schema's own type out of the values."""
 
-    def read(self, board: Board, steps: StepsLeft) -> Any:
-        """The input, in a mapping that the node may keep."""
+    def read(self, board: Board, step: int, stop: int) -> Any:
+        """The input of a step, in a mapping that the node may keep."""
         if self.channel is not None:
             return board.live[self.channel].get()
-        return self.shape(board.values, steps)
+        return self.shape(board.values, step, stop)
 
-    def shape(self, values: Mapping[str, Any], steps: StepsLeft) -> Any:
+    def shape(self, values: Mapping[str, Any], step: int, stop: int) -> Any:
         """The input, from values of the state."""
         if self.channel is not None:
             return values.get(self.channel)
@@ -81,8 +82,10 @@ class Reader:
             picked = dict(values)
         else:
             picked = {key: values[key] for key in self.keys if key in values}
-        for key, compute in self.managed:
-            picked[key] = compute(steps)
+        if self.managed:
+            steps = StepsLeft(step, stop)
+            for key, compute in self.managed:
+                picked[key] = compute(steps)
         return picked if self.build is None else self.build(picked)
 
 
@@ -153,6 +156,8 @@ class Program:
     """Channels that want to know when nothing is left to run."""
     delta: tuple[str, ...] = ()
     """Channels whose checkpoints hold only what was written."""
+    consumed: frozenset[str] = field(init=False)
+    """Channels to which it matters that a node which they triggered has run."""
     goto: Callable[[Any], Write]
     """Turns a target of a Command into a write."""
     writes_of_update: Callable[[Any], list[Write]]
@@ -160,6 +165,8 @@ class Program:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_set", frozenset(self.keys))
+        consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
+        object.__setattr__(self, "consumed", frozenset(consumed))
 
     def board(self, checkpoint: Checkpoint | None) -> Board:
         """The channels as a checkpoint has them, or as they are at the beginning."""

@@ -7,7 +7,7 @@ the run that they belong to through it.
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 from milepost.constants import NS_SEP
 from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
-from milepost.runtime.bridge import with_callbacks
+from milepost.runtime.bridge import share_config, with_callbacks
 from milepost.runtime.pending import interrupt_id
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
@@ -27,8 +27,18 @@ if TYPE_CHECKING:
     from milepost.store.base import BaseStore
 
 _current: ContextVar[Scope | None] = ContextVar("milepost_scope", default=None)
-enter = _current.set
-leave = _current.reset
+_enter = _current.set
+
+
+def inside(scope: Scope) -> Context:
+    """The present context, with a scope in it.
+
+    It is a copy, so that context variables which a node sets end with it.
+    """
+    context = copy_context()
+    context.run(_enter, scope)
+    share_config(context, scope)
+    return context
 
 
 def find_scope() -> Scope | None:

@@ -80,6 +80,8 @@ class Session(Opening):
         """Those that were called in this step and have not finished before."""
         self.lock = threading.Lock()
         self.board: Board
+        self.at_once: int | None = None
+        """How many tasks of a step may run at the same time."""
         self.quiet = feed.silent
         """Whether nobody listens to this run's events."""
         self._prepare_bookkeeping()
@@ -90,6 +92,7 @@ class Session(Opening):
         """Run to the end, to an interrupt or to an error; return the graph's output."""
         try:
             yield from self.open(input)
+            self.at_once = concurrency(self.config)
             while True:
                 tasks = self._next_tasks()
                 if not tasks:
@@ -145,7 +148,11 @@ class Session(Opening):
         """Take one super-step; False if it was interrupted."""
         if not self.quiet:
             self.announce(tasks)
-        todo = [task for task in tasks if not task.finished and not self.still_waits(task)]
+        todo = [
+            task
+            for task in tasks
+            if not (task.finished or (task.interrupts and self.still_waits(task)))
+        ]
         if self.cache is not None:
             yield from recall_cached(self.cache, todo)
             for task in todo:
@@ -155,14 +162,11 @@ class Session(Opening):
         self.called = []
         last: Sequence[Task] = ()
         if todo:
-            yield Start(
-                [(task, perform(self, task)) for task in todo],
-                concurrency(self.config),
-            )
-            last = yield from self._take_ended(len(todo), alone=len(tasks) == 1)
+            ended = yield Start([(task, perform(self, task)) for task in todo], self.at_once)
+            last = yield from self._take_ended(len(todo), ended, alone=len(tasks) == 1)
 
-        errors = [task.error for task in tasks if task.error is not None and not task.finished]
-        if errors or any(not task.finished for task in tasks):
+        if unfinished := [task for task in tasks if not task.finished]:
+            errors = [task.error for task in unfinished if task.error is not None]
             self._rest("error" if errors else "interrupted")
             if last:
                 yield from self.save_writes([to_store(task) for task in last])
@@ -202,8 +206,12 @@ class Session(Opening):
         touched.update(self.board.volatile, self.program.waiting)
         return self.board.way_back(touched, [writer.name for writer in writers])
 
-    def _take_ended(self, left: int, *, alone: bool) -> RunProgram[Sequence[Task]]:
+    def _take_ended(
+        self, left: int, ended: Sequence[Task], *, alone: bool
+    ) -> RunProgram[Sequence[Task]]:
         """Take tasks as they end, until none is left; return what is still to be stored of them.
+
+        `ended` are those that have ended already.
 
         What has ended while others run is stored at once: a crash, or a sibling that fails, shall
         not cost it. What ends last can wait for the checkpoint.
@@ -211,7 +219,8 @@ class Session(Opening):
         stored: list[Task] = []
         waiting: list[Task] = []
         while left or self.spawned:
-            ended: Sequence[Task] = yield AWAIT
+            if not ended:
+                ended = yield AWAIT
             for task in ended:
                 if task.called:
                     with self.lock:
@@ -227,6 +236,7 @@ class Session(Opening):
                     self.ended(task)
                 if self.ledger is not None and self._is_stored(task):
                     stored.append(task)
+            ended = ()
             if stored and (left or self.spawned):
                 yield from self.save_writes([to_store(task) for task in stored])
                 stored = []

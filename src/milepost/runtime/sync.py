@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import ColourError
 from milepost.runtime import workers
-from milepost.runtime.bridge import share_config, unshare
 from milepost.runtime.colour import is_async_only
 from milepost.runtime.effects import (
     STARTING,
@@ -33,10 +32,11 @@ from milepost.runtime.effects import (
     RunProgram,
     Save,
     Start,
+    TaskEffect,
     TaskProgram,
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
-from milepost.runtime.scope import enter, leave
+from milepost.runtime.scope import inside
 from milepost.runtime.stream import Feed, Part
 from milepost.runtime.task import raise_own_cancellation
 from milepost.stepper import Stepper
@@ -57,7 +57,6 @@ class SyncDriver:
         self.feed = feed or Feed()
         self._mailbox: SimpleQueue[Any] = SimpleQueue()
         """Tasks that have ended, with what they crashed with, or a call to look at the feed."""
-        self._inline: tuple[Task, TaskProgram] | None = None
         self._queue: deque[tuple[Task, TaskProgram]] = deque()
         self._running = 0
         self._at_once = _MANY
@@ -85,16 +84,17 @@ class SyncDriver:
         try:
             for effect in steps:
                 try:
-                    if type(effect) is Await:
+                    if type(effect) is Start:
                         while pending:
                             yield pending.popleft()
-                        if self._inline is not None:
-                            steps.answer = [self._run_inline()]
-                        else:
-                            while (item := self._mailbox.get()) is _WAKE:
-                                while pending:
-                                    yield pending.popleft()
-                            steps.answer = self._collect(item)
+                        steps.answer = self._start(effect)
+                    elif type(effect) is Await:
+                        while pending:
+                            yield pending.popleft()
+                        while (item := self._mailbox.get()) is _WAKE:
+                            while pending:
+                                yield pending.popleft()
+                        steps.answer = self._collect(item)
                     else:
                         steps.answer = self._carry_out(effect)
                     while pending:
@@ -135,8 +135,6 @@ class SyncDriver:
         kind = type(effect)
         if kind is Save:
             return self._save(effect)  # type: ignore[arg-type]
-        if kind is Start:
-            return self._start(effect)  # type: ignore[arg-type]
         if kind is Ask:
             return self.ask(effect)  # type: ignore[arg-type]
         if kind is Flush:
@@ -253,14 +251,16 @@ class SyncDriver:
 
     # -- tasks
 
-    def _start(self, effect: Start) -> None:
+    def _start(self, effect: Start) -> Sequence[Task]:
         tasks = effect.tasks
         if len(tasks) == 1 and not self.feed.flows_during_nodes:
-            self._inline = tasks[0]
-            return
+            task, program = tasks[0]
+            self._perform(program)
+            return (task,)
         self._at_once = effect.at_once or _MANY
         self._queue.extend(tasks)
         self._add_worker()
+        return ()
 
     def _add_worker(self) -> None:
         with self._lock:
@@ -301,13 +301,6 @@ class SyncDriver:
             ended()
         self._mailbox.put((task, crash))
 
-    def _run_inline(self) -> Task:
-        assert self._inline is not None
-        task, program = self._inline
-        self._inline = None
-        self._perform(program)
-        return task
-
     def _collect(self, item: tuple[Task, BaseException | None]) -> list[Task]:
         """The tasks that have ended by now."""
         ended: list[Task] = []
@@ -327,31 +320,37 @@ class SyncDriver:
 
     def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""
-        steps = Stepper(program)
-        for effect in steps:
+        # Without a Stepper: this is gone through three times in the smallest step.
+        send = program.send
+        step: Callable[[Any], TaskEffect] = send
+        given: Any = None
+        while True:
+            try:
+                effect = step(given)
+            except StopIteration:
+                return
+            step, given = send, None
             try:
                 if type(effect) is Call:
-                    steps.answer = self._call(effect)
+                    given = self._call(effect)
                 elif type(effect) is Pause:
                     time.sleep(effect.seconds)
                 else:
-                    steps.answer = self.ask(effect)  # type: ignore[arg-type]
+                    given = self.ask(effect)  # type: ignore[arg-type]
             except Exception as failure:
-                steps.error = failure
+                step, given = program.throw, failure
 
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         scope = effect.scope
         if scope.task.started is None:
             scope.task.started = time.time()
-        token = enter(scope)
-        shared = share_config(scope)
+        context = inside(scope)
         try:
-            # In a copy, so that context variables which a node sets end with it.
-            context = contextvars.copy_context()
             if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
                 assert callee.aio is not None
-                work = callee.aio(effect.argument, **callee.arguments(scope))
+                arguments = callee.arguments(scope)
+                work = context.run(callee.aio, effect.argument, **arguments)
                 if effect.timeout is not None:
                     from milepost.runtime.timeouts import within
 
@@ -368,10 +367,6 @@ class SyncDriver:
         except BaseException as error:
             raise_own_cancellation(error, scope.task.name)
             raise
-        finally:
-            if shared is not None:
-                unshare(shared)
-            leave(token)
 
     def _await(self, work: Any, reason: str) -> Any:
         """Wait for async work from sync code."""

@@ -60,7 +60,7 @@ def perform(session: Session, task: Task) -> TaskProgram:
                 values = session.board.preview(writes)
                 writes.extend(node.edges)
                 for branch in node.branches:
-                    state = branch.reader.shape(values, session.steps_left)
+                    state = branch.reader.shape(values, session.step + 1, session.stop)
                     answer = yield Call(branch.callee, state, scope, routes=True)
                     writes.extend(branch.route(answer))
             elif node.edges:

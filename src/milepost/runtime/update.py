@@ -121,8 +121,7 @@ class UpdateSession(Session):
                     f"Its nodes are: {', '.join(sorted(set(self.program.nodes) - {START}))}."
                 )
             tasks.append(self._as_if_run(node, update.values, at))
-        yield Start([(task, perform(self, task)) for task in tasks], None)
-        ended = 0
+        ended = len((yield Start([(task, perform(self, task)) for task in tasks], None)))
         while ended < len(tasks):
             ended += len((yield AWAIT))
         for task in tasks:
