@@ -7,7 +7,8 @@ import pytest
 from graphs import Doc, Log, appends, line, steps, thread, two_nodes
 from milepost.errors import InvalidUpdateError, SaverError
 from milepost.graph import START, StateGraph
-from milepost.types import Send
+from milepost.runtime import Runtime
+from milepost.types import Command, Send
 
 
 class Observer:
@@ -129,6 +130,33 @@ def test_exit_saves_when_the_run_fails(run, saver, config):
         run.invoke(graph, {}, config, durability="exit")
     assert steps(run.history(graph, config)) == [(1, "loop", ("boom",))]
     assert run.get_state(graph, config).values == {"log": ["a"]}
+
+
+def test_a_node_under_exit_is_told_the_task_id_that_is_stored(run, saver, config):
+    told: list[str] = []
+
+    def boom(state: Log, runtime: Runtime) -> None:
+        told.append(runtime.execution_info.task_id)
+        raise RuntimeError("boom")
+
+    builder = StateGraph(Log).add_sequence([("a", appends("a")), boom]).add_edge(START, "a")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(RuntimeError):
+        run.invoke(graph, {}, config, durability="exit")
+    assert [task.id for task in run.get_state(graph, config).tasks] == told
+
+
+def test_exit_saves_the_steps_before_one_that_writes_a_plain_key_twice(run, saver, config):
+    builder = StateGraph(Doc).add_node("a", lambda _state: {"foo": "a", "bar": []})
+    builder.add_edge(START, "a").add_edge("a", "b")
+    twice = Command(update=[("bar", ["x"]), ("foo", "1"), ("foo", "2")])
+    builder.add_node("b", lambda _state: twice)
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(InvalidUpdateError, match="foo"):
+        run.invoke(graph, {"foo": ""}, config, durability="exit")
+    state = run.get_state(graph, config)
+    assert state.values == {"foo": "a", "bar": []}
+    assert state.next == ("b",)
 
 
 def test_durability_is_chosen_call_by_call(run, saver, config):

@@ -42,6 +42,26 @@ def checkpoint_id(*after: str | None) -> str:
     return text
 
 
+class LateId:
+    """A checkpoint id that is made when somebody wants to know it."""
+
+    _made: str | None = None
+
+    def __init__(self, *after: str | None) -> None:
+        self._after = after
+
+    def __str__(self) -> str:
+        if self._made is None:
+            # In one go, without a lock: all who ask are told the same, on whatever thread.
+            self.__dict__.setdefault("_made", checkpoint_id(*self._after))
+        assert self._made is not None
+        return self._made
+
+    def successor(self) -> LateId:
+        """One that comes after it; what nobody has seen need not be made for that."""
+        return LateId(*self._after) if self._made is None else LateId(self._made)
+
+
 def _text(ticks: int) -> str:
     text = "%015x%016x" % (ticks, getrandbits(62) | 0x8000_0000_0000_0000)  # noqa: UP031 - faster
     return f"{text[:8]}-{text[8:12]}-6{text[12:15]}-{text[15:19]}-{text[19:]}"

@@ -102,6 +102,18 @@ def apply_writes(
     return changed
 
 
+def cannot_fail(program: Program, board: Board, writers: Sequence[Writer]) -> bool:
+    """Whether all that was written is sure to be applied: nothing is combined or checked."""
+    names = [name for writer in writers for name, _ in writer.writes]
+    return (
+        program.plain.issuperset(names)
+        and len(set(names)) == len(names)
+        and program.plain.issuperset(board.volatile)
+        and not program.waiting
+        and not program.consumed
+    )
+
+
 def _who_wrote(name: str, writers: Sequence[Writer]) -> str:
     nodes = sorted({w.name for w in writers if any(channel == name for channel, _ in w.writes)})
     return f"Written by: {', '.join(repr(node) for node in nodes)}."

@@ -17,10 +17,10 @@ from milepost.checkpoint.records import (
 )
 from milepost.constants import CHILDREN, NS_END, NS_SEP
 from milepost.errors import SerdeError
-from milepost.ids import checkpoint_id, digest_id, random_token
+from milepost.ids import LateId, checkpoint_id, digest_id, random_token
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
-from milepost.runtime.plan import Task, is_waiting, path_text
+from milepost.runtime.plan import Base, Task, is_waiting, path_text
 from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class Bookkeeping:
         self.ns = ""
         self.step = -2
         """The step of the present checkpoint."""
-        self.checkpoint_id = ""
-        """The checkpoint that the next step starts from, stored or not."""
+        self._present: str | LateId = ""
+        """Its id."""
         self.stored_id: str | None = None
         """The last one that is stored."""
         self.previous_id: str | None = None
@@ -95,6 +95,8 @@ class Bookkeeping:
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
         self._unstored_writes: list[TaskWrites] = []
+        self._source: str | None = None
+        """Where the present checkpoint comes from, if there is no metadata of it yet."""
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
         self._snapshots: dict[str, _DeltaSnapshot] = {}
@@ -103,9 +105,14 @@ class Bookkeeping:
     # -- where we are
 
     @property
-    def task_base(self) -> tuple[str, str, int]:
+    def checkpoint_id(self) -> str:
+        """The checkpoint that the next step starts from, stored or not."""
+        return str(self._present)
+
+    @property
+    def task_base(self) -> Base:
         """What the ids of the next step's tasks are made of."""
-        return (self.checkpoint_id, self.ns, self.step + 1)
+        return (self._present, self.ns, self.step + 1)
 
     @property
     def parents(self) -> dict[str, str]:
@@ -128,7 +135,7 @@ class Bookkeeping:
     def next_version(self, current: Any) -> Any:
         """The version after `current`."""
         if self.ledger is not None:
-            return self.ledger.next_version(current)
+            return self.ledger.saver.get_next_version(current, None)
         return 1 if current is None else current + 1
 
     # -- lines of history
@@ -229,15 +236,26 @@ class Bookkeeping:
                 self._note(source, writers)
                 self.show_checkpoint()
             return
-        before = self.checkpoint_id
-        self.previous_id = self.stored_id and before
-        self.checkpoint_id = checkpoint_id(before, ledger.fence.head)
-        self._note(source, writers)
         if ledger.durability == "exit":
             self._unstored = True
             self._unstored_writes.clear()
-            self._authors.update((name, w.name) for w in writers for name, _ in w.writes)
-        else:
+            for writer in writers:
+                for name, _ in writer.writes:
+                    self._authors[name] = writer.name
+            if self.quiet and not self.program.delta:
+                # Most of these checkpoints nobody will ever see: not before one is stored, or a
+                # node asks who it is, is there an id or metadata.
+                if isinstance(self._present, LateId):
+                    self._present = self._present.successor()
+                else:
+                    self._present = LateId(self._present, ledger.fence.head)
+                self._source, self.pending = source, ()
+                return
+        before = self.checkpoint_id
+        self.previous_id = self.stored_id and before
+        self._present = checkpoint_id(before, ledger.fence.head)
+        self._note(source, writers)
+        if ledger.durability != "exit":
             step = self._commit(writes, self._new_checkpoint())
             self._prepared.append(ledger.prepare(step))
             if not held:
@@ -259,6 +277,8 @@ class Bookkeeping:
         if self._unstored:
             # Steps in between are not stored, so a delta channel cannot be rebuilt from them.
             self._keep_deltas_whole()
+            if self._source is not None:
+                self._note(self._source, ())
             try:
                 prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
             except SerdeError as refused:
@@ -295,7 +315,7 @@ class Bookkeeping:
         if self.program.delta:
             counters = self.metadata.get("counters_since_delta_snapshot") or {}
             metadata["counters_since_delta_snapshot"] = self._count_deltas(counters, writers)
-        self.metadata = metadata  # type: ignore[assignment]
+        self.metadata, self._source = metadata, None  # type: ignore[assignment]
 
     def show_checkpoint(self) -> None:
         """Tell the streams about the present checkpoint."""

@@ -182,7 +182,7 @@ class Loading(Telling):
 
     def _restore(self, saved: CheckpointTuple) -> RunProgram[None]:
         checkpoint = saved.checkpoint
-        self.checkpoint_id = checkpoint["id"]
+        self._present = checkpoint["id"]
         self.stored_id = checkpoint["id"]
         self.metadata = saved.metadata
         self.step = saved.metadata.get("step", -1)

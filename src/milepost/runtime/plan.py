@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TASKS
 from milepost.errors import InvalidUpdateError
-from milepost.ids import digest_id
+from milepost.ids import LateId, digest_id
 from milepost.runtime.program import Node, Program, Write
 from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
     from milepost.runtime.board import Board
+
+Base: TypeAlias = tuple[str | LateId, str, int]
+"""The checkpoint, namespace and step that a task belongs to: what its id is made of."""
 
 FAR: Final = 1 << 62
 """A step limit for plans that nobody carries out."""
@@ -53,7 +56,7 @@ class Task:
         path: tuple[Any, ...],
         triggers: Sequence[str],
         input: Any,
-        base: tuple[str, str, int],
+        base: Base,
     ) -> None:
         self.name = node.name
         self.node = node
@@ -61,7 +64,6 @@ class Task:
         self.triggers = triggers
         self.input = input
         self.base = base
-        """The checkpoint, namespace and step that it belongs to: what its id is made of."""
 
     def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
         """It waits for answers, or at a static interrupt inside; what was asked before is kept."""
@@ -75,7 +77,7 @@ class Task:
         """The same whenever this step is taken again from the same checkpoint."""
         if self._id is None:
             checkpoint_id, ns, step = self.base
-            self._id = digest_id(checkpoint_id, ns, str(step), self.name, self.path_text)
+            self._id = digest_id(str(checkpoint_id), ns, str(step), self.name, self.path_text)
         return self._id
 
     @property
@@ -95,7 +97,7 @@ class Task:
 def plan(
     program: Program,
     board: Board,
-    base: tuple[str, str, int],
+    base: Base,
     stop: int,
     changed: Iterable[str] | None,
 ) -> list[Task]:
@@ -150,7 +152,7 @@ def triggered(board: Board, node: Node) -> bool:
     return False
 
 
-def _push(program: Program, send: Any, at: int, base: tuple[str, str, int], stop: int) -> Task:
+def _push(program: Program, send: Any, at: int, base: Base, stop: int) -> Task:
     if not isinstance(send, Send):
         raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
     node = program.nodes.get(send.node)

@@ -10,6 +10,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost.channels.base import BaseChannel
+from milepost.channels.ephemeral import EphemeralValue
+from milepost.channels.last_value import LastValue
 from milepost.constants import PULL, START
 from milepost.record import record
 from milepost.runtime.board import Board
@@ -158,6 +160,8 @@ class Program:
     """Channels whose checkpoints hold only what was written."""
     consumed: frozenset[str] = field(init=False)
     """Channels to which it matters that a node which they triggered has run."""
+    plain: frozenset[str] = field(init=False)
+    """Channels that take any one write of a step as it is."""
     goto: Callable[[Any], Write]
     """Turns a target of a Command into a write."""
     writes_of_update: Callable[[Any], list[Write]]
@@ -167,6 +171,8 @@ class Program:
         object.__setattr__(self, "key_set", frozenset(self.keys))
         consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
         object.__setattr__(self, "consumed", frozenset(consumed))
+        plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
+        object.__setattr__(self, "plain", frozenset(plain))
 
     def board(self, checkpoint: Checkpoint | None) -> Board:
         """The channels as a checkpoint has them, or as they are at the beginning."""

@@ -62,10 +62,6 @@ class Ledger:
         self.backlog: Backlog | None = None
         """Steps that are still to be stored; made by the driver when it is first needed."""
 
-    def next_version(self, current: Any) -> Any:
-        """The version after `current`, as the saver makes them."""
-        return self.saver.get_next_version(current, None)
-
     def prepare(self, step: StepCommit) -> Any:
         """Encode a step, so that what the program does next cannot change it."""
         if self.native is not None:

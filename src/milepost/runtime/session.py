@@ -21,7 +21,7 @@ from milepost.errors import (
     InvalidUpdateError,
     ParentCommand,
 )
-from milepost.runtime.apply import apply_writes
+from milepost.runtime.apply import apply_writes, cannot_fail
 from milepost.runtime.board import Board
 from milepost.runtime.caching import keep_cached, recall_cached
 from milepost.runtime.calling import gather_interrupts
@@ -181,7 +181,9 @@ class Session(Opening):
         # Under `exit` the steps before are still to be saved if this one fails, and of this one
         # only the checkpoint. Otherwise they are saved, and will be loaded again.
         at_exit = self.ledger is not None and self.ledger.durability == "exit"
-        undo = self._way_back(ordered) if at_exit else None
+        undo = None
+        if at_exit and not cannot_fail(self.program, self.board, ordered):
+            undo = self._way_back(ordered)
         try:
             self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
         except Exception:

@@ -51,6 +51,7 @@ class SqlSaver(StepSaver[Prepared]):
 
     dialect: ClassVar[Dialect]
     engine: Engine
+    _last_version: tuple[str | None, int] = (None, 0)
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
@@ -208,9 +209,13 @@ class SqlSaver(StepSaver[Prepared]):
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
-        count = 0 if current is None else int(str(current).partition(".")[0])
+        known, count = self._last_version
+        if current is not known:  # a run asks for the one after the one that it got last
+            count = 0 if current is None else int(str(current).partition(".")[0])
         text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
-        return f"{count + 1:08}.{text}"
+        version = f"{count + 1:08}.{text}"
+        self._last_version = (version, count + 1)
+        return version
 
     # -- what both colours do before they wait
 
