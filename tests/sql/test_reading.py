@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -143,6 +144,12 @@ def test_a_listing_decodes_nothing_until_it_is_looked_at(saver, monkeypatch):
         "decode",
         lambda kind, pieces, *at: decoded.append(at[0]) or decode(kind, pieces, *at),
     )
+    elements = saver._codec.decode_elements
+    monkeypatch.setattr(
+        saver._codec,
+        "decode_elements",
+        lambda count, pieces: decoded.append("elements") or elements(count, pieces),
+    )
     found = list(saver.list(config))
     assert len(found) == 36
     assert [f.config["configurable"]["checkpoint_id"] for f in found] == sorted(
@@ -154,7 +161,31 @@ def test_a_listing_decodes_nothing_until_it_is_looked_at(saver, monkeypatch):
     assert "metadata" in opened
     assert decoded == []
     assert len(found[0].checkpoint["channel_values"]["lines"]) == 24
-    assert "blob" in decoded
+    assert "elements" in decoded
+
+
+def test_what_versions_have_in_common_is_decoded_once(saver, reopen, monkeypatch):
+    config = fill(saver)
+    with reopen() as other:
+        counts: list[int] = []
+        elements = other._codec.decode_elements
+        monkeypatch.setattr(
+            other._codec,
+            "decode_elements",
+            lambda count, pieces: counts.append(count) or elements(count, pieces),
+        )
+        read = [found.checkpoint["channel_values"].get("lines", []) for found in other.list(config)]
+    longest = read[0]
+    assert len(longest) == 24
+    assert all(lines == longest[: len(lines)] for lines in read)
+    # Once for each of two pages, and an element for each version that was stored as a part.
+    assert sum(counts) <= 3 * 24
+    assert sum(map(len, read)) > 12 * 24
+
+
+def test_a_record_that_was_given_away_is_held_by_nobody(saver):
+    listing = saver.list(fill(saver))
+    assert sys.getrefcount(next(listing)) == sys.getrefcount(object())
 
 
 def test_what_was_listed_stays_readable_whatever_becomes_of_the_rows(saver, reopen):

@@ -62,6 +62,8 @@ class Codec:
         self.seals = self.splices and getattr(seal, "__func__", seal) is not JsonPlusSerializer.seal
         """Whether what is stored is not what was encoded."""
         self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
+        self.reads_elements = self._pieces is not None
+        """Whether the elements of a list can be decoded by themselves."""
         self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
 
     def encode(self, value: Any, *place: str) -> Encoded:
@@ -97,6 +99,12 @@ class Codec:
         if self.splices:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
+
+    def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
+        """Some elements of a list, of their bytes alone."""
+        assert self._pieces is not None
+        elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), *pieces))
+        return elements
 
     @property
     def rotates(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -49,7 +50,7 @@ class Listing:
         self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
         self._before = _LAST if before is None else check_name("checkpoint_id", before)
         self.left = limit
-        self._found: list[CheckpointTuple] = []
+        self._found: deque[CheckpointTuple] = deque()
         self.thread_id: str | None = None
         self._ns: str | None = None
         self._id: str | None = None
@@ -75,22 +76,25 @@ class Listing:
                 return
             after = threads[-1]
 
-    def take(self) -> list[CheckpointTuple]:
-        """What was found since the last call."""
-        found, self._found = self._found, []
-        return found
+    def take(self) -> Iterator[CheckpointTuple]:
+        """What was found since the last call. What was given away is not held any more."""
+        while self._found:
+            yield self._found.popleft()
 
     def _thread(self, thread_id: str) -> Walk:
         cursor: tuple[str, str] | None = (self._before, "")
         size = PAGE
         while cursor is not None and (self.left is None or self.left > 0):
-            page: _Page = yield partial(self._page, thread_id, cursor, size)
+            cursor = self._keep((yield partial(self._page, thread_id, cursor, size)))
             size = min(2 * size, MOST)
-            found = page.found if self.left is None else page.found[: self.left]
-            if self.left is not None:
-                self.left -= len(found)
-            self._found += found
-            cursor = page.cursor
+
+    def _keep(self, page: _Page) -> tuple[str, str] | None:
+        """What was found, until it is taken; and where the next page begins."""
+        found = page.found if self.left is None else page.found[: self.left]
+        if self.left is not None:
+            self.left -= len(found)
+        self._found += found
+        return page.cursor
 
     def _threads(self, after: str) -> Operation[list[str]]:
         q = self._reader.q

@@ -207,7 +207,8 @@ class Reader:
                 writes.append(WriteRecord(a, b, number, c, path, base, kind, data))
             else:
                 blobs.append((a, b, c, base, number, kind, data))
-        resolver = Resolver(self.codec, thread_id, ns, blobs, known)
+        shares = len(ids) > 1
+        resolver = Resolver(self.codec, thread_id, ns, blobs, known, shares=shares)
         return Lot(self.codec, thread_id, ns, frames, by_checkpoint(writes), resolver)
 
     def values(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.codec import Codec, Columns, Encoded
-from milepost.checkpoint.cutting import container_head
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.splice import Buffer, Parts, Program, unpack
+from milepost.checkpoint.sql.grown import Grown, whole
 from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-
-_LONGEST_HEAD = 5
 
 
 class BlobRecord(NamedTuple):
@@ -46,12 +44,16 @@ class Resolver:
         ns: str,
         rows: Iterable[Sequence[Any]],
         known: Mapping[tuple[str, str], Known],
+        *,
+        shares: bool = False,
     ) -> None:
         self._codec = codec
         self._place = (thread_id, ns)
         self._rows = {(row[0], row[1]): BlobRecord(*row) for row in rows}
         self._known = known
-        self._ropes: dict[tuple[str, str], Rope] = {}
+        self._shares = shares and codec.reads_elements
+        """Whether many versions of a value will be read: their common elements are kept."""
+        self._ropes: dict[tuple[str, str], Rope | Grown] = {}
         self._programs: dict[tuple[str, str], Program] = {}
 
     def kind(self, channel: str, version: str) -> str:
@@ -68,17 +70,17 @@ class Resolver:
         """The encoded bytes of a version."""
         return self.rope(channel, version).read()
 
-    def rope(self, channel: str, version: str) -> Rope:
+    def rope(self, channel: str, version: str) -> Rope | Grown:
         """A version as pieces of the rows that it was stored in."""
         key = (channel, version)
         pending: list[tuple[str, str]] = []
         while key not in self._ropes:
             if (known := self._known.get(key)) is not None:
-                self._ropes[key] = Rope.of(b"".join(known.pieces()))
+                self._ropes[key] = _whole(known.kind, b"".join(known.pieces()))
                 break
             row = self._row(*key)
             if row.base is None:
-                self._ropes[key] = Rope.of(self.open(row))
+                self._ropes[key] = _whole(long_kind(row.kind), self.open(row))
                 break
             pending.append(key)
             key = (row.base_channel or row.channel, row.base)
@@ -96,11 +98,16 @@ class Resolver:
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
         known = self._known.get((channel, version))
+        kind = self.kind(channel, version)
+        if self._shares and kind == "msgpack":
+            rope = self.rope(channel, version)
+            if isinstance(rope, Grown) and rope.is_list:
+                # What cannot be read in this way is read again below, which says why.
+                with suppress(SerdeError):
+                    return rope.elements(self._codec.decode_elements)
         pieces = known.pieces() if known is not None else self.rope(channel, version).buffers()
         try:
-            return self._codec.decode(
-                self.kind(channel, version), pieces, "blob", *self._place, channel, version
-            )
+            return self._codec.decode(kind, pieces, "blob", *self._place, channel, version)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
 
@@ -130,21 +137,16 @@ class Resolver:
         """See whether each version of a chain only added to the one before."""
         roots: list[Older] = []
         tail: list[Older] = []
-        older: Older | None = None
+        before: Rope | Grown | None = None
         for row in reversed(line):
-            rope = self._ropes[(row.channel, row.version)]
-            head = container_head(rope.start(_LONGEST_HEAD))
-            if head is None:
+            key = (row.channel, row.version)
+            rope = self._ropes[key]
+            if not isinstance(rope, Grown):
                 return
-            if older is not None:
-                program = self._programs[(row.channel, row.version)]
-                if program[0] == (0, older.size):
-                    kept: Program = [(0, older.size)]
-                else:
-                    kept = [head, (len(older.head), older.size - len(older.head))]
-                if program[: len(kept)] != kept or len(program) > len(kept) + 1:
-                    return
-            older = Older(row.version, head, len(rope))
+            if before is not None and not rope.grows_from(before, self._programs[key]):
+                return
+            before = rope
+            older = Older(row.version, rope.head, len(rope))
             (roots if row.base is None or row.level else tail).append(older)
         chain.is_root = not tail
         (tail or roots).pop()
@@ -170,6 +172,10 @@ class Resolver:
             f"Version {version} of channel '{channel}' in thread '{self._place[0]}' cannot be "
             f"rebuilt: {reason}. Restore the row from a backup, or go on from an older checkpoint."
         )
+
+
+def _whole(kind: str, data: Buffer) -> Rope | Grown:
+    return whole(data) if kind == "msgpack" else Rope.of(data)
 
 
 class Recalled(Known):

@@ -46,7 +46,7 @@ class Graph:
         self.frames = Frames(
             reader.codec, thread_id, ns, self.checkpoints, self.checkpoints.keys(), {}
         )
-        self.resolver = Resolver(reader.codec, thread_id, ns, blobs, {})
+        self.resolver = Resolver(reader.codec, thread_id, ns, blobs, {}, shares=True)
         self.lot = Lot(
             reader.codec, thread_id, ns, self.frames, by_checkpoint(writes), self.resolver
         )

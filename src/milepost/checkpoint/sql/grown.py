@@ -1,0 +1,208 @@
+"""Values that only grew: each version is the beginning of the next, with a head of its own.
+
+A list of 1,600 messages has as many versions, and a history shows many of them. Their common
+elements are decoded once. Each version that is handed out gets copies, where a copy is made of
+plain elements in less time than decoding takes; other elements are decoded anew.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost.checkpoint.cutting import container_head
+from milepost.checkpoint.rope import Rope
+from milepost.checkpoint.serde import skim
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from milepost.checkpoint.splice import Buffer, Program
+
+Decode: TypeAlias = "Callable[[int, Sequence[Buffer]], list[Any]]"
+"""Makes so many elements of their bytes; raises SerdeError if these are not just that."""
+_Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
+
+_LONGEST_HEAD: Final = 5
+_ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def copier(elements: list[Any]) -> _Copy | None:
+    """What makes independent copies of elements; None if these are not plain enough."""
+    kinds = set(map(type, elements))
+    if kinds <= _ATOMS:
+        return list
+    if kinds == {dict} and _ATOMS.issuperset(map(type, chain.from_iterable(_insides(elements)))):
+        return _copies_of_dicts
+    return None
+
+
+def _insides(elements: list[dict[Any, Any]]) -> Iterable[Iterable[Any]]:
+    """The keys and values of dicts, each of which is in at least one of these."""
+    names = tuple(elements[0])
+    if len(names) > 1 and {len(names)} == set(map(len, elements)):
+        try:  # mostly all have the same keys; to look these up is the quickest way
+            return [names, *map(itemgetter(*names), elements)]
+        except KeyError:
+            pass
+    return chain(elements, map(dict.values, elements))
+
+
+def _copies_of_dicts(elements: list[Any]) -> list[Any]:
+    return list(map(dict.copy, elements))
+
+
+class Segment:
+    """What one row added: the bytes of some elements."""
+
+    __slots__ = ("_copy", "_cuts", "_elements", "count", "data")
+
+    def __init__(self, data: Buffer, count: int) -> None:
+        self.data = data
+        self.count = count
+        self._elements: list[Any] | None = None
+        """Decoded, and shown to nobody."""
+        self._copy: _Copy | None = None
+        self._cuts: dict[int, int] = {len(data): count}
+        """Bytes, and the number of elements in so many: where an element is known to end."""
+
+    def first(self, size: int, count: int, decode: Decode) -> list[Any]:
+        """The first elements, which nobody else has: `count` of them, in `size` bytes."""
+        elements = self._elements
+        if elements is None:
+            elements = decode(self.count, (self.data,))
+            self._copy = copier(elements)
+            if self._copy is None and count == self.count:
+                return elements
+            self._elements = elements if self._copy is not None else []
+        if self._copy is None:
+            return decode(count, (memoryview(self.data)[:size],))
+        if count != self._cuts.get(size):
+            self._check(elements, size, count, decode)
+        return self._copy(elements if count == self.count else elements[:count])
+
+    def _check(self, elements: list[Any], size: int, count: int, decode: Decode) -> None:
+        """That `count` elements end after `size` bytes: what follows them must begin there."""
+        above = min(end for end in list(self._cuts) if end >= size)
+        last = self._cuts[above]
+        rest = decode(last - count, (memoryview(self.data)[size:above],)) if last >= count else None
+        if rest != elements[count:last]:
+            raise DeserializationError("a stored list does not have as many elements as it says")
+        self._cuts[size] = count
+
+
+class Grown:
+    """One version: its head, and as much of some segments as it had. Looks like a `Rope`."""
+
+    __slots__ = ("count", "head", "is_list", "segments", "size")
+
+    def __init__(
+        self, head: bytes, count: int, size: int, segments: tuple[Segment, ...], *, is_list: bool
+    ) -> None:
+        self.head = head
+        self.count = count
+        """Its elements."""
+        self.size = size
+        """Bytes after the head. Only the last segment may be longer than that."""
+        self.segments = segments
+        self.is_list = is_list
+
+    def __len__(self) -> int:
+        return len(self.head) + self.size
+
+    def apply(self, program: Program) -> Grown | Rope:
+        """The value that `program` makes of this one."""
+        return self._grown(program) or self.rope().apply(program)
+
+    def read(self) -> bytes:
+        """The value in one piece."""
+        return b"".join(self.buffers())
+
+    def buffers(self) -> list[Buffer]:
+        """The value's pieces, none of them copied."""
+        found: list[Buffer] = [self.head]
+        left = self.size
+        for segment in self.segments:
+            data = segment.data
+            found.append(data if len(data) <= left else memoryview(data)[:left])
+            left -= len(data)
+        return found
+
+    def rope(self) -> Rope:
+        """The value as one that can be cut anywhere."""
+        return Rope([(piece, 0, len(piece)) for piece in self.buffers()])
+
+    def elements(self, decode: Decode) -> list[Any]:
+        """Its elements, which nobody else has; SerdeError if they cannot be told apart."""
+        found: list[Any] = []
+        size = self.size
+        for segment in self.segments:
+            whole = len(segment.data)
+            count = segment.count if whole <= size else self.count - len(found)
+            found += segment.first(min(whole, size), count, decode)
+            size -= whole
+        if len(found) != self.count:
+            raise DeserializationError("a stored list does not have as many elements as it says")
+        return found
+
+    def grows_from(self, base: Grown | Rope, program: Program) -> bool:
+        """Whether `program` has made it out of all of `base`, with something added."""
+        if not isinstance(base, Grown):
+            return False
+        kept = program[0] if len(program) == 1 else program[1]
+        return kept in ((0, len(base)), (len(base.head), base.size))
+
+    def _grown(self, program: Program) -> Grown | None:
+        """The same as `apply`, for a beginning of this version, or one that adds to it."""
+        if program == [(0, len(self))]:
+            return self
+        if len(program) not in (2, 3):
+            return None
+        head, kept, *added = program
+        if not isinstance(head, bytes) or isinstance(kept, bytes):
+            return None
+        start, size = kept
+        kind, count, body = skim.head(head + bytes(_LONGEST_HEAD), 0)
+        expected = skim.ARRAY if self.is_list else skim.MAP
+        if kind != expected or body != len(head) or start != len(self.head):
+            return None
+        if not added and 0 <= size <= self.size and count <= self.count:
+            return Grown(head, count, size, self._up_to(size), is_list=self.is_list)
+        if not added or size != self.size or count < self.count:
+            return None
+        (new,) = added
+        if not isinstance(new, bytes):
+            return None
+        segments = (*self._closed(), Segment(new, count - self.count))
+        return Grown(head, count, size + len(new), segments, is_list=self.is_list)
+
+    def _up_to(self, size: int) -> tuple[Segment, ...]:
+        """The segments that begin within so many bytes."""
+        found = 0
+        for segment in self.segments:
+            if size <= 0:
+                break
+            size -= len(segment.data)
+            found += 1
+        return self.segments[:found]
+
+    def _closed(self) -> tuple[Segment, ...]:
+        """The segments, the last one cut where this version ends."""
+        over = sum(len(segment.data) for segment in self.segments) - self.size
+        if not over:
+            return self.segments
+        *before, last = self.segments
+        count = self.count - sum(segment.count for segment in before)
+        return (*before, Segment(memoryview(last.data)[:-over], count))
+
+
+def whole(data: Buffer) -> Grown | Rope:
+    """A version that is stored in full."""
+    head = container_head(bytes(data[:_LONGEST_HEAD]))
+    if head is None:
+        return Rope.of(data)
+    kind, count, body = skim.head(head, 0)
+    rest = memoryview(data)[body:]
+    return Grown(head, count, len(rest), (Segment(rest, count),), is_list=kind == skim.ARRAY)

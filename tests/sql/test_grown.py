@@ -1,0 +1,209 @@
+"""Versions that are beginnings of one another: read exactly, each with elements of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.checkpoint.codec import Codec
+from milepost.checkpoint.rope import Rope
+from milepost.checkpoint.serde.elements import elements_head
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.checkpoint.splice import difference
+from milepost.checkpoint.sql.grown import Grown, copier, whole
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint.splice import Program
+
+
+@dataclass
+class Note:
+    tags: list[str] = field(default_factory=list)
+
+
+registry = TypeRegistry()
+registry.register(Note)
+codec = Codec(JsonPlusSerializer(registry=registry))
+
+atom = (
+    st.none() | st.booleans() | st.integers(-5, 300) | st.text(max_size=4) | st.binary(max_size=3)
+)
+element = (
+    st.dictionaries(st.text(max_size=2), atom, max_size=3)
+    | atom
+    | st.lists(atom, max_size=2)
+    | st.builds(Note, st.lists(st.text(max_size=2), max_size=2))
+)
+plain = st.dictionaries(st.text(max_size=2), atom, max_size=3)
+elements = st.lists(element, min_size=1, max_size=20) | st.lists(plain, min_size=1, max_size=20)
+
+
+def encoded(value: Any) -> bytes:
+    return codec.encode(value).parts.join()
+
+
+def grown(value: Any) -> Grown:
+    made = whole(encoded(value))
+    assert isinstance(made, Grown)
+    return made
+
+
+def head(count: int) -> bytes:
+    return elements_head("list", count)
+
+
+def beginning(value: list[Any], count: int) -> Program:
+    """A version as a part of a later one."""
+    body = encoded(value[:count])[len(head(count)) :]
+    return [step for step in (head(count), (len(head(len(value))), len(body))) if step]
+
+
+def ten() -> list[dict[str, Any]]:
+    return [{"role": "user", "content": f"text {number}"} for number in range(10)]
+
+
+@given(elements, st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
+def test_every_version_is_read_exactly_in_any_order(value, counts, data):
+    counts = sorted(min(count, len(value)) for count in counts)
+    version: Grown | Rope = grown(value[: counts[0]])
+    versions = [version]
+    before = value[: counts[0]]
+    for count in counts[1:]:
+        now = value[:count]
+        program = difference(codec.encode(before).parts, codec.encode(now).parts)
+        version = version.apply(program)
+        versions.append(version)
+        before = now
+    parts = [version.apply(beginning(before, n)) for n in range(len(before) + 1)]
+    asked = data.draw(st.permutations([*zip(counts, versions, strict=True), *enumerate(parts)]))
+    for count, made in asked:
+        assert made.read() == encoded(value[:count])
+        assert isinstance(made, Grown)
+        assert repr(made.elements(codec.decode_elements)) == repr(value[:count])
+
+
+@given(st.lists(plain, min_size=1, max_size=8), st.lists(plain, max_size=8))
+def test_any_other_change_is_read_as_a_rope_is(old, new):
+    program = difference(codec.encode(old).parts, codec.encode(new).parts)
+    made = grown(old).apply(program)
+    assert made.read() == encoded(new)
+    assert len(made) == len(encoded(new))
+    if isinstance(made, Grown):
+        assert made.elements(codec.decode_elements) == new
+
+
+def test_what_was_handed_out_is_nobody_elses():
+    value = ten()
+    version = grown(value)
+    part = version.apply(beginning(value, 7))
+    assert isinstance(part, Grown)
+    for made in (version, part, version):
+        read = made.elements(codec.decode_elements)
+        assert read == value[: len(read)]
+        read[0]["content"] = "mine"
+        read.clear()
+
+
+@pytest.mark.parametrize("inside", [["a"], {"b": 1}, Note(["c"])], ids=["list", "dict", "object"])
+def test_what_is_inside_an_element_is_not_shared_either(inside):
+    value = [*ten(), {"inside": inside}]
+    version = grown(value)
+    first, second = (version.elements(codec.decode_elements) for _ in range(2))
+    assert first == second == value
+    assert first[-1]["inside"] is not second[-1]["inside"]
+
+
+@pytest.mark.parametrize(
+    ("some", "plain"),
+    [
+        ([], True),
+        (["a", 1, None, b"", 0.5, True], True),
+        (ten(), True),
+        ([{"a": 1}, {"b": 1, "c": 2}], True),
+        ([{}, {}], True),
+        ([{"a": bytearray()}], False),
+        ([{"a": 1}, {"a": []}], False),
+        ([{"a": 1, "b": 1}, {"a": 1, "b": ()}], False),
+        ([{"a": 1, "b": 1}, {"a": 1, "c": {}}], False),
+        ([{(): 1}], False),
+        ([{"a": 1}, "b"], False),
+        ([[]], False),
+    ],
+    ids=repr,
+)
+def test_only_plain_elements_are_copied(some, plain):
+    copy = copier(some)
+    assert (copy is not None) is plain
+    if copy is not None:
+        assert copy(some) == some
+        assert copy(some) is not some
+
+
+def test_common_elements_are_decoded_once():
+    counts: list[int] = []
+
+    def decode(count: int, pieces: Sequence[Any]) -> list[Any]:
+        counts.append(count)
+        return codec.decode_elements(count, pieces)
+
+    value = ten()
+    version = grown(value)
+    for count in (10, 9, 8, 9, 10):
+        part = version.apply(beginning(value, count))
+        assert isinstance(part, Grown)
+        assert part.elements(decode) == value[:count]
+    # The list, and one element for each new place to check that an element begins there.
+    assert counts == [10, 1, 1]
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+@pytest.mark.parametrize(("count", "size"), [(5, -1), (4, 0), (6, 0), (5, 1)])
+def test_a_part_that_ends_inside_an_element_is_refused(asked_before, count, size):
+    value = ten()
+    version = grown(value)
+    if asked_before:
+        version.elements(codec.decode_elements)
+    start, length = beginning(value, 5)[1]
+    part = version.apply([head(count), (start, length + size)])
+    assert isinstance(part, Grown)
+    with pytest.raises(DeserializationError):
+        part.elements(codec.decode_elements)
+    with pytest.raises(DeserializationError):
+        codec.decode("msgpack", part.buffers())
+
+
+def test_a_part_beyond_the_end_is_refused():
+    version = grown(ten())
+    with pytest.raises(DeserializationError, match="refers to bytes"):
+        version.apply([head(10), (1, version.size + 1)])
+
+
+def test_two_that_grow_out_of_one_do_not_disturb_each_other():
+    value = ten()
+    part = grown(value).apply(beginning(value, 4))
+    for added in ({"role": "a"}, {"role": "b"}):
+        now = [*value[:4], added]
+        parts = codec.encode(now).parts
+        branch = part.apply([parts.head, (1, len(part) - 1), parts.elements[-1]])
+        assert isinstance(branch, Grown)
+        assert branch.read() == encoded(now)
+        assert branch.elements(codec.decode_elements) == now
+
+
+def test_a_dict_grows_too_but_is_decoded_whole():
+    old, new = {"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}
+    before = grown(old)
+    program = difference(codec.encode(old).parts, codec.encode(new).parts)
+    after = before.apply(program)
+    assert isinstance(after, Grown)
+    assert after.grows_from(before, program)
+    assert not after.is_list
+    assert codec.decode("msgpack", after.buffers()) == new
