@@ -17,12 +17,11 @@ from milepost.checkpoint.serde import skim
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.splice import Buffer, Program
 
-Decode: TypeAlias = "Callable[[int, Sequence[Buffer]], list[Any]]"
-"""Makes so many elements of their bytes; raises SerdeError if these are not just that."""
 _Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
 
 _LONGEST_HEAD: Final = 5
@@ -57,38 +56,47 @@ def _copies_of_dicts(elements: list[Any]) -> list[Any]:
 class Segment:
     """What one row added: the bytes of some elements."""
 
-    __slots__ = ("_copy", "_cuts", "_elements", "count", "data")
+    __slots__ = ("_copy", "_cuts", "_elements", "_listed", "count", "data")
 
-    def __init__(self, data: Buffer, count: int) -> None:
+    def __init__(self, data: Buffer, count: int, listed: Buffer | None = None) -> None:
         self.data = data
         self.count = count
+        self._listed = listed
+        """The same as a list, with its head, if it was stored so: that is read without a copy."""
         self._elements: list[Any] | None = None
         """Decoded, and shown to nobody."""
         self._copy: _Copy | None = None
-        self._cuts: dict[int, int] = {len(data): count}
+        self._cuts: dict[int, int] = {}
         """Bytes, and the number of elements in so many: where an element is known to end."""
 
-    def first(self, size: int, count: int, decode: Decode) -> list[Any]:
-        """The first elements, which nobody else has: `count` of them, in `size` bytes."""
+    def decode(self, size: int, count: int, codec: Codec) -> list[Any]:
+        """The first elements: `count` of them, in `size` bytes."""
+        if size == len(self.data) and self._listed is not None:
+            return codec.decode_list(self._listed)
+        return codec.decode_elements(count, memoryview(self.data)[:size])
+
+    def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
+        """The same; what was decoded is kept, for the next who asks."""
         elements = self._elements
         if elements is None:
-            elements = decode(self.count, (self.data,))
+            elements = self.decode(len(self.data), self.count, codec)
             self._copy = copier(elements)
             if self._copy is None and count == self.count:
                 return elements
             self._elements = elements if self._copy is not None else []
         if self._copy is None:
-            return decode(count, (memoryview(self.data)[:size],))
-        if count != self._cuts.get(size):
-            self._check(elements, size, count, decode)
+            return self.decode(size, count, codec)
+        if size != len(self.data) and count != self._cuts.get(size):
+            self._check(elements, size, count, codec)
         return self._copy(elements if count == self.count else elements[:count])
 
-    def _check(self, elements: list[Any], size: int, count: int, decode: Decode) -> None:
+    def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
         """That `count` elements end after `size` bytes: what follows them must begin there."""
-        above = min(end for end in list(self._cuts) if end >= size)
-        last = self._cuts[above]
-        rest = decode(last - count, (memoryview(self.data)[size:above],)) if last >= count else None
-        if rest != elements[count:last]:
+        end, last = len(self.data), self.count
+        for cut in [cut for cut in self._cuts if size <= cut < end]:
+            end, last = min((end, last), (cut, self._cuts[cut]))
+        rest = memoryview(self.data)[size:end]
+        if last < count or codec.decode_elements(last - count, rest) != elements[count:last]:
             raise DeserializationError("a stored list does not have as many elements as it says")
         self._cuts[size] = count
 
@@ -96,10 +104,17 @@ class Segment:
 class Grown:
     """One version: its head, and as much of some segments as it had. Looks like a `Rope`."""
 
-    __slots__ = ("count", "head", "is_list", "segments", "size")
+    __slots__ = ("_over", "count", "head", "is_list", "segments", "size")
 
     def __init__(
-        self, head: bytes, count: int, size: int, segments: tuple[Segment, ...], *, is_list: bool
+        self,
+        head: bytes,
+        count: int,
+        size: int,
+        segments: tuple[Segment, ...],
+        over: int,
+        *,
+        is_list: bool,
     ) -> None:
         self.head = head
         self.count = count
@@ -107,6 +122,8 @@ class Grown:
         self.size = size
         """Bytes after the head. Only the last segment may be longer than that."""
         self.segments = segments
+        self._over = over
+        """Bytes of the last segment that are not its own."""
         self.is_list = is_list
 
     def __len__(self) -> int:
@@ -134,14 +151,18 @@ class Grown:
         """The value as one that can be cut anywhere."""
         return Rope([(piece, 0, len(piece)) for piece in self.buffers()])
 
-    def elements(self, decode: Decode) -> list[Any]:
-        """Its elements, which nobody else has; SerdeError if they cannot be told apart."""
+    def elements(self, codec: Codec, *, again: bool) -> list[Any]:
+        """Its elements, which nobody else has; SerdeError if they cannot be told apart.
+
+        If other versions will be read, the segments keep what they need for that.
+        """
         found: list[Any] = []
         size = self.size
         for segment in self.segments:
             whole = len(segment.data)
             count = segment.count if whole <= size else self.count - len(found)
-            found += segment.first(min(whole, size), count, decode)
+            read = segment.copies if again else segment.decode
+            found += read(min(whole, size), count, codec)
             size -= whole
         if len(found) != self.count:
             raise DeserializationError("a stored list does not have as many elements as it says")
@@ -169,33 +190,32 @@ class Grown:
         if kind != expected or body != len(head) or start != len(self.head):
             return None
         if not added and 0 <= size <= self.size and count <= self.count:
-            return Grown(head, count, size, self._up_to(size), is_list=self.is_list)
+            return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
         if not added or size != self.size or count < self.count:
             return None
         (new,) = added
         if not isinstance(new, bytes):
             return None
         segments = (*self._closed(), Segment(new, count - self.count))
-        return Grown(head, count, size + len(new), segments, is_list=self.is_list)
+        return Grown(head, count, size + len(new), segments, 0, is_list=self.is_list)
 
-    def _up_to(self, size: int) -> tuple[Segment, ...]:
-        """The segments that begin within so many bytes."""
+    def _up_to(self, size: int) -> tuple[tuple[Segment, ...], int]:
+        """The segments that begin within so many bytes, and what is too much of the last."""
         found = 0
         for segment in self.segments:
             if size <= 0:
                 break
             size -= len(segment.data)
             found += 1
-        return self.segments[:found]
+        return self.segments[:found], -size
 
     def _closed(self) -> tuple[Segment, ...]:
         """The segments, the last one cut where this version ends."""
-        over = sum(len(segment.data) for segment in self.segments) - self.size
-        if not over:
+        if not self._over:
             return self.segments
         *before, last = self.segments
         count = self.count - sum(segment.count for segment in before)
-        return (*before, Segment(memoryview(last.data)[:-over], count))
+        return (*before, Segment(memoryview(last.data)[: -self._over], count))
 
 
 def whole(data: Buffer) -> Grown | Rope:
@@ -205,4 +225,6 @@ def whole(data: Buffer) -> Grown | Rope:
         return Rope.of(data)
     kind, count, body = skim.head(head, 0)
     rest = memoryview(data)[body:]
-    return Grown(head, count, len(rest), (Segment(rest, count),), is_list=kind == skim.ARRAY)
+    return Grown(
+        head, count, len(rest), (Segment(rest, count, data),), 0, is_list=kind == skim.ARRAY
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.codec import Codec, Columns, Encoded
 from milepost.checkpoint.rope import Rope
@@ -15,6 +15,9 @@ from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+_LARGE: Final = 65536
 
 
 class BlobRecord(NamedTuple):
@@ -99,17 +102,29 @@ class Resolver:
         """A version, decoded."""
         known = self._known.get((channel, version))
         kind = self.kind(channel, version)
-        if self._shares and kind == "msgpack":
+        pieces: Sequence[Buffer]
+        if known is not None and not self._shares:
+            pieces = known.pieces()
+        else:
             rope = self.rope(channel, version)
-            if isinstance(rope, Grown) and rope.is_list:
+            if isinstance(rope, Grown) and kind == "msgpack" and self._by_parts(rope):
                 # What cannot be read in this way is read again below, which says why.
                 with suppress(SerdeError):
-                    return rope.elements(self._codec.decode_elements)
-        pieces = known.pieces() if known is not None else self.rope(channel, version).buffers()
+                    return rope.elements(self._codec, again=self._shares)
+            pieces = rope.buffers()
         try:
             return self._codec.decode(kind, pieces, "blob", *self._place, channel, version)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
+
+    def _by_parts(self, value: Grown) -> bool:
+        """Whether the elements of each row are decoded by themselves.
+
+        Of a large list, joining all bytes first takes longer: fresh memory is dear.
+        """
+        return value.is_list and (
+            self._shares or (self._codec.reads_elements and value.size > _LARGE)
+        )
 
     def remember(self, channel: str, version: str, epoch: int | None) -> Known:
         """A version as later ones are to be compared with it."""
