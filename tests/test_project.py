@@ -19,7 +19,19 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 # -- the layers
 
 LAYERS = (
-    ("errors", "constants", "deferred", "record", "stepper", "ids", "types", "managed", "messages"),
+    (
+        "errors",
+        "constants",
+        "_native",
+        "native",
+        "deferred",
+        "record",
+        "stepper",
+        "ids",
+        "types",
+        "managed",
+        "messages",
+    ),
     ("channels",),
     ("state",),
     ("checkpoint.serde",),
@@ -268,7 +280,7 @@ def test_there_are_two_dependencies_at_run_time():
 
 def test_the_package_says_that_it_is_typed():
     assert PACKAGE.joinpath("py.typed").is_file()
-    assert project()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/milepost"]
+    assert "py.typed" in project()["tool"]["setuptools"]["package-data"]["milepost"]
 
 
 def test_every_folder_with_code_is_a_package():

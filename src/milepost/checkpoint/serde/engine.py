@@ -9,12 +9,16 @@ from milepost.checkpoint.serde import exact, explain
 from milepost.checkpoint.serde.codec import (
     OTHER_KEYS,
     Level,
+    native_unpack,
     take_interrupt,
     unpackb,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from milepost.checkpoint.serde.paths import Trail
+    from milepost.native import Buffer
 
 _NUMBER: Final = os.urandom(8)
 MARK: Final = int.from_bytes(_NUMBER, "big", signed=True)
@@ -39,11 +43,32 @@ def pack_exactly(level: Level, value: Any, trail: Trail | None = None) -> bytes:
     return exact.pack(level, value, trail)
 
 
-def unpack(level: Level, data: bytes) -> Any:
+def unpack(level: Level, data: Buffer) -> Any:
     """The value in `data`; DeserializationError if it does not decode."""
-    # ormsgpack ignores what follows the value. Read as the first of a pair whose second is known,
-    # a value that is too short or too long does not go unnoticed.
-    return unpack_pair(level, data.join(AROUND))
+    if native_unpack is None:
+        # ormsgpack ignores what follows the value. Read as the first of a pair whose second is
+        # known, a value that is too short or too long does not go unnoticed.
+        return unpack_pair(level, bytes(data).join(AROUND))
+    try:
+        return native_unpack(data, level.hooks)
+    except BaseException as error:
+        return unpack_failed(level, data, error)
+
+
+def unpack_failed(level: Level, data: Buffer, error: BaseException) -> Any:
+    """The same after the accelerator has failed, so that it can be explained."""
+    take_interrupt()
+    if not isinstance(error, Exception):
+        raise error
+    return unpack_again(level, bytes(data).join(AROUND))
+
+
+def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
+    """The same for data that is in pieces: they are joined once, for reading."""
+    if native_unpack is None:
+        before, after = AROUND
+        return unpack_pair(level, b"".join((before, *pieces, after)))
+    return unpack(level, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 def unpack_pair(level: Level, pair: bytes) -> Any:

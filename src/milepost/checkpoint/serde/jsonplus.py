@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde import engine
-from milepost.checkpoint.serde.codec import Level, take_interrupt, unpackb
-from milepost.checkpoint.serde.engine import AROUND, MARK
+from milepost.checkpoint.serde.codec import Level, native_pack, native_unpack
+from milepost.checkpoint.serde.engine import AROUND
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from milepost.native import Buffer
 
 
 class JsonPlusSerializer:
@@ -30,7 +32,7 @@ class JsonPlusSerializer:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
         self.level = Level(self.registry)
-        self._hook = self.level.hook
+        self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The value as `(kind, data)`; SerializationError says what was refused, and where."""
@@ -38,6 +40,10 @@ class JsonPlusSerializer:
             return "null", b""
         if type(obj) is bytes:
             return "bytes", obj
+        if native_pack is not None:  # spelled out: for small values a call more is felt
+            plain = native_pack(obj, self._tuples)
+            if plain is not None:
+                return "msgpack", plain
         try:
             return "msgpack", self.level.pack(obj)
         except Exception:
@@ -55,13 +61,12 @@ class JsonPlusSerializer:
         """The value that was written; DeserializationError if these bytes are not one."""
         kind, body = data
         if kind == "msgpack":
-            try:  # the usual case, spelled out: for small values a call more is felt
-                value, mark = unpackb(body.join(AROUND), ext_hook=self._hook)
-                if mark == MARK:
-                    return value
-            except Exception:
-                take_interrupt()
-            return engine.unpack_again(self.level, bytes(body).join(AROUND))
+            if native_unpack is None:
+                return engine.unpack_pair(self.level, bytes(body).join(AROUND))
+            try:  # the usual case, spelled out as well
+                return native_unpack(body, self._hooks)
+            except BaseException as error:
+                return engine.unpack_failed(self.level, body, error)
         if kind == "null" and not body:
             return None
         if kind == "bytes":
@@ -94,12 +99,11 @@ class JsonPlusSerializer:
         """The value that `encode` was given."""
         return self.loads_typed((kind, data))
 
-    def decode_pieces(self, kind: str, pieces: Sequence[bytes]) -> Any:
+    def decode_pieces(self, kind: str, pieces: Sequence[Buffer]) -> Any:
         """The same for data that is in pieces: they are joined once, for reading."""
         if kind != "msgpack":
             return self.loads_typed((kind, b"".join(pieces)))
-        before, after = AROUND
-        return engine.unpack_pair(self.level, b"".join((before, *pieces, after)))
+        return engine.unpack_pieces(self.level, pieces)
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """The second step: nothing to do, since this serializer keeps no secrets."""

@@ -1,0 +1,60 @@
+/* What the files of the accelerator share. It has no state: everything lives as long as a call. */
+
+#ifndef MILEPOST_NATIVE_H
+#define MILEPOST_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* Bounds of the stored format: milepost/checkpoint/serde/depth.py and ext.py. */
+enum {
+    MOST_LISTS_WRITTEN = 255,
+    MOST_LISTS_READ = 1000,
+    CODE_OF_TUPLE = 32,
+};
+
+/* -- bytes that grow */
+
+enum {
+    SMALL = 512,
+    QUICK = 1 << 15, /* up to here room grows fourfold: later that would be room that
+                        the system takes back, and gives again, page by page */
+};
+
+typedef struct {
+    char *data;
+    Py_ssize_t size;
+    Py_ssize_t room;
+    PyObject *bytes; /* where `data` is, once `small` is not enough */
+    char small[SMALL];
+} Buffer;
+
+void buffer_start(Buffer *buffer);
+int buffer_grow(Buffer *buffer, Py_ssize_t more);
+PyObject *buffer_finish(Buffer *buffer);
+void buffer_drop(Buffer *buffer);
+
+/* Room for `more` bytes; -1 with an exception if there is none. */
+static inline int
+buffer_reserve(Buffer *buffer, Py_ssize_t more)
+{
+    return buffer->room - buffer->size >= more ? 0 : buffer_grow(buffer, more);
+}
+
+/* -- packing */
+
+typedef enum {
+    FAILED = -1,   /* an exception is set */
+    NOT_PLAIN = 0, /* something that is not for us; no exception */
+    PACKED = 1,
+} Outcome;
+
+Outcome pack_value(Buffer *to, PyObject *value, int lists, int tuples);
+
+PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
+
+#endif

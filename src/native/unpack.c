@@ -1,0 +1,527 @@
+/* Msgpack to values, strictly: one value and nothing after it, text that is UTF-8, and no room
+   taken on the word of a length. Anything else is a ValueError, and the caller explains it.
+
+   Extensions go to Python, except tuples. The bytes are not trusted. */
+
+#include "native.h"
+
+enum {
+    KEYS = 128,          /* of dicts, that are remembered during a call: mostly they recur */
+    LONGEST_KEY = 32,
+    WORTH_KEYS = 200,    /* bytes from which that pays */
+};
+
+typedef struct {
+    const unsigned char *at;
+    const unsigned char *end;
+    Py_ssize_t owed;     /* members that open containers still lack: a byte each, at least */
+    PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
+    Py_ssize_t tuples;   /* how many tuples are around this */
+    PyObject **keys;
+} Reader;
+
+static PyObject *read_value(Reader *reader, int lists);
+
+static PyObject *
+malformed(void)
+{
+    PyErr_SetString(PyExc_ValueError, "not msgpack as it is written here");
+    return NULL;
+}
+
+static inline Py_ssize_t
+left(const Reader *reader)
+{
+    return reader->end - reader->at;
+}
+
+static inline uint64_t
+peek(const unsigned char *at, int width)
+{
+    uint64_t number = 0;
+    for (int n = 0; n < width; n++) {
+        number = number << 8 | at[n];
+    }
+    return number;
+}
+
+/* A number of `width` bytes; false if they are not there. */
+static inline int
+take(Reader *reader, int width, uint64_t *number)
+{
+    if (left(reader) < width) {
+        return 0;
+    }
+    *number = peek(reader->at, width);
+    reader->at += width;
+    return 1;
+}
+
+/* -- text */
+
+/* Decodes into a string's own characters. Their number is right if the text is valid: it is that
+   of the bytes that begin one. */
+#define DEFINE_DECODE(NAME, CHARACTER)                                                          \
+    static int NAME(const unsigned char *at, const unsigned char *end, CHARACTER *to)           \
+    {                                                                                           \
+        while (at < end) {                                                                      \
+            uint32_t first = *at;                                                               \
+            if (first < 0x80) {                                                                 \
+                *to++ = (CHARACTER)first;                                                       \
+                at += 1;                                                                        \
+            }                                                                                   \
+            else if (first < 0xe0) {                                                            \
+                if (first < 0xc2 || end - at < 2 || (at[1] & 0xc0) != 0x80) {                   \
+                    return 0;                                                                   \
+                }                                                                               \
+                *to++ = (CHARACTER)((first & 0x1f) << 6 | (at[1] & 0x3f));                      \
+                at += 2;                                                                        \
+            }                                                                                   \
+            else {                                                                              \
+                int size;                                                                       \
+                uint32_t character = decode_long(at, end, &size);                               \
+                if (character == 0) {                                                           \
+                    return 0;                                                                   \
+                }                                                                               \
+                *to++ = (CHARACTER)character;                                                   \
+                at += size;                                                                     \
+            }                                                                                   \
+        }                                                                                       \
+        return 1;                                                                               \
+    }
+
+/* A character of three or four bytes; 0 if it is none, too long a form, or half a pair. */
+static inline uint32_t
+decode_long(const unsigned char *at, const unsigned char *end, int *size)
+{
+    uint32_t first = *at, character;
+    if (first < 0xf0) {
+        if (end - at < 3 || (at[1] & 0xc0) != 0x80 || (at[2] & 0xc0) != 0x80) {
+            return 0;
+        }
+        *size = 3;
+        character = (first & 0x0f) << 12 | (uint32_t)(at[1] & 0x3f) << 6 | (at[2] & 0x3f);
+        return character < 0x800 || (character >= 0xd800 && character < 0xe000) ? 0 : character;
+    }
+    if (first > 0xf4 || end - at < 4 || (at[1] & 0xc0) != 0x80 || (at[2] & 0xc0) != 0x80
+        || (at[3] & 0xc0) != 0x80) {
+        return 0;
+    }
+    *size = 4;
+    character = (first & 0x07) << 18 | (uint32_t)(at[1] & 0x3f) << 12
+                | (uint32_t)(at[2] & 0x3f) << 6 | (at[3] & 0x3f);
+    return character < 0x10000 || character > 0x10ffff ? 0 : character;
+}
+
+DEFINE_DECODE(decode_narrow, Py_UCS1)
+DEFINE_DECODE(decode_wide, Py_UCS2)
+DEFINE_DECODE(decode_widest, Py_UCS4)
+
+/* How many characters begin in the data, and the largest byte. A compiler makes vector code of
+   the inner loop, since a byte is enough to count in. */
+static void
+look_at(const unsigned char *data, Py_ssize_t size, Py_ssize_t *count, unsigned char *largest)
+{
+    enum { BLOCK = 128 };
+    *count = 0;
+    *largest = 0;
+    while (size > 0) {
+        Py_ssize_t some = size < BLOCK ? size : BLOCK;
+        unsigned char begin = 0, most = 0;
+        for (Py_ssize_t n = 0; n < some; n++) {
+            begin = (unsigned char)(begin + ((signed char)data[n] >= -64));
+            most = data[n] > most ? data[n] : most;
+        }
+        *count += begin;
+        *largest = most > *largest ? most : *largest;
+        data += some;
+        size -= some;
+    }
+}
+
+static PyObject *
+decoded(const unsigned char *data, Py_ssize_t size)
+{
+    Py_ssize_t count;
+    unsigned char largest;
+    look_at(data, size, &count, &largest);
+    Py_UCS4 widest = largest < 0xc4 ? 0xff : largest < 0xf0 ? 0xffff : 0x10ffff;
+    PyObject *text = PyUnicode_New(count, widest);
+    if (text == NULL) {
+        return NULL;
+    }
+    const unsigned char *end = data + size;
+    int valid = widest == 0xff     ? decode_narrow(data, end, PyUnicode_1BYTE_DATA(text))
+                : widest == 0xffff ? decode_wide(data, end, PyUnicode_2BYTE_DATA(text))
+                                   : decode_widest(data, end, PyUnicode_4BYTE_DATA(text));
+    if (!valid) {
+        Py_DECREF(text);
+        return malformed();
+    }
+    return text;
+}
+
+static inline int
+is_ascii(const unsigned char *data, Py_ssize_t size)
+{
+    uint64_t seen = 0, word;
+    for (; size >= 8; size -= 8, data += 8) {
+        memcpy(&word, data, 8);
+        seen |= word;
+    }
+    for (; size > 0; size--, data++) {
+        seen |= *data;
+    }
+    return (seen & UINT64_C(0x8080808080808080)) == 0;
+}
+
+static PyObject *
+read_text(Reader *reader, uint64_t length)
+{
+    if (length > (uint64_t)left(reader)) {
+        return malformed();
+    }
+    const unsigned char *data = reader->at;
+    Py_ssize_t size = (Py_ssize_t)length;
+    reader->at += size;
+    if (!is_ascii(data, size)) {
+        /* One character may be one that Python shares. */
+        return size > 2 ? decoded(data, size)
+                        : PyUnicode_DecodeUTF8((const char *)data, size, NULL);
+    }
+    if (size < 2) {
+        return PyUnicode_FromStringAndSize((const char *)data, size);
+    }
+    PyObject *text = PyUnicode_New(size, 0x7f);
+    if (text != NULL) {
+        memcpy(PyUnicode_1BYTE_DATA(text), data, (size_t)size);
+    }
+    return text;
+}
+
+static PyObject *
+read_bytes(Reader *reader, uint64_t length)
+{
+    if (length > (uint64_t)left(reader)) {
+        return malformed();
+    }
+    const unsigned char *data = reader->at;
+    reader->at += length;
+    return PyBytes_FromStringAndSize((const char *)data, (Py_ssize_t)length);
+}
+
+/* -- containers */
+
+/* Whether so many more members can be there at all. */
+static inline int
+claim(Reader *reader, uint64_t members, int lists)
+{
+    if (lists > MOST_LISTS_READ || members > (uint64_t)(left(reader) - reader->owed)) {
+        malformed();
+        return 0;
+    }
+    reader->owed += (Py_ssize_t)members;
+    return 1;
+}
+
+static PyObject *
+read_list(Reader *reader, uint64_t count, int lists)
+{
+    if (!claim(reader, count, lists)) {
+        return NULL;
+    }
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (Py_ssize_t n = 0; list != NULL && n < (Py_ssize_t)count; n++) {
+        reader->owed -= 1;
+        PyObject *member = read_value(reader, lists);
+        if (member == NULL) {
+            Py_CLEAR(list);
+        }
+        else {
+            PyList_SET_ITEM(list, n, member);
+        }
+    }
+    return list;
+}
+
+static inline int
+is_same(PyObject *known, const unsigned char *data, Py_ssize_t size)
+{
+    return PyUnicode_GET_LENGTH(known) == size
+           && memcmp(PyUnicode_1BYTE_DATA(known), data, (size_t)size) == 0;
+}
+
+static PyObject *
+read_text_key(Reader *reader, uint64_t length)
+{
+    if (reader->keys == NULL || length == 0 || length > LONGEST_KEY
+        || length > (uint64_t)left(reader)) {
+        return read_text(reader, length);
+    }
+    const unsigned char *data = reader->at;
+    Py_ssize_t size = (Py_ssize_t)length;
+    unsigned place = (unsigned)size + 31u * data[0] + 7u * data[size / 2] + 61u * data[size - 1];
+    PyObject **slot = &reader->keys[place % KEYS];
+    if (*slot != NULL && is_same(*slot, data, size)) {
+        reader->at += size;
+        return Py_NewRef(*slot);
+    }
+    PyObject *key = read_text(reader, length);
+    if (key != NULL && PyUnicode_IS_COMPACT_ASCII(key)) {
+        Py_XSETREF(*slot, Py_NewRef(key));
+    }
+    return key;
+}
+
+/* A key of the kinds that are written as such; others are pairs, in an extension. */
+static PyObject *
+read_key(Reader *reader)
+{
+    if (left(reader) < 1) {
+        return malformed();
+    }
+    unsigned char head = *reader->at;
+    if (head >= 0xa0 && head < 0xc0) {
+        reader->at += 1;
+        return read_text_key(reader, head & 0x1f);
+    }
+    if (head == 0xd9 && left(reader) >= 2) {
+        uint64_t length = reader->at[1];
+        reader->at += 2;
+        return read_text_key(reader, length);
+    }
+    if ((head >= 0x80 && head < 0xa0) || (head >= 0xc7 && head < 0xca)
+        || (head >= 0xd4 && head < 0xd9) || (head >= 0xdc && head < 0xe0)) {
+        return malformed();
+    }
+    return read_value(reader, 0);
+}
+
+static PyObject *
+read_dict(Reader *reader, uint64_t count, int lists)
+{
+    if (!claim(reader, 2 * count, lists)) {
+        return NULL;
+    }
+    PyObject *dict = PyDict_New();
+    for (uint64_t n = 0; dict != NULL && n < count; n++) {
+        reader->owed -= 1;
+        PyObject *key = read_key(reader);
+        reader->owed -= 1;
+        PyObject *member = key == NULL ? NULL : read_value(reader, lists);
+        if (member == NULL || PyDict_SetItem(dict, key, member) < 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(key);
+        Py_XDECREF(member);
+    }
+    return dict;
+}
+
+/* The number of members in the head of a list; false if there is none. */
+static int
+list_head(Reader *reader, uint64_t *count)
+{
+    if (left(reader) < 1) {
+        return 0;
+    }
+    unsigned char head = *reader->at++;
+    if (head >= 0x90 && head < 0xa0) {
+        *count = head & 0x0f;
+        return 1;
+    }
+    return (head == 0xdc && take(reader, 2, count)) || (head == 0xdd && take(reader, 4, count));
+}
+
+static PyObject *
+read_tuple(Reader *reader, Py_ssize_t size)
+{
+    Reader inner = *reader;
+    inner.end = reader->at + size;
+    inner.owed = 0;
+    inner.tuples += 1;
+    uint64_t count;
+    if (!list_head(&inner, &count)) {
+        return malformed();
+    }
+    if (!claim(&inner, count, 1)) {
+        return NULL;
+    }
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (Py_ssize_t n = 0; tuple != NULL && n < (Py_ssize_t)count; n++) {
+        inner.owed -= 1;
+        PyObject *member = read_value(&inner, 1);
+        if (member == NULL) {
+            Py_CLEAR(tuple);
+        }
+        else {
+            PyTuple_SET_ITEM(tuple, n, member);
+        }
+    }
+    if (tuple != NULL && inner.at != inner.end) {
+        Py_DECREF(tuple);
+        return malformed();
+    }
+    reader->at = inner.at;
+    return tuple;
+}
+
+static PyObject *
+read_extension(Reader *reader, uint64_t length)
+{
+    if (left(reader) < 1 || length > (uint64_t)left(reader) - 1) {
+        return malformed();
+    }
+    int code = (signed char)*reader->at++;
+    if (code == CODE_OF_TUPLE && reader->tuples + 1 < PyTuple_GET_SIZE(reader->hooks)) {
+        return read_tuple(reader, (Py_ssize_t)length);
+    }
+    PyObject *number = PyLong_FromLong(code);
+    if (number == NULL) {
+        return NULL;
+    }
+    PyObject *payload = read_bytes(reader, length);
+    PyObject *value = NULL;
+    if (payload != NULL) {
+        PyObject *hook = PyTuple_GET_ITEM(reader->hooks, reader->tuples);
+        value = PyObject_CallFunctionObjArgs(hook, number, payload, NULL);
+        Py_DECREF(payload);
+    }
+    Py_DECREF(number);
+    return value;
+}
+
+/* -- any value */
+
+static PyObject *
+read_float(Reader *reader, int width)
+{
+    uint64_t bits;
+    if (!take(reader, width, &bits)) {
+        return malformed();
+    }
+    if (width == 4) {
+        uint32_t half = (uint32_t)bits;
+        float number;
+        memcpy(&number, &half, sizeof number);
+        return PyFloat_FromDouble((double)number);
+    }
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return PyFloat_FromDouble(number);
+}
+
+static PyObject *
+read_int(Reader *reader, int width, int is_signed)
+{
+    uint64_t bits;
+    if (!take(reader, width, &bits)) {
+        return malformed();
+    }
+    if (!is_signed) {
+        return PyLong_FromUnsignedLongLong(bits);
+    }
+    int shift = 64 - 8 * width;
+    return PyLong_FromLongLong((int64_t)(bits << shift) >> shift);
+}
+
+static PyObject *
+read_value(Reader *reader, int lists)
+{
+    if (left(reader) < 1) {
+        return malformed();
+    }
+    unsigned char head = *reader->at++;
+    if (head < 0x80) {
+        return PyLong_FromLong(head);
+    }
+    if (head < 0x90) {
+        return read_dict(reader, head & 0x0f, lists + 1);
+    }
+    if (head < 0xa0) {
+        return read_list(reader, head & 0x0f, lists + 1);
+    }
+    if (head < 0xc0) {
+        return read_text(reader, head & 0x1f);
+    }
+    if (head >= 0xe0) {
+        return PyLong_FromLong((signed char)head);
+    }
+    uint64_t size;
+    switch (head) {
+    case 0xc0: Py_RETURN_NONE;
+    case 0xc2: Py_RETURN_FALSE;
+    case 0xc3: Py_RETURN_TRUE;
+    case 0xc4:
+    case 0xc5:
+    case 0xc6: return take(reader, 1 << (head - 0xc4), &size) ? read_bytes(reader, size) : malformed();
+    case 0xc7:
+    case 0xc8:
+    case 0xc9: return take(reader, 1 << (head - 0xc7), &size) ? read_extension(reader, size) : malformed();
+    case 0xca: return read_float(reader, 4);
+    case 0xcb: return read_float(reader, 8);
+    case 0xcc:
+    case 0xcd:
+    case 0xce:
+    case 0xcf: return read_int(reader, 1 << (head - 0xcc), 0);
+    case 0xd0:
+    case 0xd1:
+    case 0xd2:
+    case 0xd3: return read_int(reader, 1 << (head - 0xd0), 1);
+    case 0xd4:
+    case 0xd5:
+    case 0xd6:
+    case 0xd7:
+    case 0xd8: return read_extension(reader, UINT64_C(1) << (head - 0xd4));
+    case 0xd9:
+    case 0xda:
+    case 0xdb: return take(reader, 1 << (head - 0xd9), &size) ? read_text(reader, size) : malformed();
+    case 0xdc:
+    case 0xdd: return take(reader, 2 << (head - 0xdc), &size) ? read_list(reader, size, lists + 1) : malformed();
+    case 0xde:
+    case 0xdf: return take(reader, 2 << (head - 0xde), &size) ? read_dict(reader, size, lists + 1) : malformed();
+    default: return malformed();
+    }
+}
+
+static PyObject *
+read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
+{
+    Reader reader = {data, data + size, 0, hooks, 0, NULL};
+    PyObject *keys[KEYS];
+    if (size >= WORTH_KEYS) {
+        memset(keys, 0, sizeof keys);
+        reader.keys = keys;
+    }
+    PyObject *value = read_value(&reader, 0);
+    if (reader.keys != NULL) {
+        for (int n = 0; n < KEYS; n++) {
+            Py_XDECREF(keys[n]);
+        }
+    }
+    if (value != NULL && reader.at != reader.end) {
+        Py_DECREF(value);
+        return malformed();
+    }
+    return value;
+}
+
+PyObject *
+native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) == 0) {
+        PyErr_SetString(PyExc_TypeError, "unpack takes bytes and a tuple of hooks");
+        return NULL;
+    }
+    if (PyBytes_CheckExact(args[0])) {
+        return read_whole(
+            (const unsigned char *)PyBytes_AS_STRING(args[0]), PyBytes_GET_SIZE(args[0]), args[1]);
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    PyObject *value = read_whole(view.buf, view.len, args[1]);
+    PyBuffer_Release(&view);
+    return value;
+}
