@@ -20,6 +20,10 @@ from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.store.namespaces import is_plain
 
 OPAQUE: Final = "$opaque"
+_COMPACT: Final[Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+as_json: Final = json.JSONEncoder(**_COMPACT).encode
+"""How a view has what JSON has a word for."""
 
 
 class Viewer:
@@ -29,8 +33,9 @@ class Viewer:
         self.clear = clear
         # Not `dumps_typed`: a cipher gives other bytes every time; equal values must stay equal.
         self._exact = serde.encode if is_two_step(serde) else JsonPlusSerializer().encode
+        # What is circular the serializer has refused.
         self._encode = json.JSONEncoder(
-            ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=self._opaque
+            **_COMPACT, check_circular=False, default=self._opaque
         ).encode
 
     def text(self, value: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from math import inf, nextafter
 from typing import Any, Final, TypeAlias
 
 from milepost.store.filters import Condition, holds
-from milepost.store.view import OPAQUE
+from milepost.store.view import OPAQUE, as_json
 
 Clause: TypeAlias = tuple[str, list[Any]]
 """SQL with `?`, and its parameters."""
@@ -66,6 +66,9 @@ def _sqlite_equal(path: str, operand: Any) -> Clause | None:
         return "json_type(i.view, ?) = ?", [path, "true" if operand else "false"]
     clause: Clause = "json_extract(i.view, ?) = ?", [path, operand]
     if isinstance(operand, str):
+        # A view that has it at this path has it somewhere; to look for that takes no parsing.
+        member = f'"{path.rpartition(".")[2]}":{as_json(operand)}'
+        clause = f"(instr(i.view, ?) AND {clause[0]})", [member, *clause[1]]
         return _also(clause, path, "text") if operand[:1] in ("[", "{") else clause
     if isinstance(operand, (int, float)) and abs(operand) < _LARGEST:
         return _also(clause, path, "number") if operand in (0, 1) else clause

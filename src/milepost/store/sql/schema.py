@@ -39,9 +39,10 @@ _EXPIRY = (
     " WHERE expires IS NOT NULL"
 )
 _UPDATED = "CREATE INDEX IF NOT EXISTS milepost_items_updated ON milepost_items (updated)"
-# For the newest items of a namespace SQLite need not look into the table.
+# In the order of a search. For the newest items of a namespace SQLite need not look into the table.
 _NEWEST = (
-    "CREATE INDEX IF NOT EXISTS milepost_items_newest ON milepost_items (ns, updated, expires)"
+    "CREATE INDEX IF NOT EXISTS milepost_items_newest"
+    " ON milepost_items (ns, updated DESC, id, expires)"
 )
 _META = """
 CREATE TABLE IF NOT EXISTS milepost_store_meta (

@@ -1,0 +1,164 @@
+"""Writing items to a database: versions are checked, and the writes of all groups stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain, count
+from operator import itemgetter
+from typing import Any, Final
+
+from milepost.sql.operations import Batch, Many, Operation, Query, Run
+from milepost.store import namespaces
+from milepost.store.conflicts import conflict_error
+from milepost.store.sql import statements as sql
+from milepost.store.sql.generations import Generations
+from milepost.store.sql.statements import Speech
+from milepost.store.sql.vector_writes import Place, many, with_new_vectors, without_vectors
+from milepost.store.sql.vectors import VectorIndex
+from milepost.store.tasks import Group, Write
+from milepost.store.ttl import Stamps
+
+
+class Raced(Exception):
+    """Another transaction came between our look at an item and our write; look again."""
+
+
+class Writer:
+    """Carries out what writes."""
+
+    def __init__(
+        self,
+        speech: Speech,
+        generations: Generations,
+        vectors: VectorIndex | None,
+        stamps: Stamps,
+    ) -> None:
+        self._speech = speech
+        self._generations = generations
+        self._vectors = vectors
+        self._stamps = stamps
+        self._put_new = speech.dress(sql.PUT_NEW)
+        self._delete = speech.dress(sql.DELETE)
+
+    def write(
+        self, groups: Sequence[Group], now: int, failed: dict[int, Exception]
+    ) -> Operation[None]:
+        """The writes of every group that has not failed; one that is refused joins `failed`."""
+        final: dict[Place, Write] = {}
+        """Of several writes to one key the last one counts."""
+        guarded: set[Place] = set()
+        for number, group in enumerate(groups):
+            if number in failed:
+                continue
+            mine = {}
+            created: set[Place] = set()
+            for write in group:
+                if not isinstance(write, Write):
+                    continue
+                place = (namespaces.to_text(write.namespace), write.key)
+                if write.if_version is not None:
+                    there = yield from self._version(place, now)
+                    if there != write.if_version or place in mine or place in final:
+                        failed[number] = conflict_error(write, there)
+                        break
+                    if write.if_version == 0:
+                        created.add(place)
+                mine[place] = write
+            else:
+                guarded |= created
+                final.update(mine)
+        if final:
+            yield from self._store(final, guarded, now)
+
+    def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
+        """Start the lifetimes of these items anew."""
+        # In one order everywhere, so that two readers cannot wait for each other.
+        rows = [(now, id) for id in sorted(set(ids))]
+        yield many(self._speech.dress(sql.RENEW), rows)
+
+    def sweep(self, now: int) -> Operation[int]:
+        """Delete what has expired; how many items it was."""
+        dress = self._speech.dress
+        for table in self._generations.tables:
+            yield Run(dress(sql.VECTORS_OF_EXPIRED.format(table=table)), (now,))
+        swept: int = yield Run(dress(sql.SWEEP), (now,))
+        return swept
+
+    def _version(self, place: Place, now: int) -> Operation[int]:
+        rows = yield Query(self._speech.dress(sql.VERSIONS), (*place, now))
+        return int(rows[0][2]) if rows else 0
+
+    def _store(self, final: dict[Place, Write], guarded: set[Place], now: int) -> Operation[None]:
+        stamp, marks = self._stamps.next(len(final)), self._generations.marks
+        gone = sorted([place for place, write in final.items() if write.data is None])
+        statements = without_vectors(self._speech, self._generations.tables, gone)
+        if gone:
+            statements.append(many(self._delete, gone))
+        stamped = dict(zip(final, count(stamp), strict=False))
+        created = sorted([place for place in guarded if final[place].data is not None])
+        if created:
+            yield Batch(statements)
+            statements = []
+        for place in created:
+            row = _row(place, final[place], now, stamped[place], marks)
+            changed = yield Run(self._put_new, (*row, now, now))
+            if not changed:
+                raise Raced
+        puts = [
+            (place, write, stamped[place])
+            for place, write in final.items()
+            if write.data is not None and place not in guarded
+        ]
+        statements += self._puts(puts, now, marks)
+        if self._vectors is not None or self._generations.tables:
+            kept = {place: final[place] for place in sorted(final) if final[place].data is not None}
+            statements += with_new_vectors(self._speech, self._generations, self._vectors, kept)
+        yield Batch(statements, last=True)
+
+    def _puts(
+        self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
+    ) -> Iterator[Run | Many]:
+        plain = all([_is_plain(write) for _, write, _ in puts])
+        rows: list[tuple[Any, ...]]
+        if plain:
+            rows = [
+                (*place, write.data[1], write.view, stamp, stamp)  # type: ignore[index]
+                for place, write, stamp in puts
+            ]
+        else:
+            rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
+        # Sorted, so that two transactions cannot lock the same rows in opposite orders.
+        rows.sort(key=_PLACE)
+        dress, size = self._speech.dress, self._speech.rows
+        while size > 1 and len(rows) >= size:
+            some, rows = rows[:size], rows[size:]
+            block = dress(sql.put(size, marks if plain else None))
+            yield Run(block, (*chain.from_iterable(some), now))
+        if rows:
+            one = dress(sql.put(1, marks if plain else None))
+            yield many(one, [(*row, now) for row in rows])
+
+
+_PLACE: Final = itemgetter(0, 1)
+
+
+def _row(
+    place: Place, write: Write, now: int, stamp: int, marks: tuple[int, int]
+) -> tuple[Any, ...]:
+    assert write.data is not None
+    return (
+        *place,
+        *write.data,
+        write.view,
+        None if write.index is None else json.dumps(write.index),
+        stamp,
+        stamp,
+        write.ttl,
+        None if write.ttl is None else now + write.ttl,
+        *marks,
+    )
+
+
+def _is_plain(write: Write) -> bool:
+    return write.ttl is None and write.index is None and write.data[0] == "msgpack"  # type: ignore[index]
