@@ -134,7 +134,7 @@ class StoreCore(ABC):
         return list(map(self._task, ops))
 
     def _task(self, op: Op) -> Task:
-        if isinstance(op, PutOp):
+        if type(op) is PutOp or isinstance(op, PutOp):
             return self._write(op)
         if isinstance(op, GetOp):
             key = namespaces.check_key(op.key)
@@ -165,22 +165,22 @@ class StoreCore(ABC):
         )
 
     def _write(self, op: PutOp) -> Write:
-        namespace = namespaces.check_put(op.namespace)
-        key = namespaces.check_key(op.key)
-        version = op.if_version
+        namespace, key, value, paths, ttl, version = op
+        namespace = namespaces.check_put(namespace)
+        if type(key) is not str or not key.isascii() or "\0" in key:
+            key = namespaces.check_key(key)
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
             raise TypeError(f"if_version is an Item's version, or 0 for no item; not {version!r}.")
-        if op.value is None:
+        if value is None:
             return Write(namespace, key, None, "", (), None, None, version)
-        value = op.value
         if type(value) is not dict:
             if not isinstance(value, Mapping):
                 raise TypeError(
-                    f"An item's value is a dict, not {type(op.value).__name__}. Wrap it: "
+                    f"An item's value is a dict, not {type(value).__name__}. Wrap it: "
                     "{'value': ...}."
                 )
             value = dict(value)
-        index = None if op.index is None else _index(op.index)
+        index = None if paths is None else _index(paths)
         try:
             if self._binds:
                 data = dumps_at(self.serde, value, place(namespace, key))
@@ -195,7 +195,7 @@ class StoreCore(ABC):
             self.viewer.text(value) if self.makes_views else "",
             () if self.embedder is None else self.texts(value, index),
             index,
-            None if op.ttl is None else to_micros(op.ttl),
+            None if ttl is None else to_micros(ttl),
             version,
         )
 

@@ -11,9 +11,10 @@ import asyncio
 import functools
 import inspect
 import struct
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
 
@@ -22,6 +23,9 @@ Packed: TypeAlias = bytes
 """A vector that was checked: float32, the lowest byte first."""
 EmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Sequence[Vector]]
 AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
+
+_MANY: Final = 8
+_NOT_FINITE: Final = "`embed` returned a vector with NaN or infinity in it."
 
 
 @runtime_checkable
@@ -112,9 +116,17 @@ class Embedder:
                 f"`embed` was given {expected} texts and returned {len(found)} vectors. It must "
                 "return one for each text, in the same order."
             )
-        return [self._packed(vector) for vector in found]
+        # One by one, numpy takes longer to get going than it saves; and it may not be there.
+        numpy: Any = sys.modules.get("numpy") if expected >= _MANY else None
+        packed = [self._packed(vector, numpy is None) for vector in found]
+        if (
+            numpy is not None
+            and not numpy.isfinite(numpy.frombuffer(b"".join(packed), "<f4")).all()
+        ):
+            raise EmbeddingError(_NOT_FINITE)
+        return packed
 
-    def _packed(self, vector: Any) -> Packed:
+    def _packed(self, vector: Any, check: bool) -> Packed:
         if len(vector) != self.dims:
             raise EmbeddingError(
                 f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
@@ -123,13 +135,15 @@ class Embedder:
         if type(vector) is not list and hasattr(vector, "tolist"):
             vector = vector.tolist()  # numpy's own numbers are slow one by one
         try:
-            if isfinite(sum(vector)):
-                return self._pack(*vector)
+            packed = self._pack(*vector)
+            finite = not check or isfinite(sum(vector))
         except (OverflowError, struct.error, TypeError) as error:
             raise EmbeddingError(
                 f"`embed` returned a vector that is not of 32-bit floats: {error}."
             ) from error
-        raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
+        if not finite:
+            raise EmbeddingError(_NOT_FINITE)
+        return packed
 
 
 async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:

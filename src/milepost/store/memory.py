@@ -8,18 +8,19 @@ refused; expired items are not returned; versions are checked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store.core import needs_vectors, wanted_vectors, with_vectors
-from milepost.store.entries import MemoryCore
 from milepost.store.faces import CoreStore
+from milepost.store.memory_core import Embedding, MemoryCore
 from milepost.store.records import (
     NOT_PROVIDED,
     IndexConfig,
     Item,
     NotProvided,
     Op,
+    PutOp,
     Result,
     TTLConfig,
 )
@@ -27,6 +28,8 @@ from milepost.store.tasks import Group
 from milepost.store.ttl import Clock
 
 __all__ = ["InMemoryStore"]
+
+_NO_SETTINGS: Final = (None, None, None)
 
 
 class InMemoryStore(CoreStore):
@@ -55,6 +58,9 @@ class InMemoryStore(CoreStore):
         self.index_config = index
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        if self._are_plain_puts(ops, self._vectors_of):
+            return [None] * len(ops)
         group: Group = self._core.prepare(ops)
         if self._vectors_of is not None and needs_vectors(group):
             request = wanted_vectors([group])
@@ -62,6 +68,9 @@ class InMemoryStore(CoreStore):
         return self._memory.do(group)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        if self._are_plain_puts(ops, None):
+            return [None] * len(ops)
         group = self._core.prepare(ops)
         if self._vectors_of is not None and needs_vectors(group):
             results: list[Result] = await self._batcher.submit(group)
@@ -69,8 +78,13 @@ class InMemoryStore(CoreStore):
         # Nothing to wait for: the answer is in this process.
         return self._memory.do(group)
 
-    # The two most frequent calls take a short cut where there is nothing to decide: an item that
-    # is there and cannot expire, a put that asks for nothing special.
+    # The most frequent calls take a short cut where there is nothing to decide: an item that is
+    # there and cannot expire, puts that ask for nothing special.
+
+    def _are_plain_puts(self, ops: Sequence[Op], embed: Embedding | None) -> bool:
+        """Whether the operations are puts without settings, which have been done then."""
+        puts = [op[:3] for op in ops if type(op) is PutOp and op[3:] == _NO_SETTINGS]
+        return len(puts) == len(ops) and self._memory.drop_in(puts, embed)
 
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
@@ -98,7 +112,7 @@ class InMemoryStore(CoreStore):
             ttl is NOT_PROVIDED
             and if_version is None
             and index is None
-            and self._memory.drop_in(namespace, key, value, self._vectors_of)
+            and self._memory.drop_in([(namespace, key, value)], self._vectors_of)
         ):
             return
         super().put(namespace, key, value, index, ttl=ttl, if_version=if_version)
@@ -117,7 +131,7 @@ class InMemoryStore(CoreStore):
             ttl is NOT_PROVIDED
             and if_version is None
             and index is None
-            and self._memory.drop_in(namespace, key, value, None)
+            and self._memory.drop_in([(namespace, key, value)], None)
         ):
             return
         await super().aput(namespace, key, value, index, ttl=ttl, if_version=if_version)

@@ -119,7 +119,7 @@ class Writer:
     def _puts(
         self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
     ) -> Iterator[Run | Many]:
-        plain = all([_is_plain(write) for _, write, _ in puts])
+        plain = all(_is_plain(write) for _, write, _ in puts)
         rows: list[tuple[Any, ...]]
         if plain:
             rows = [
