@@ -69,6 +69,21 @@ class TestPrefix:
         store.put(NS, "k", {})
         assert store.search(("alice",))[0].namespace == NS
 
+    def test_finds_what_is_put_below_it_at_any_time(self, store):
+        def found(**page):
+            return keys(store.search(("a",), order="-updated_at", **page))
+
+        for number in range(4):
+            store.put(("a",), f"k{number}", {"even": number % 2 == 0})
+        assert found(limit=2) == ["k3", "k2"]
+        store.put(("a", "b"), "below", {"even": True})
+        store.put(("ab",), "beside", {"even": True})
+        assert found(limit=3) == ["below", "k3", "k2"]
+        assert found(filter={"even": True}) == ["below", "k2", "k0"]
+        store.delete(("a", "b"), "below")
+        assert found() == ["k3", "k2", "k1", "k0"]
+        assert found(filter={"even": True}, limit=1, offset=1) == ["k0"]
+
 
 class TestFilter:
     VALUES = {
@@ -165,6 +180,33 @@ class TestFilter:
         assert keys(store.search(NS, filter={"at": {"$exists": True}})) == ["k"]
         with pytest.raises(FilterError, match="isoformat"):
             store.search(NS, filter={"at": {"$gt": moment}})
+
+    def test_what_json_cannot_hold_has_no_order(self, store):
+        store.put(NS, "k", {"n": math.inf, "nan": math.nan, "nul": "a\0b", "pair": (1, 2)})
+        store.put(NS, "plain", {"n": 1, "nan": 1.5, "nul": "ab", "pair": [1, 2]})
+        assert keys(store.search(NS, filter={"n": {"$gt": 0}})) == ["plain"]
+        assert keys(store.search(NS, filter={"nan": {"$lt": 2}})) == ["plain"]
+        assert keys(store.search(NS, filter={"nul": {"$gte": "a"}})) == ["plain"]
+        assert len(store.search(NS, filter={"pair": [1, 2]})) == 2
+
+    def test_texts_are_equal_whatever_is_in_them(self, store):
+        texts = [
+            'a"b',
+            "a\\b",
+            "a\nb",
+            "a\x7fb",
+            "a\u2028b",
+            "[1]",
+            '{"v":"w"}',
+            '"v":"w"',
+            "é",
+            "😀",
+            "",
+        ]
+        for text in texts:
+            store.put(NS, text or "empty", {"v": text, "in": {"v": "another"}})
+        for text in texts:
+            assert keys(store.search(NS, filter={"v": text})) == [text or "empty"]
 
     def test_large_numbers_compare_exactly(self, store):
         store.put(NS, "k", {"n": 2**62 + 1, "huge": 2**80})

@@ -10,7 +10,7 @@ from typing import Any
 from milepost.checkpoint.serde import rotation
 from milepost.errors import MilepostError, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
-from milepost.sql.operations import Operation
+from milepost.sql.operations import Operation, Work
 from milepost.store.core import StoreCore
 from milepost.store.sql.generations import Generations
 from milepost.store.sql.reading import Reader
@@ -68,18 +68,22 @@ class SqlCore(StoreCore):
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         if not self._ready:
             yield from self.ready()
+        alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
-        alone = len(groups) == 1 and len(groups[0]) == 1 and not write
         for attempt in range(_ATTEMPTS):
             now = self.stamps.now()
             renewed: list[int] = []
+            work: Work[list[Outcome]]
+            if alone is None:
+                work = partial(self._work, groups, now, renewed)
+            elif not isinstance(alone, Write):
+                work = partial(self._reader.read_one, alone, now, renewed)
+            elif alone.data is None or alone.if_version is not None or self._has_vectors:
+                work = partial(self._work, groups, now, renewed)
+            else:
+                work = partial(self._writer.put_one, alone, now)
             try:
-                outcomes: list[Outcome] = yield Transact(
-                    partial(self._reader.read_one, groups[0][0], now, renewed)
-                    if alone
-                    else partial(self._work, groups, now, renewed),
-                    write,
-                )
+                outcomes: list[Outcome] = yield Transact(work, write)
             except Raced:
                 if attempt == _ATTEMPTS - 1:
                     raise VersionConflict(

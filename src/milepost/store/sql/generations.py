@@ -66,17 +66,23 @@ class Generations:
     @property
     def target(self) -> Generation:
         """Where new vectors go: to the generation that this store's model makes."""
-        for one in (self.current, self.coming):
-            if one is not None and self._embedder is not None and one.fits(self._embedder):
-                return one
-        raise self._mismatch()
+        fitting = self._fitting()
+        if fitting is None:
+            raise self._mismatch()
+        return fitting
+
+    def _fitting(self) -> Generation | None:
+        if self._embedder is not None:
+            for one in (self.current, self.coming):
+                if one is not None and one.fits(self._embedder):
+                    return one
+        return None
 
     @property
     def marks(self) -> tuple[int, int]:
         """What an item is marked with that is put now: `indexed` and `reindexed`."""
-        try:
-            target = self.target
-        except IndexMismatchError:
+        target = self._fitting()
+        if target is None:
             return 0, 0
         return (target.number, 0) if target is self.current else (0, target.number)
 

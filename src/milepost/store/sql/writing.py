@@ -16,7 +16,7 @@ from milepost.store.sql.generations import Generations
 from milepost.store.sql.statements import Speech
 from milepost.store.sql.vector_writes import Place, many, with_new_vectors, without_vectors
 from milepost.store.sql.vectors import VectorIndex
-from milepost.store.tasks import Group, Write
+from milepost.store.tasks import Group, Outcome, Write
 from milepost.store.ttl import Stamps
 
 
@@ -70,6 +70,13 @@ class Writer:
                 final.update(mine)
         if final:
             yield from self._store(final, guarded, now)
+
+    def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
+        """The only group, of one put on no conditions, to a store without vectors."""
+        place = (namespaces.to_text(write.namespace), write.key)
+        puts = self._puts([(place, write, self._stamps.next())], now, self._generations.marks)
+        yield Batch([*puts], last=True)
+        return [[None]]
 
     def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
         """Start the lifetimes of these items anew."""
