@@ -207,3 +207,19 @@ def test_a_dict_grows_too_but_is_decoded_whole():
     assert after.grows_from(before, program)
     assert not after.is_list
     assert codec.decode("msgpack", after.buffers()) == new
+
+
+@given(elements, st.integers(1, 20), elements)
+def test_a_later_version_is_known_by_its_elements(value, count, more):
+    count = min(count, len(value))
+    stored = memoryview(encoded(value) + b"and a checksum")[: len(encoded(value))]
+    version = whole(stored)
+    part = version.apply(beginning(value, count))
+    assert isinstance(version, Grown)
+    assert isinstance(part, Grown)
+    later = codec.encode([*value, *more]).parts
+    assert version.begins(later)
+    assert part.begins(later)
+    for other in (value[: count - 1], [*value[: count - 1], "another", *more], {"a": 1}):
+        if encoded(other)[: len(part)] != part.read():
+            assert not part.begins(codec.encode(other).parts)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from milepost.checkpoint.cutting import split_like
 from milepost.checkpoint.splice import Parts, Program, cost, difference
 from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import BlobRow, Fold
@@ -44,11 +43,9 @@ def blob_row(
     """How to store a version whose predecessor is `base`. `most`: see `Dialect.chain`."""
     known = Known(token, base.epoch if base else None, version, encoded, Chain())
     row = BlobRow(channel, version, encoded, known)
-    if base is None or base.encoded.kind != encoded.kind or base.version == version:
+    if base is None or base.kind != encoded.kind or base.version == version:
         return row
-    if encoded.parts.head and not base.encoded.parts.head:
-        parts = split_like(base.encoded.parts.join(), encoded.parts)
-        base.encoded = base.encoded._replace(parts=parts)
+    base.cut_like(encoded.parts)
     program = difference(base.encoded.parts, encoded.parts, base.encoded.size)
     row.fresh = program
     chain = base.chain

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from milepost.checkpoint.codec import Codec
-    from milepost.checkpoint.splice import Buffer, Program
+    from milepost.checkpoint.splice import Buffer, Parts, Program
 
 _Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
 
@@ -74,6 +74,16 @@ class Segment:
         if size == len(self.data) and self._listed is not None:
             return codec.decode_list(self._listed)
         return codec.decode_elements(count, memoryview(self.data)[:size])
+
+    def starts(self, data: bytes) -> bool:
+        """Whether its first bytes are these."""
+        stored: Any = self.data if self._listed is None else self._listed
+        start = len(stored) - len(self.data)
+        if isinstance(stored, memoryview):
+            # To compare views is slow. That of a list begins where its memory does.
+            stored = bytes(stored) if self._listed is None else stored.obj
+        found: bool = stored.startswith(data, start)
+        return found
 
     def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
         """The same; what was decoded is kept, for the next who asks."""
@@ -168,6 +178,19 @@ class Grown:
             raise DeserializationError("a stored list does not have as many elements as it says")
         return found
 
+    def begins(self, later: Parts) -> bool:
+        """Whether a later version has all its elements, and perhaps more after them."""
+        elements, size, at = later.elements, self.size, 0
+        if self._count_in(later.head) is None or self.count > len(elements):
+            return False
+        for segment in self.segments:
+            end = self.count if len(segment.data) > size else at + segment.count
+            data = b"".join(elements[at:end])
+            if len(data) != min(size, len(segment.data)) or not segment.starts(data):
+                return False
+            size, at = size - len(data), end
+        return at == self.count
+
     def grows_from(self, base: Grown | Rope, program: Program) -> bool:
         """Whether `program` has made it out of all of `base`, with something added."""
         if not isinstance(base, Grown):
@@ -185,9 +208,8 @@ class Grown:
         if not isinstance(head, bytes) or isinstance(kept, bytes):
             return None
         start, size = kept
-        kind, count, body = skim.head(head + bytes(_LONGEST_HEAD), 0)
-        expected = skim.ARRAY if self.is_list else skim.MAP
-        if kind != expected or body != len(head) or start != len(self.head):
+        count = self._count_in(head)
+        if count is None or start != len(self.head):
             return None
         if not added and 0 <= size <= self.size and count <= self.count:
             return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
@@ -198,6 +220,12 @@ class Grown:
             return None
         segments = (*self._closed(), Segment(new, count - self.count))
         return Grown(head, count, size + len(new), segments, 0, is_list=self.is_list)
+
+    def _count_in(self, head: bytes) -> int | None:
+        """How many elements a head speaks of; None if it is not one of such a value."""
+        kind, count, body = skim.head(head + bytes(_LONGEST_HEAD), 0)
+        expected = skim.ARRAY if self.is_list else skim.MAP
+        return count if kind == expected and body == len(head) else None
 
     def _up_to(self, size: int) -> tuple[tuple[Segment, ...], int]:
         """The segments that begin within so many bytes, and what is too much of the last."""
@@ -219,7 +247,7 @@ class Grown:
 
 
 def whole(data: Buffer) -> Grown | Rope:
-    """A version that is stored in full."""
+    """A version that is stored in full: bytes, or a view from where they begin."""
     head = container_head(bytes(data[:_LONGEST_HEAD]))
     if head is None:
         return Rope.of(data)

@@ -12,13 +12,14 @@ from collections import OrderedDict
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from milepost.checkpoint.cutting import split_like
 from milepost.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from milepost.checkpoint.codec import Encoded
-    from milepost.checkpoint.splice import Buffer
+    from milepost.checkpoint.splice import Buffer, Parts
 
 Inline: TypeAlias = Any
 """In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.
@@ -91,6 +92,12 @@ class Known(Remembered):
         """Its bytes, in pieces."""
         head, elements = self.encoded.parts
         return [head, *elements] if head else elements
+
+    def cut_like(self, later: Parts) -> None:
+        """Have it in parts, which are best told apart where a later version has the same."""
+        encoded = self.encoded
+        if later.head and not encoded.parts.head:
+            self.encoded = encoded._replace(parts=split_like(encoded.parts.join(), later))
 
 
 @record(frozen=False)

@@ -131,9 +131,9 @@ class Resolver:
         known = self._known.get((channel, version))
         return known if known is not None else Recalled(self, channel, version, epoch)
 
-    def recall(self, channel: str, version: str) -> tuple[Encoded, Chain]:
-        """The bytes of a version, and how it is stored."""
-        data = self.data(channel, version)
+    def chain(self, channel: str, version: str) -> Chain:
+        """How a version is stored."""
+        self.rope(channel, version)
         line: list[BlobRecord] = []
         at: str | None = version
         while at is not None and (channel, at) not in self._known:
@@ -146,7 +146,14 @@ class Resolver:
             chain = Chain(chain.rows + before.rows, spent + before.spent, None)
         elif line[-1].base is None:
             self._growth(line, chain)
-        return Encoded(self.kind(channel, version), Parts(b"", [data]), len(data)), chain
+        return chain
+
+    def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
+        """The bytes of a version; in parts, if a later one that is `like` it has the same."""
+        kind, rope = self.kind(channel, version), self.rope(channel, version)
+        if like is not None and isinstance(rope, Grown) and rope.begins(like):
+            return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
+        return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
 
     def _growth(self, line: Sequence[BlobRecord], chain: Chain) -> None:
         """See whether each version of a chain only added to the one before."""
@@ -204,13 +211,17 @@ class Recalled(Known):
         self._channel = channel
         self._made: tuple[Encoded, Chain] | None = None
 
-    def _make(self) -> tuple[Encoded, Chain]:
-        resolver = self._resolver
+    def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
+        resolver, key = self._resolver, (self._channel, self.version)
         if self._made is None and resolver is not None:
-            self._made = resolver.recall(self._channel, self.version)
+            self._made = resolver.encoded(*key, like), resolver.chain(*key)
             self._resolver = None
         assert self._made is not None
         return self._made
+
+    def cut_like(self, later: Parts) -> None:
+        self._make(later)
+        super().cut_like(later)
 
     @property
     def encoded(self) -> Encoded:
