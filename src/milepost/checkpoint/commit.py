@@ -50,6 +50,10 @@ class Fence:
     """What it says since the run's last commit; None before the first."""
     before: str | None = None
     """What it said when the run claimed the thread; None if it did not, "" for a new thread."""
+    touched: float = 0.0
+    """When a commit of the run has last brought the thread's entry up to date."""
+    reached: str | None = None
+    """The checkpoint of the root graph that the run has stored last."""
     ended: bool = False
     """Whether the run is over, so that nobody has to wait for it."""
 

@@ -42,6 +42,8 @@ class Dialect:
     """The join, with the table, its name and the condition as groups 1 to 3."""
     lock: str
     """Ends a SELECT that keeps others from changing the row; SQLite's writers are alone anyway."""
+    lock_threads: str
+    """The same, where `threads` is not the only relation."""
     chain: Bounds
     """Of a value that grows: how many rows add a little, before one adds all that at once; and
     how many of those there are before a full row.
@@ -63,6 +65,7 @@ class Dialect:
             items=self.items,
             int=self.int,
             lock=self.lock,
+            lock_threads=self.lock_threads,
         )
         return self.placed(_LOOKUP.sub(self.lookup, text))
 
@@ -85,6 +88,7 @@ SQLITE = Dialect(
     int="INTEGER",
     lookup=r"CROSS JOIN \1 \2 ON \3",
     lock="",
+    lock_threads="",
     chain=(16, 16),
 )
 
@@ -106,5 +110,6 @@ POSTGRES = Dialect(
     int="BIGINT",
     lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
     lock=" FOR UPDATE",
+    lock_threads=" FOR UPDATE OF threads",
     chain=(64, 32),
 )

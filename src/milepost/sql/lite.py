@@ -215,9 +215,7 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
             elif isinstance(statement, Run):
                 answer = execute(statement.sql, statement.parameters).rowcount
             elif isinstance(statement, Guarded):
-                guard = statement.guard
-                cursor.executemany(guard.sql, guard.rows)
-                answer = cursor.rowcount == len(guard.rows)
+                answer = _holds(cursor, statement)
                 if answer:
                     _run_all(cursor, statement.statements)
                 else:
@@ -235,6 +233,17 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
         return result
     finally:
         operation.close()
+
+
+def _holds(cursor: sqlite3.Cursor, guarded: Guarded) -> bool:
+    found, changed, _ = guarded
+    for row in found.rows:
+        if cursor.execute(found.sql, row).fetchone() is None:
+            return False
+    for row in changed.rows:
+        if cursor.execute(changed.sql, row).rowcount != 1:
+            return False
+    return True
 
 
 def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:

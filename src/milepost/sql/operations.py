@@ -64,14 +64,17 @@ class Batch(NamedTuple):
 
 
 class Guarded(NamedTuple):
-    """Statements that are to run if every row of the guard changes one row.
+    """Statements that are to run if the guards hold.
 
     It comes first in an operation; answered with True, it is also the last. So a driver may send
     it together with the beginning and the end of the transaction. Answered with False, the
     transaction has begun anew, and the operation goes on.
     """
 
-    guard: Many
+    found: Many
+    """A query that must find one row for each set of parameters."""
+    changed: Many
+    """A statement that must change one row for each set of parameters."""
     statements: Sequence[Run | Many]
 
 

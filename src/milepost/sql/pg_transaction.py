@@ -116,9 +116,10 @@ class _Transaction:
         return results[len(before) : len(before) + count]
 
     def _guarded(self, guarded: Guarded) -> PQGen[bool]:
-        guard, statements = guarded
+        *guards, statements = guarded
         asks: list[Ask] = [
             (_guard(guard.sql, len(some)), [value for row in some for value in row])
+            for guard in guards
             for some in portions(guard.rows)
         ]
         asks += _asks(Batch(statements))
@@ -132,21 +133,24 @@ class _Transaction:
 
 
 @lru_cache(64)
-def _guard(update: str, rows: int) -> str:
-    """A statement that fails unless it changes one row for each set of parameters."""
+def _guard(statement: str, rows: int) -> str:
+    """A statement that fails unless it finds or changes one row for each set of parameters."""
+    is_query = statement.lstrip().startswith("SELECT")
     if rows > 1:
-        change, condition = re.split(r"\bWHERE\b", update, maxsplit=1)
-        count = update.count("%s")
+        start, condition = re.split(r"\bWHERE\b", statement, maxsplit=1)
+        count = statement.count("%s")
         names = iter([f"p{n}" for n in range(count)])
-        change, condition = (
-            re.sub("%s", lambda _: f"held_by.{next(names)}", part) for part in (change, condition)
+        start, condition = (
+            re.sub("%s", lambda _: f"held_by.{next(names)}", part) for part in (start, condition)
         )
         row = f"({', '.join(['%s'] * count)})"
-        update = (
-            f"{change} FROM (VALUES {', '.join([row] * rows)})"
+        statement = (
+            f"{start} {',' if is_query else 'FROM'} (VALUES {', '.join([row] * rows)})"
             f" AS held_by ({', '.join(f'p{n}' for n in range(count))}) WHERE {condition}"
         )
-    return f"WITH held AS ({update} RETURNING 1) SELECT 1 / (count(*) = {rows})::integer FROM held"
+    if not is_query:
+        statement += " RETURNING 1"
+    return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
 def _asks(statement: Statement) -> Iterable[Ask]:

@@ -12,7 +12,13 @@ _CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_ty
 
 _KEY = "thread_id = ? AND checkpoint_ns = ?"
 
-_WANTED = f"""COALESCE(?, (SELECT head FROM threads WHERE thread_id = ? AND ? = ''),
+HEAD = """CASE WHEN status = 'running' AND (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') > head
+            THEN (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') ELSE head END"""
+"""The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
+
+_WANTED = f"""COALESCE(?, (SELECT {HEAD} FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints WHERE {_KEY}))"""
 """The checkpoint that is asked for, or the head, or of an inner graph the latest."""
 
@@ -63,20 +69,24 @@ class Queries:
 
     # -- the registry
 
-    thread: str = "SELECT head, token, epoch FROM threads WHERE thread_id = ?"
-    lock_thread: str = "SELECT head, token, epoch FROM threads WHERE thread_id = ?{lock}"
+    thread: str = "SELECT token FROM threads WHERE thread_id = ?"
+    lock_thread: str = "SELECT head, token, epoch, status FROM threads WHERE thread_id = ?{lock}"
     add_thread: str = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
         VALUES (?, ?, ?, ?, ?, ?, ?)"""
     touch_thread: str = (
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
     )
+    holds_thread: str = """
+        SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?{lock_threads}"""
+    """Finds a thread if the run still has it and nothing that it builds on was removed."""
     hold_thread: str = """
-        UPDATE threads SET head = COALESCE(?, head), status = ?, updated_at = ?
+        UPDATE threads SET head = CASE WHEN ? > head THEN ? ELSE head END, status = ?,
+            updated_at = ?
         WHERE thread_id = ? AND token = ? AND epoch = ?"""
-    """Touches a thread if the run still has it and nothing that it builds on was removed."""
+    """The same, and brings its entry up to date."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
-    head: str = "SELECT head FROM threads WHERE thread_id = ?"
+    head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
 
     lock_lease: str = "SELECT token, status, updated_at FROM threads WHERE thread_id = ?{lock}"
     take_lease: str = (
@@ -85,11 +95,13 @@ class Queries:
     renew_lease: str = (
         "UPDATE threads SET updated_at = ? WHERE thread_id = ? AND status = 'running'"
     )
-    end_lease: str = "UPDATE threads SET status = ? WHERE thread_id = ? AND token = ?"
+    end_lease: str = (
+        f"UPDATE threads SET head = {HEAD}, status = ? WHERE thread_id = ? AND token = ?"
+    )
     drop_claim: str = "DELETE FROM threads WHERE thread_id = ? AND token = ? AND head IS NULL"
 
-    thread_info: str = """
-        SELECT thread_id, status, created_at, updated_at, head, metadata
+    thread_info: str = f"""
+        SELECT thread_id, status, created_at, updated_at, {HEAD}, metadata
         FROM threads WHERE thread_id = ?"""
     thread_size: str = """
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
@@ -154,7 +166,7 @@ class Queries:
         SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
         FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
         UNION ALL
-        SELECT 2, head, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
+        SELECT 2, {HEAD}, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its
     parent's; the thread's head and epoch."""
@@ -236,8 +248,8 @@ class Queries:
     """Threads that have rows, but no entry in the registry."""
     threads_of_run: str = "SELECT DISTINCT thread_id FROM checkpoints WHERE run_id = ?"
 
-    dump_entry: str = """
-        SELECT thread_id, head, status, created_at, updated_at, owner, metadata
+    dump_entry: str = f"""
+        SELECT thread_id, {HEAD}, status, created_at, updated_at, owner, metadata
         FROM threads WHERE thread_id = ?"""
     dump_checkpoints: str = """
         SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, run_id,
@@ -279,10 +291,10 @@ class Queries:
     copy_writes: str = """
         INSERT INTO checkpoint_writes SELECT ?, checkpoint_ns, checkpoint_id, task_id, idx,
             channel, task_path, base, type, blob FROM checkpoint_writes WHERE thread_id = ?"""
-    copy_entry: str = """
+    copy_entry: str = f"""
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at, owner,
             metadata)
-        SELECT ?, head, NULL, ?, CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
+        SELECT ?, {HEAD}, NULL, ?, CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
             ?, ?, owner, metadata
         FROM threads WHERE thread_id = ?"""
     """No run is at work on the copy: what it found half done waits to be resumed."""

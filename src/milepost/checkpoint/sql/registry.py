@@ -9,6 +9,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost.checkpoint.sql.queries import HEAD
 from milepost.checkpoint.threads import (
     ThreadInfo,
     Wanted,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LEASE: Final = 60.0
 """Seconds without a commit after which a run is taken for dead."""
 
-_COLUMNS = "thread_id, status, created_at, updated_at, head, metadata"
+_COLUMNS = f"thread_id, status, created_at, updated_at, {HEAD}, metadata"
 
 
 def is_alive(status: str, updated_at: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from milepost.checkpoint.sql.queries import Queries
     from milepost.checkpoint.sql.reading import Reader
     from milepost.sql.committing import Outcome
+
+
+_FRESH: Final = 1.0
+"""Seconds for which the registry need not hear of a run that goes on."""
 
 
 @record(frozen=False)
@@ -71,6 +75,8 @@ class Storer:
             if step.fence is not None:
                 step.fence.taken = True
                 step.fence.status = step.status
+                if row is not None and step.place.checkpoint_ns == "":
+                    step.fence.reached = row.checkpoint_id
             elif row is not None and self._codec.splices:
                 self._memory.learn(
                     step.place.thread_id, step.place.checkpoint_ns, row.known, values
@@ -81,17 +87,17 @@ class Storer:
     def _guarded(self, steps: Sequence[Prepared]) -> Guarded | None:
         """All steps at once, if each comes from a run that took its thread before.
 
-        Nothing has to be looked up for them; whether a run still has its thread is found out by
-        the statement that touches the thread.
+        Nothing has to be looked up for them, and while a run goes on, its thread's entry is only
+        looked at: what a step changes there can be seen from its checkpoint.
         """
-        touched: dict[str, tuple[Fence, str | None, str]] = {}
+        held: dict[str, tuple[Fence, str | None, str]] = {}
         tables = Tables(self._codec, self._q)
         for step in steps:
             fence, checkpoint = step.fence, step.checkpoint
             if fence is None or not fence.taken or fence.epoch is None:
                 return None
             thread_id, ns, _ = step.place
-            holder, head, _ = touched.get(thread_id, (fence, None, ""))
+            holder, head, _ = held.get(thread_id, (fence, fence.reached, ""))
             if holder is not fence:
                 return None
             if checkpoint is not None:
@@ -100,14 +106,22 @@ class Storer:
                 if ns == "":
                     head = checkpoint.checkpoint_id
             tables.add(step, fence.epoch)
-            touched[thread_id] = (fence, head, step.status)
+            held[thread_id] = (fence, head, step.status)
         now = time.time()
+        looked_at, touched = [], []
         # In order, so that two such transactions cannot wait for each other.
-        rows = [
-            (head, status, now, thread_id, fence.token, fence.epoch)
-            for thread_id, (fence, head, status) in sorted(touched.items())
-        ]
-        return Guarded(Many(self._q.hold_thread, rows), tables.statements())
+        for thread_id, (fence, head, status) in sorted(held.items()):
+            key = (thread_id, fence.token, fence.epoch)
+            if status == fence.status == "running" and now - fence.touched < _FRESH:
+                looked_at.append(key)
+            else:
+                fence.touched = now
+                touched.append((head, head, status, now, *key))
+        return Guarded(
+            Many(self._q.holds_thread, looked_at),
+            Many(self._q.hold_thread, touched),
+            tables.statements(),
+        )
 
     # -- all others
 
@@ -156,7 +170,10 @@ class Storer:
         threads = {}
         for id, rows in zip(wanted, found, strict=True):
             if rows:
-                head, token, epoch = rows[0]
+                head, token, epoch, status = rows[0]
+                if status == "running":
+                    # Only after the lock was granted: whoever had it may have gone on.
+                    [(head,)] = yield Query(self._q.head, (id,))
                 threads[id] = _Row(head, token, epoch, False)
             else:
                 # At random, so that nobody mistakes a thread for an earlier one of the same name.
@@ -182,7 +199,7 @@ class Storer:
             ):
                 row.head = checkpoint.checkpoint_id
         if fence is not None:
-            row.token, fence.epoch = fence.token, row.epoch
+            row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
         row.status = step.status
         tables.add(step, row.epoch)
 
