@@ -10,6 +10,7 @@ Seal and checksum also cover the columns beside the cell that say what its bytes
     metadata   type
     blob       base channel, base, level, type
     write      channel, path of the task, base, type
+    led        parent
 """
 
 from __future__ import annotations
@@ -163,6 +164,7 @@ _NAMES = {
     "metadata": "metadata of checkpoint",
     "blob": "stored value",
     "write": "stored write",
+    "led": "writes that led to checkpoint",
 }
 
 

@@ -54,6 +54,8 @@ class Fence:
     """When a commit of the run has last brought the thread's entry up to date."""
     reached: str | None = None
     """The checkpoint of the root graph that the run has stored last."""
+    made: dict[str, str] = field(default_factory=dict)
+    """Of each graph, the checkpoint that the run has made last; some may have been forgotten."""
     ended: bool = False
     """Whether the run is over, so that nobody has to wait for it."""
 

@@ -240,10 +240,7 @@ def _holds(cursor: sqlite3.Cursor, guarded: Guarded) -> bool:
     for row in found.rows:
         if cursor.execute(found.sql, row).fetchone() is None:
             return False
-    for row in changed.rows:
-        if cursor.execute(changed.sql, row).rowcount != 1:
-            return False
-    return True
+    return all(cursor.execute(changed.sql, row).rowcount == 1 for row in changed.rows)
 
 
 def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:

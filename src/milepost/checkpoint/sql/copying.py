@@ -58,7 +58,7 @@ class Move:
 
     def checkpoint(self, row: Row) -> Row:
         """A row of `checkpoints`."""
-        _, ns, id, parent, complete, run_id, frame, kind, metadata = row
+        _, ns, id, parent, complete, run_id, frame, kind, metadata, led = row
         columns = (parent, complete)
         opened = self._codec.unseal(frame, ("frame", self._source, ns, id), columns)
         if not self._codec.splices:
@@ -72,7 +72,10 @@ class Move:
             opened = frames.pack(stamp.read(), Frame(held.versions, held.seen, inline))
         frame = self._codec.seal(bytes(opened), ("frame", self._target, ns, id), columns)
         told = self._value(metadata, (), kind, "metadata", ns, id)
-        return (self._target, ns, id, parent, complete, run_id, frame, *told)
+        if led is not None:
+            opened = self._codec.unseal(led, ("led", self._source, ns, id), (parent,))
+            led = self._codec.seal(bytes(opened), ("led", self._target, ns, id), (parent,))
+        return (self._target, ns, id, parent, complete, run_id, frame, *told, led)
 
     def blob(self, row: Row) -> Row:
         """A row of `checkpoint_blobs`."""

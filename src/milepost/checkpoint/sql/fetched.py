@@ -38,7 +38,10 @@ class CheckpointRecord(NamedTuple):
 
 
 class WriteRecord(NamedTuple):
-    """A row of `checkpoint_writes` without the thread and namespace."""
+    """A row of `checkpoint_writes` without the thread and namespace.
+
+    Of the writes in a checkpoint's row (`LED`) `task_id` is the id of that checkpoint.
+    """
 
     checkpoint_id: str
     task_id: str
@@ -48,8 +51,8 @@ class WriteRecord(NamedTuple):
     base: str | None
     kind: str | None
     data: bytes
-    is_open: bool = False
-    """Whether the data was in a row with others, which has been unsealed."""
+    within: str = ""
+    """The kind of the row that it was in with others, which has been unsealed."""
 
     @property
     def columns(self) -> Columns:

@@ -25,7 +25,7 @@ from milepost.checkpoint.sql.fetched import (
     write_order,
 )
 from milepost.checkpoint.sql.rows import long_kind
-from milepost.checkpoint.sql.writes import TOGETHER, apart
+from milepost.checkpoint.sql.writes import LED, TOGETHER, apart, ledger
 from milepost.deferred import Deferred
 from milepost.errors import SerdeError
 
@@ -127,39 +127,31 @@ class Lot:
     ) -> list[PendingWrite]:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
         found = []
-        for row in self.rows_at(id):
-            for write in self.writes_in(row):
-                if channels is None or write.channel in channels:
-                    found.append(self.write(write))
-                else:
-                    self._opened(write)  # whether it really is another channel's
+        for write in first_of_each([w for row in self.rows_at(id) for w in self.writes_in(row)]):
+            if channels is None or write.channel in channels:
+                found.append(self.write(write))
+            else:
+                self._opened(write)  # whether it really is another channel's
         return found
 
     def rows_at(self, id: str) -> Sequence[WriteRecord]:
         """The rows of those writes."""
-        rows = self._writes.get(id, ())
-        full = {row.task_id for row in rows if row.kind == TOGETHER}
-        if not full:
-            return rows
-        # An ordinary write beside a row of several was put by a later attempt.
-        return [
-            row
-            for row in rows
-            if row.task_id not in full or row.kind == TOGETHER or row.position < 0
-        ]
+        return self._writes.get(id, ())
 
     def writes_in(self, row: WriteRecord) -> list[WriteRecord]:
         """The writes that a row holds."""
-        if row.kind != TOGETHER:
+        id, task_id, _, _, path, _, kind, _, _ = row
+        if kind not in (TOGETHER, LED):
             return [row]
-        id, task_id, _, _, path, *_ = row
         try:
-            found = apart(self._opened(row))
+            opened = self._opened(row)
+            tasks = ledger(opened) if kind == LED else [(task_id, path, apart(opened))]
         except SerdeError as error:
             raise error.at(thread=self._place[0]) from None
         return [
-            WriteRecord(id, task_id, position, channel, path, base, kind, held, is_open=True)
-            for position, channel, base, kind, held in found
+            WriteRecord(id, task_id, position, channel, path, base, stored, data, kind)
+            for task_id, path, writes in tasks
+            for position, channel, base, stored, data in writes
         ]
 
     def write(self, write: WriteRecord) -> PendingWrite:
@@ -177,13 +169,36 @@ class Lot:
 
     def _opened(self, write: WriteRecord) -> Buffer:
         """What is stored in a row of `checkpoint_writes`."""
-        if write.is_open:
+        if write.within:
             return write.data
+        if write.kind == LED:
+            place = ("led", *self._place, write.task_id)
+            return self._codec.unseal(write.data, place, (write.checkpoint_id,))
         return self._codec.unseal(write.data, self._place_of(write), write.columns)
 
     def _place_of(self, write: WriteRecord) -> tuple[str, ...]:
         task = (write.checkpoint_id, write.task_id, str(write.position))
         return ("write", *self._place, *task)
+
+
+_RANK = {"": 0, TOGETHER: 1, LED: 2}
+
+
+def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
+    """The writes without those of later attempts, in the order in which they come back.
+
+    What a task wrote in one go stays as it is: ordinary writes beside it were put later.
+    """
+    if not any(write.within for write in writes):
+        return writes
+    first: dict[str, int] = {}
+    for write in writes:
+        if write.position >= 0:
+            first[write.task_id] = max(first.get(write.task_id, 0), _RANK[write.within])
+    return sorted(
+        (w for w in writes if w.position < 0 or _RANK[w.within] == first[w.task_id]),
+        key=write_order,
+    )
 
 
 def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:

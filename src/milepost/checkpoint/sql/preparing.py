@@ -22,7 +22,7 @@ from milepost.checkpoint.sql.rows import (
     WriteRow,
     short_kind,
 )
-from milepost.checkpoint.sql.writes import together
+from milepost.checkpoint.sql.writes import for_ledger, together
 from milepost.checkpoint.threads import is_trigger
 from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import SerdeError
@@ -40,6 +40,10 @@ _EARLY: Final = 1024
 """A write of this size that was stored before its step ended is stored anew as a reference."""
 _REFERRED: Final = 96
 """A write this large is cut out of the channel's new version, if it is found there."""
+_BRIEF: Final = 512
+"""Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
+_MOST_GRAPHS: Final = 256
+"""Graphs of a run whose last checkpoint is remembered."""
 _MOST_SOUND: Final = 10_000
 """Names that are remembered to be sound."""
 
@@ -67,10 +71,13 @@ class Preparer:
         once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
         encoded = [self._encoded(place, task, once) for task in step.writes]
+        led = False
         if step.new is not None:
             self._checkpoint(prepared, step.new, once)
+            led = self._codec.splices and self._follows(step, step.new.checkpoint["id"])
         for task, values in zip(step.writes, encoded, strict=True):
             prepared.writes.append(self._writes(prepared, task, values))
+        self._store_writes(prepared, led=led)
         if self._codec.splices and step.checkpoint_id is not None:
             if step.new is None:
                 self._note_early(step, encoded)
@@ -94,6 +101,7 @@ class Preparer:
         check_name("task_id", task.task_id)
         prepared = Prepared(place, None)
         prepared.writes.append(self._writes(prepared, task, self._encoded(place, task, {})))
+        self._store_writes(prepared)
         prepared.status = _status(prepared, None)
         return prepared
 
@@ -250,10 +258,9 @@ class Preparer:
         return found
 
     def _writes(self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
-        thread_id, ns, checkpoint_id = prepared.place
+        """The writes of a task, before they are sealed."""
         rows = {row.channel: row for row in prepared.blobs if row.known is not None}
         made = TaskRows(task.task_id, task.task_path)
-        one_row = self._codec.splices and prepared.fence is not None
         for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
             base, data = None, None
@@ -262,21 +269,59 @@ class Preparer:
                 base = rows[channel].version if data is not None else None
             if data is None:
                 data = encoded.parts.join()
-            if base is not None or (len(data) >= _EARLY and prepared.checkpoint is None):
-                one_row = False
             row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
             (made.special if at < 0 else made.ordinary).append(row)
-        place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
-        if one_row and len(made.ordinary) > 1:
-            made.ordinary = [together(made.ordinary)]
-        made.ordinary = [self._sealed(place, task.task_path, row) for row in made.ordinary]
-        made.special = [self._sealed(place, task.task_path, row) for row in made.special]
         return made
+
+    @staticmethod
+    def _follows(step: StepCommit, id: str) -> bool:
+        """Whether the new checkpoint comes right after its parent: then it holds its writes."""
+        made, ns = step.fence.made, step.checkpoint_ns
+        follows = made.get(ns) == step.checkpoint_id
+        if len(made) >= _MOST_GRAPHS:
+            made.clear()
+        made[ns] = id
+        return follows
+
+    def _store_writes(self, prepared: Prepared, *, led: bool = False) -> None:
+        """Seal the writes where they are to be stored."""
+        thread_id, ns, checkpoint_id = prepared.place
+        row = prepared.checkpoint
+        if led and row is not None and prepared.writes and all(map(_is_brief, prepared.writes)):
+            at = ("led", thread_id, ns, row.checkpoint_id)
+            row.led = self._codec.seal(for_ledger(prepared.writes), at, (checkpoint_id,))
+            prepared.writes.clear()
+            return
+        one_row = self._codec.splices and prepared.fence is not None
+        for task in prepared.writes:
+            path = task.task_path
+            place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
+            if one_row and len(task.ordinary) > 1 and self._may_share(task, row):
+                task.ordinary = [together(task.ordinary)]
+            task.ordinary = [self._sealed(place, path, write) for write in task.ordinary]
+            task.special = [self._sealed(place, path, write) for write in task.special]
+
+    @staticmethod
+    def _may_share(task: TaskRows, row: CheckpointRow | None) -> bool:
+        """Not what is, or will be, a reference to a channel's version."""
+        return not any(
+            write.base is not None or (len(write.data) >= _EARLY and row is None)
+            for write in (*task.ordinary, *task.special)
+        )
 
     def _sealed(self, place: tuple[str, ...], path: str, row: WriteRow) -> WriteRow:
         position, channel, base, kind, data = row
         data = self._codec.seal(data, (*place, str(position)), (channel, path, base, kind))
         return WriteRow(position, channel, base, kind, data)
+
+
+def _is_brief(task: TaskRows) -> bool:
+    """Whether a task has only ordinary writes, and short ones."""
+    return (
+        not task.special
+        and all(write.base is None for write in task.ordinary)
+        and sum(len(write.data) for write in task.ordinary) <= _BRIEF
+    )
 
 
 def cut_out(row: BlobRow, write: Encoded) -> bytes | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from milepost.checkpoint.sql.writes import LED
+
 if TYPE_CHECKING:
     from milepost.sql.dialect import Dialect
 
@@ -23,18 +25,28 @@ _WANTED = f"""COALESCE(?, (SELECT {HEAD} FROM threads WHERE thread_id = ? AND ? 
 """The checkpoint that is asked for, or the head, or of an inner graph the latest."""
 
 
+_LEDGER = f"""LOOKUP checkpoints n ON {_KEY} AND led IS NOT NULL
+                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > {{0}})
+                AND parent_checkpoint_id = {{0}} END"""
+"""The checkpoint after one, if it holds writes that belong to that one."""
+
+
 def _rows_of(which: str) -> str:
     """The writes at some checkpoints, and values with the versions that they are made of.
 
     `which` of the writes are to be put together; the others are only looked at.
     """
     return f"""
-        WITH RECURSIVE done AS (
+        WITH RECURSIVE wanted AS (SELECT a FROM {{items}} AS given),
+        done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
-            FROM {{items}} AS wanted
-            LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY} END),
+            FROM wanted LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY} END
+            UNION ALL
+            SELECT a, checkpoint_id, '', NULL, 0, '', '{LED}', led
+            FROM wanted {_LEDGER.format("a")}),
         chain (channel, version) AS (
-            SELECT a, b FROM {{pairs}} AS wanted
+            SELECT a, b FROM {{pairs}} AS pairs
             UNION
             SELECT channel, base FROM done WHERE base IS NOT NULL{which}
             UNION
@@ -106,6 +118,7 @@ class Queries:
     thread_size: str = """
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
         UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
         UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
             WHERE thread_id = ?"""
@@ -115,12 +128,13 @@ class Queries:
 
     add_checkpoint: str = """
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
-            complete, run_id, frame, metadata_type, metadata)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            complete, run_id, frame, metadata_type, metadata, led)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
             parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
             run_id = excluded.run_id, frame = excluded.frame,
-            metadata_type = excluded.metadata_type, metadata = excluded.metadata"""
+            metadata_type = excluded.metadata_type, metadata = excluded.metadata,
+            led = excluded.led"""
     add_blob: str = """
         INSERT INTO checkpoint_blobs
             (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
@@ -138,6 +152,11 @@ class Queries:
     children: str = f"""
         SELECT {_CHECKPOINT} FROM checkpoints
         WHERE {_KEY} AND parent_checkpoint_id = ? AND complete = 0"""
+    ledger: str = f"""
+        SELECT checkpoint_id, parent_checkpoint_id, led FROM checkpoints
+        WHERE {_KEY} AND checkpoint_id >= ? ORDER BY checkpoint_id LIMIT 2"""
+    """The writes in the row of a checkpoint, and in the one after it."""
+    clear_ledger: str = f"UPDATE checkpoints SET led = NULL WHERE {_KEY} AND checkpoint_id = ?"
     complete_checkpoint: str = f"""
         UPDATE checkpoints SET complete = 1, frame = ? WHERE {_KEY} AND checkpoint_id = ?"""
     replace_write: str = """
@@ -165,6 +184,9 @@ class Queries:
         UNION ALL
         SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
         FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
+        UNION ALL
+        SELECT 1, id, checkpoint_id, 0, '{LED}', led, NULL, '', '', NULL
+        FROM line {_LEDGER.format("id")} WHERE depth < 2
         UNION ALL
         SELECT 2, {HEAD}, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
         FROM threads WHERE thread_id = ?"""
@@ -238,9 +260,12 @@ class Queries:
     blobs_of: str = """
         SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
         FROM checkpoint_blobs WHERE thread_id = ?"""
-    all_writes_of: str = """
+    all_writes_of: str = f"""
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
-        FROM checkpoint_writes WHERE thread_id = ?"""
+        FROM checkpoint_writes WHERE thread_id = ?
+        UNION ALL
+        SELECT checkpoint_ns, parent_checkpoint_id, checkpoint_id, 0, '', '', NULL, '{LED}', led
+        FROM checkpoints WHERE thread_id = ? AND led IS NOT NULL"""
     unlisted: str = """
         SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_blobs
         UNION SELECT thread_id FROM checkpoint_writes
@@ -253,7 +278,7 @@ class Queries:
         FROM threads WHERE thread_id = ?"""
     dump_checkpoints: str = """
         SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, complete, run_id,
-            frame, metadata_type, metadata
+            frame, metadata_type, metadata, led
         FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id"""
     dump_blobs: str = """
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
@@ -284,7 +309,8 @@ class Queries:
     delete_writes: str = "DELETE FROM checkpoint_writes WHERE thread_id = ?"
     copy_checkpoints: str = """
         INSERT INTO checkpoints SELECT ?, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
-            complete, run_id, frame, metadata_type, metadata FROM checkpoints WHERE thread_id = ?"""
+            complete, run_id, frame, metadata_type, metadata, led
+        FROM checkpoints WHERE thread_id = ?"""
     copy_blobs: str = """
         INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
             level, type, blob FROM checkpoint_blobs WHERE thread_id = ?"""

@@ -52,7 +52,7 @@ class Reader:
         at = (thread_id, ns)
         found = yield Query(
             self.q.found,
-            (id, thread_id, ns, *at, *at, far, *at, *at, thread_id),
+            (id, thread_id, ns, *at, *at, far, *at, *at, *at, *at, thread_id),
         )
         rows: dict[str, CheckpointRecord] = {}
         writes = []
@@ -199,7 +199,7 @@ class Reader:
         pairs = json.dumps([key for key in wanted if key not in known])
         found = yield Query(
             self.q.rows_of if channels is None else self.q.rows_of_channels,
-            (json.dumps(list(ids)), *at, pairs, *some, *at, *at),
+            (json.dumps(list(ids)), *at, *at, *at, pairs, *some, *at, *at),
         )
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:

@@ -116,7 +116,7 @@ class Registry:
         if not rows:
             return None
         info = _info(rows[0])
-        rows = yield Query(self._q.thread_size, (thread_id, thread_id, thread_id))
+        rows = yield Query(self._q.thread_size, (thread_id,) * 4)
         checkpoints = writes = size = 0
         for table, count, bytes_ in rows:
             checkpoints += count if table == 1 else 0

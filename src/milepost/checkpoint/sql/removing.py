@@ -9,6 +9,7 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sql.rows import short_kind
+from milepost.checkpoint.sql.writes import LED, own_rows
 from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
 from milepost.constants import CHILDREN
 from milepost.ids import getrandbits
@@ -79,7 +80,7 @@ class Remover:
         doomed = [node for node in thread.rows if node not in kept]
         if not doomed:
             return Removed()
-        rows = yield Query(self._q.all_writes_of, (thread_id,))
+        rows = yield Query(self._q.all_writes_of, (thread_id, thread_id))
         writes: dict[Node, list[WriteRecord]] = {}
         for ns, *row in rows:
             write = WriteRecord(*row)
@@ -95,6 +96,7 @@ class Remover:
         )
         if dry_run:
             return removed
+        yield from self._part_writes(thread_id, kept, writes)
         yield from self._cut_values(thread_id, used)
         yield from self._cut_frames(thread_id, thread, kept)
         at = [(thread_id, *node) for node in doomed]
@@ -121,6 +123,23 @@ class Remover:
             for node, row in records.items()
         }
         return Thread(records, framed, metadata)
+
+    def _part_writes(
+        self, thread_id: str, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
+    ) -> Operation[None]:
+        """Writes in the row of another checkpoint stay or go with their own."""
+        rows, cleared = [], []
+        for (ns, id), some in writes.items():
+            for write in some:
+                if write.kind != LED:
+                    continue
+                child = (ns, write.task_id)
+                if (ns, id) not in kept and child in kept:
+                    cleared.append((thread_id, *child))
+                elif (ns, id) in kept and child not in kept:
+                    rows += own_rows(self._reader.codec, (thread_id, ns, id), child[1], write.data)
+        yield Many(self._q.add_write, rows)
+        yield Many(self._q.clear_ledger, cleared)
 
     def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
         """Store in full what was a difference from something that goes away."""

@@ -44,7 +44,7 @@ class _Table(NamedTuple):
 
     def looked_at(self, dialect: Dialect) -> str:
         """Keys, sizes and first bytes, from a key on."""
-        sizes = ", ".join(f"LENGTH({cell})" for cell in self.cells)
+        sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
         heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
         return dialect.sql(
             f"SELECT {self._key}, {sizes}, {heads} FROM {self.name}"
@@ -89,6 +89,7 @@ _TABLES: Final = (
         {
             "frame": ("frame", ("parent_checkpoint_id", "complete")),
             "metadata": ("metadata", ("metadata_type",)),
+            "led": ("led", ("parent_checkpoint_id",)),
         },
     ),
     _Table(
@@ -145,11 +146,14 @@ class Resealer:
         width, cells = len(table.key), len(table.cells)
         old: list[tuple[Key, int]] = []
         for row in rows:
-            if all(map(self._codec.is_current, row[width + cells :])):
+            if all(map(self._is_current, row[width + cells :])):
                 continue
             old.append((tuple(row[:width]), sum(row[width : width + cells])))
         more = tuple(rows[-1][:width]) if len(rows) == _LOOKED_AT else None
         return list(_pages(old)), len(rows) - len(old), more
+
+    def _is_current(self, cell: bytes | None) -> bool:
+        return cell is None or self._codec.is_current(cell)
 
     def _seal(
         self, table: _Table, thread_id: str, page: tuple[Key, Key]
@@ -166,7 +170,7 @@ class Resealer:
                 for cell, (what, columns) in zip(cells, table.cells.values(), strict=True):
                     place = (what, thread_id, *map(str, key))
                     beside = tuple(islice(bound, len(columns)))
-                    current = self._codec.is_current(cell)
+                    current = self._is_current(cell)
                     sealed.append(cell if current else self._codec.reseal(cell, place, beside))
             except SerdeError as error:
                 ns, *rest = map(str, key)

@@ -101,6 +101,8 @@ class CheckpointRow:
     known: KnownFrame
     metadata_kind: str
     metadata: bytes
+    led: bytes | None = None
+    """What the tasks at its parent wrote, if that is to be stored with it."""
 
 
 @record(frozen=False)
@@ -121,7 +123,8 @@ class Prepared:
         """The bytes that it holds until it is stored: whole values, differences or not."""
         values = sum(blob.encoded.size for blob in self.blobs)
         rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
-        return values + sum(len(row.data) for row in rows)
+        led = self.checkpoint.led if self.checkpoint is not None else None
+        return values + sum(len(row.data) for row in rows) + len(led or b"")
 
     @property
     def token(self) -> str | None:

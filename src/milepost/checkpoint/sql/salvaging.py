@@ -6,8 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.records import CheckpointTuple, PendingWrite, Place
-from milepost.checkpoint.sql.fetched import UNREADABLE, CheckpointRecord, metadata_of
+from milepost.checkpoint.sql.fetched import (
+    UNREADABLE,
+    CheckpointRecord,
+    WriteRecord,
+    metadata_of,
+)
+from milepost.checkpoint.sql.lots import first_of_each
 from milepost.checkpoint.sql.verifying import Graph, graphs
+from milepost.checkpoint.sql.writes import LED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,13 +65,15 @@ def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
         )
         if value is not lost:
             values[channel] = value
-    writes: list[PendingWrite] = []
+    held: list[WriteRecord] = []
     for group in graph.lot.rows_at(row.id):
-        several = f"writes of task '{group.task_id}'"
-        for write in attempt(several, partial(graph.lot.writes_in, group), otherwise=()):
-            name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
-            if (done := attempt(name, partial(graph.lot.write, write))) is not None:
-                writes.append(done)
+        several = "writes" if group.kind == LED else f"writes of task '{group.task_id}'"
+        held += attempt(several, partial(graph.lot.writes_in, group), otherwise=())
+    writes: list[PendingWrite] = []
+    for write in first_of_each(held):
+        name = f"write {write.position} of task '{write.task_id}' to channel '{write.channel}'"
+        if (done := attempt(name, partial(graph.lot.write, write))) is not None:
+            writes.append(done)
     metadata = attempt(
         "metadata", partial(metadata_of, graph.codec, *graph.place, row), otherwise={}
     )

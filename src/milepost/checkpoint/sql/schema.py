@@ -2,7 +2,7 @@
 
 `checkpoints`        one row a checkpoint: its *frame*, mostly as changes to the parent's
 `checkpoint_blobs`   one row for each version of a value that is too large for the frame
-`checkpoint_writes`  one row for each write of a task
+`checkpoint_writes`  one row for each write of a task that is not in the row it led to
 `threads`            the registry: head, fencing token, status, times, the user's metadata
 """
 
@@ -12,6 +12,7 @@ from typing import Final
 
 from milepost.sql.migrations import Schema
 
+# `led`: what the tasks at its parent have written, where that was stored with it (see writes.py).
 _CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     thread_id {text} NOT NULL,
@@ -23,6 +24,7 @@ CREATE TABLE IF NOT EXISTS checkpoints (
     frame {bytes} NOT NULL,
     metadata_type TEXT,
     metadata {bytes} NOT NULL,
+    led {bytes},
     PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id){packed}
 ) {compact}
 """
@@ -92,7 +94,7 @@ SCHEMA: Final = Schema(
             _BLOBS,
             _WRITES,
             _THREADS,
-            _unsampled("checkpoints", "frame", "metadata"),
+            _unsampled("checkpoints", "frame", "metadata", "led"),
             _unsampled("checkpoint_blobs", "blob"),
             _unsampled("checkpoint_writes", "blob"),
             _unsampled("threads", "owner", "metadata"),

@@ -10,6 +10,7 @@ from milepost.checkpoint.sql.fetched import CheckpointRecord
 from milepost.checkpoint.sql.remembered import LOST, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables
+from milepost.checkpoint.sql.writes import own_rows
 from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.ids import getrandbits
 from milepost.record import record
@@ -206,6 +207,7 @@ class Storer:
     def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
         """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
         thread_id, ns, _ = step.place
+        yield from self._part_writes(thread_id, ns, new.checkpoint_id)
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
         if not found:
             return
@@ -221,6 +223,15 @@ class Storer:
         # Others may remember the old one: a new epoch tells them not to build on it.
         thread.epoch = getrandbits(53)
         yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
+
+    def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
+        """Give the writes in a row that is replaced, or comes to lie elsewhere, their own rows."""
+        rows = yield Query(self._q.ledger, (thread_id, ns, id))
+        for child, parent, led in rows:
+            if led is not None and parent != id:
+                place = (thread_id, ns, parent)
+                yield Many(self._q.add_write, own_rows(self._codec, place, child, led))
+                yield Run(self._q.clear_ledger, (thread_id, ns, child))
 
     def _complete(
         self, step: Prepared, known: KnownFrame, base: KnownFrame | None

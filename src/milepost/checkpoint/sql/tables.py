@@ -156,5 +156,6 @@ class Tables:
                 self._codec.seal(data, place, (parent_id, complete)),
                 short_kind(row.metadata_kind),
                 row.metadata,
+                row.led,
             )
         )

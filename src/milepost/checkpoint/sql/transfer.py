@@ -29,7 +29,7 @@ _HEADER: Final = {"milepost": "threads", "version": 1}
 Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]
 """Of one thread, by table."""
 
-_TABLES: Final = {"threads": 7, "checkpoints": 9, "checkpoint_blobs": 9, "checkpoint_writes": 10}
+_TABLES: Final = {"threads": 7, "checkpoints": 10, "checkpoint_blobs": 9, "checkpoint_writes": 10}
 """With the number of columns that a row has in the stream."""
 
 

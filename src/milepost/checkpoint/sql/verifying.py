@@ -17,6 +17,7 @@ from milepost.checkpoint.sql.fetched import (
 )
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.values import BlobRecord, Resolver
+from milepost.checkpoint.sql.writes import LED
 from milepost.checkpoint.threads import Problem
 from milepost.sql.operations import Operation, Query
 
@@ -56,7 +57,7 @@ def graphs(reader: Reader, thread_id: str) -> Operation[list[Graph]]:
     """A thread as it is stored, graph by graph."""
     checkpoints = yield Query(reader.q.checkpoints_of, (thread_id,))
     blobs = yield Query(reader.q.blobs_of, (thread_id,))
-    writes = yield Query(reader.q.all_writes_of, (thread_id,))
+    writes = yield Query(reader.q.all_writes_of, (thread_id, thread_id))
     return [
         Graph(
             reader,
@@ -153,16 +154,18 @@ class _Check:
 
     def writes(self) -> None:
         for row in self._graph.writes:
-            key = f"{row.checkpoint_id} {row.task_id} {row.position}"
+            table, key = "checkpoint_writes", f"{row.checkpoint_id} {row.task_id} {row.position}"
+            if row.kind == LED:
+                table, key = "checkpoints", row.task_id
             if row.base is not None:
                 self._use(row.channel, row.base)
             try:
                 for write in self._graph.lot.writes_in(row):
                     self._graph.lot.write(write)
             except UNREADABLE as error:
-                self._report("checkpoint_writes", key, error)
-            if row.checkpoint_id not in self._graph.checkpoints:
-                self._report("checkpoint_writes", key, "its checkpoint is gone")
+                self._report(table, key, error)
+            if row.checkpoint_id not in self._graph.checkpoints and table != "checkpoints":
+                self._report(table, key, "its checkpoint is gone")
 
     def orphans(self) -> None:
         for channel, version in sorted(self._graph.blobs.keys() - self._used):

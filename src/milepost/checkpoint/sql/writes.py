@@ -1,41 +1,81 @@
-"""Several writes of a task in one row.
+"""Several writes in one row.
 
-A task's ordinary writes come together, mostly with the checkpoint that they led to, and are never
-changed. So small ones share a row: a row has a key of a hundred bytes, and the usual task writes a
-value and a trigger of a few bytes each. What refers to a channel's version, special writes, and
-those of a foreign runtime, which may come one by one, have rows of their own.
+A task's ordinary writes come together and are never changed. So small ones share a row: a row has
+a key of a hundred bytes, and the usual task writes a value and a trigger of a few bytes each. What
+refers to a channel's version, special writes, and those of a foreign runtime, which may come one
+by one, have rows of their own.
+
+Mostly they come together with the checkpoint that they lead to. Then they need no row at all: they
+are stored in that checkpoint's, so that a usual step is one row, and dirties one page of a
+database. They still belong to the checkpoint before it. To be found from there, the two must be
+next to each other, which they are if one run made both and nothing in between.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import ormsgpack
 
-from milepost.checkpoint.sql.rows import WriteRow
+from milepost.checkpoint.sql.rows import TaskRows, WriteRow
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.splice import Buffer
 
 TOGETHER: Final = "+"
 """In the column `type`: the row holds several writes."""
+LED: Final = "#"
+"""In a row that a query returns: what it holds is from the row of the next checkpoint."""
 
 
 def together(writes: Sequence[WriteRow]) -> WriteRow:
     """Ordinary writes, none of them with a base, as one row."""
-    data = ormsgpack.packb([(w.position, w.channel, w.kind, w.data) for w in writes])
-    return WriteRow(writes[0].position, "", None, TOGETHER, data)
+    return WriteRow(writes[0].position, "", None, TOGETHER, ormsgpack.packb(_brief(writes)))
 
 
 def apart(data: Buffer) -> list[WriteRow]:
     """The writes that such a row holds."""
     try:
-        return [
-            WriteRow(position, channel, None, kind, held)
-            for position, channel, kind, held in ormsgpack.unpackb(data)
-        ]
+        return _full(ormsgpack.unpackb(data))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"stored writes do not decode: {error}") from error
+
+
+def for_ledger(tasks: Sequence[TaskRows]) -> bytes:
+    """The ordinary writes of tasks, none of them with a base, for the row of a checkpoint."""
+    return ormsgpack.packb([(t.task_id, t.task_path, _brief(t.ordinary)) for t in tasks])
+
+
+def ledger(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:
+    """The writes that the row of a checkpoint holds, with the task's id and path."""
+    try:
+        return [(id, path, _full(writes)) for id, path, writes in ormsgpack.unpackb(data)]
+    except (ValueError, TypeError) as error:
+        raise DeserializationError(f"stored writes do not decode: {error}") from error
+
+
+def own_rows(codec: Codec, place: tuple[str, str, str], child: str, led: bytes) -> list[Any]:
+    """The writes in the row of `child`, as rows of the checkpoint at `place`."""
+    thread_id, ns, id = place
+    opened = codec.unseal(led, ("led", thread_id, ns, child), (id,))
+    found = []
+    for task_id, path, writes in ledger(opened):
+        position, channel, base, kind, data = together(writes)
+        bound = ("write", thread_id, ns, id, task_id, str(position))
+        data = codec.seal(data, bound, (channel, path, base, kind))
+        found.append((*place, task_id, position, channel, path, base, kind, data))
+    return found
+
+
+def _brief(writes: Sequence[WriteRow]) -> list[tuple[int, str, str | None, bytes]]:
+    return [(position, channel, kind, data) for position, channel, _, kind, data in writes]
+
+
+def _full(stored: Sequence[Sequence[Any]]) -> list[WriteRow]:
+    return [
+        WriteRow(position, channel, None, kind, data) for position, channel, kind, data in stored
+    ]
