@@ -114,3 +114,20 @@ def elsewhere(function: Callable[[], Any]) -> Any:
     if not succeeded:
         raise value
     return value
+
+
+class Count(TypedDict):
+    n: int
+
+
+def counter(saver: Any, last: int, meanwhile: Any = None) -> Any:
+    """Counts to `last`, and does something on the way."""
+
+    def node(state: Count) -> dict[str, Any]:
+        if meanwhile is not None:
+            meanwhile(state["n"])
+        return {"n": state["n"] + 1}
+
+    builder = StateGraph(Count).add_node("node", node).add_edge(START, "node")
+    builder.add_conditional_edges("node", lambda s: END if s["n"] >= last else "node")
+    return builder.compile(checkpointer=saver)

@@ -19,6 +19,7 @@ from milepost.sql.pg_wire import asks_of
 from milepost.types import Send
 
 INSERT = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+NOTHING = Many("", [])
 REPLACE = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
 
 
@@ -106,9 +107,9 @@ def test_begin_travels_with_the_first_and_commit_with_the_last(table, trips):
 
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
     guard = "UPDATE t SET b = b + 1 WHERE a = %s"
-    held = table(Guarded(Many(guard, [("x",)]), [Many(INSERT, [("y", 5)])]))
+    held = table(Guarded(NOTHING, Many(guard, [("x",)]), [Many(INSERT, [("y", 5)])]))
     assert held == [True]
-    both = Guarded(Many(guard, [("x",), ("nobody",)]), [Many(INSERT, [("z", 6)])])
+    both = Guarded(NOTHING, Many(guard, [("x",), ("nobody",)]), [Many(INSERT, [("z", 6)])])
     assert table(both, Query("SELECT a, b FROM t ORDER BY a")) == [False, [("x", 2), ("y", 5)]]
 
 
@@ -117,14 +118,27 @@ def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
     guard = "UPDATE t SET b = COALESCE(%s, b) WHERE a = %s"
     rows = [(None if n % 3 else -1, f"g{n}") for n in range(23)]
     trips.clear()
-    assert table(Guarded(Many(guard, rows), [])) == [True]
+    assert table(Guarded(NOTHING, Many(guard, rows), [])) == [True]
     assert [len(trip) for trip in trips] == [5]
     total = Query("SELECT sum(b)::bigint FROM t WHERE a LIKE 'g%%'")
     expected = sum(-1 if n % 3 == 0 else n for n in range(23))
     assert table(total) == [[(expected,)]]
     for missing in (0, 20, 22):
         broken = [(7, f"g{n}" if n != missing else "nobody") for n in range(23)]
-        assert table(Guarded(Many(guard, broken), []), total) == [False, [(expected,)]]
+        assert table(Guarded(NOTHING, Many(guard, broken), []), total) == [False, [(expected,)]]
+
+
+def test_a_guard_may_be_a_query_that_finds_one_row_each(table, trips):
+    table(Many(INSERT, [(f"g{n}", n) for n in range(23)]))
+    guard = "SELECT 1 FROM t WHERE a = %s AND b = %s FOR UPDATE OF t"
+    rows = [(f"g{n}", n) for n in range(23)]
+    trips.clear()
+    assert table(Guarded(Many(guard, rows), NOTHING, [Many(INSERT, [("y", 5)])])) == [True]
+    assert [len(trip) for trip in trips] == [6]
+    for missing in (0, 20, 22):
+        broken = [(a, b if b != missing else 99) for a, b in rows]
+        guarded = Guarded(Many(guard, broken), NOTHING, [Many(INSERT, [("z", 6)])])
+        assert table(guarded, Query("SELECT b FROM t WHERE a = 'z'")) == [False, []]
 
 
 @pytest.mark.parametrize("schema", [None, "mine"])

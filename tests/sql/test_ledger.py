@@ -1,0 +1,219 @@
+"""A usual step is one row, and the registry's is left alone: nobody can tell from outside."""
+
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from graphs import counter, thread
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.postgres import PostgresSaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sql.removing import Remover
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import DamagedRowError, ThreadConflict
+
+
+def written(saver: Any, config: Any) -> list[list[tuple[str, Any]]]:
+    """Newest first, what the tasks at each checkpoint of a thread have written."""
+    return [[write[1:] for write in found.pending_writes] for found in saver.list(config)]
+
+
+def select(saver: Any, sql: str) -> list[Any]:
+    """The answer of a saver's database."""
+    if isinstance(saver, PostgresSaver):
+        return list(saver.conn.execute(sql).fetchall())
+    return list(saver.conn.execute(sql).fetchall())
+
+
+def made(saver: Any, last: int = 5) -> list[list[tuple[str, Any]]]:
+    """A run on thread "t", and what was written in it."""
+    counter(saver, last).invoke({"n": 0}, thread("t"), durability="sync")
+    return written(saver, thread("t"))
+
+
+def expected(last: int = 5) -> list[list[tuple[str, Any]]]:
+    return made(InMemorySaver(), last)
+
+
+# -- writes in the row of the checkpoint that they led to
+
+
+def test_a_usual_run_has_one_row_a_step_and_all_its_writes(saver, reopen):
+    assert made(saver) == expected()
+    assert select(saver, "SELECT COUNT(*) FROM checkpoints WHERE led IS NOT NULL")[0][0] == 6
+    assert select(saver, "SELECT COUNT(*) FROM checkpoint_writes")[0][0] == 0
+    with reopen() as other:
+        assert written(other, thread("t")) == expected()
+        for found in other.list(thread("t")):
+            assert other.get_tuple(found.config).pending_writes == found.pending_writes
+
+
+def test_a_listing_with_gaps_has_the_writes_of_what_it_shows(saver):
+    made(saver)
+    assert written(saver, thread("t")) == expected()
+    ids = [found.checkpoint["id"] for found in saver.list(thread("t"))]
+    for at, id in enumerate(ids):
+        before = {"configurable": {"thread_id": "t", "checkpoint_id": id}}
+        shown = [
+            w for f in saver.list(thread("t"), before=before, limit=1) for w in f.pending_writes
+        ]
+        assert [write[1:] for write in shown] == (expected()[at + 1] if at + 1 < len(ids) else [])
+
+
+def test_a_checkpoint_that_comes_between_two_parts_them_but_loses_nothing(saver, reopen):
+    made(saver)
+    older, newer = [found.checkpoint["id"] for found in saver.list(thread("t"))][2:0:-1]
+    between = older + "-"
+    assert older < between < newer
+    found = saver.get_tuple({"configurable": {"thread_id": "t", "checkpoint_id": older}})
+    saver.put(found.config, {**found.checkpoint, "id": between}, {"source": "fork"}, {})
+    with reopen() as other:
+        after = written(other, thread("t"))
+        assert list(other.verify()) == []
+    assert after[:2] + after[3:] == expected()[:2] + expected()[2:]
+    assert after[2] == []
+
+
+def test_a_checkpoint_that_is_put_again_leaves_its_parent_what_was_written(saver, reopen):
+    made(saver)
+    for found in list(saver.list(thread("t"))):
+        if found.parent_config is not None:
+            saver.put(found.parent_config, found.checkpoint, found.metadata, {})
+    with reopen() as other:
+        assert written(other, thread("t")) == expected()
+        assert list(other.verify()) == []
+
+
+def test_writes_go_and_stay_with_the_checkpoint_that_they_belong_to(saver, reopen):
+    made(saver)
+    ids = [found.checkpoint["id"] for found in saver.list(thread("t"))]
+
+    def keep(chosen: set[str]) -> None:
+        remover = Remover(saver._reader)
+        choose = lambda history: [node for node in history if node[1] in chosen]  # noqa: E731
+        saver.engine.run(partial(remover.keep, "t", choose, dry_run=False), write=True)
+
+    keep(set(ids[2:]))  # the newest two go
+    with reopen() as other:
+        assert written(other, thread("t")) == expected()[2:]
+        assert list(other.verify()) == []
+    keep(set(ids[2:4]))  # and all that are older than these
+    with reopen() as other:
+        assert written(other, thread("t")) == expected()[2:4]
+        assert list(other.verify()) == []
+
+
+def test_an_update_from_within_a_node_does_not_hide_them(saver, reopen):
+    def update(n: int) -> None:
+        if n == 2:
+            graph.update_state(thread("t"), {"n": 2}, as_node="node")
+
+    graph = counter(saver, 4, update)
+    graph.invoke({"n": 0}, thread("t"), durability="sync")
+    with reopen() as other:
+        assert list(other.verify()) == []
+        for found in other.list(thread("t")):
+            step = found.metadata["step"]
+            results = [value for _, channel, value in found.pending_writes if channel == "n"]
+            assert results or found.metadata["source"] == "update" or step in (4, 5), found
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "encrypted"])
+def test_a_thread_moves_with_them(path, sealed):
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 16) if sealed else None
+    with SqliteSaver.from_conn_string(path, serde=serde) as saver:
+        made(saver)
+        saver.copy_thread("t", "copy")
+        lines = list(saver.dump(["t"]))
+        saver.load(lines, rename={"t": "loaded"})
+        for id in ("t", "copy", "loaded"):
+            assert written(saver, thread(id)) == expected()
+        assert list(saver.verify()) == []
+
+
+def test_what_was_damaged_there_is_told(sqlite):
+    made(sqlite)
+    sqlite.conn.execute(
+        "UPDATE checkpoints SET led = zeroblob(20) WHERE checkpoint_id ="
+        " (SELECT MAX(checkpoint_id) FROM checkpoints)"
+    )
+    newest, before, *_ = sqlite.list(thread("t"))
+    with pytest.raises(DamagedRowError, match="writes that led to"):
+        before.pending_writes
+    assert newest.pending_writes == []
+    (problem,) = sqlite.verify()
+    assert (problem.table, problem.key) == ("checkpoints", newest.checkpoint["id"])
+
+
+# -- the registry while a run goes on
+
+
+def seen_in_mid_run(saver: Any, look: Any, at: int = 3) -> Any:
+    """What `look` returns from within the node of a run that has saved some steps."""
+    found = []
+    counter(saver, 5, lambda n: found.append(look()) if n == at else None).invoke(
+        {"n": 0}, thread("t"), durability="sync"
+    )
+    return found[0]
+
+
+def test_in_mid_run_others_see_the_latest_checkpoint(saver, reopen):
+    def look() -> Any:
+        with reopen() as other:
+            newest = next(iter(other.list(thread("t")))).checkpoint
+            assert newest["channel_values"]["n"] == 3
+            assert other.get_tuple(thread("t")).checkpoint["id"] == newest["id"]
+            assert other.get_thread("t").head == newest["id"]
+            assert [info.head for info in other.list_threads()] == [newest["id"]]
+            assert other.head("t") == newest["id"]
+            return other.get_thread("t").status
+
+    assert seen_in_mid_run(saver, look) == "running"
+    last = saver.get_tuple(thread("t")).checkpoint
+    assert (saver.get_thread("t").head, saver.get_thread("t").status) == (last["id"], "idle")
+
+
+def test_a_copy_and_a_dump_of_a_run_in_progress_have_its_latest_checkpoint(saver, reopen):
+    def look() -> list[str]:
+        with reopen() as other:
+            other.copy_thread("t", "copy")
+            return list(other.dump(["t"]))
+
+    lines = seen_in_mid_run(saver, look)
+    saver.load(lines, rename={"t": "loaded"})
+    for id in ("copy", "loaded"):
+        assert saver.get_tuple(thread(id)).checkpoint["channel_values"]["n"] == 3
+        assert saver.get_thread(id).status == "interrupted"
+        assert counter(saver, 5).invoke(None, thread(id)) == {"n": 5}
+
+
+def test_a_rival_that_loaded_an_earlier_step_of_a_run_in_progress_is_refused(saver, reopen):
+    loaded, go_on = threading.Event(), threading.Event()
+    outcome: list[Any] = []
+
+    def rival() -> None:
+        def wait(_: int) -> None:
+            loaded.set()
+            assert go_on.wait(30)
+
+        with reopen() as other:
+            try:
+                counter(other, 5, wait).invoke(None, thread("t"), durability="sync")
+            except ThreadConflict as conflict:
+                outcome.append(conflict)
+
+    other_run = threading.Thread(target=rival)
+
+    def meanwhile(n: int) -> None:
+        if n == 2:
+            other_run.start()
+            assert loaded.wait(30)
+        elif n == 4:
+            go_on.set()
+            other_run.join(30)
+
+    result = counter(saver, 5, meanwhile).invoke({"n": 0}, thread("t"), durability="sync")
+    assert result == {"n": 5}
+    assert [type(one) for one in outcome] == [ThreadConflict]
