@@ -188,7 +188,8 @@ def test_a_stream_made_by_hand_cannot_touch_other_threads(saver):
     fill(saver)
     before = content(saver)
     [head] = [info.head for info in saver.list_threads(prefix="t0")]
-    of_another = ["checkpoints", "t0", "", head, None, 1, None, {"b": "AAAA"}, None, {"b": "AAAA"}]
+    data = {"b": "AAAA"}
+    of_another = ["checkpoints", "t0", "", head, None, 1, None, data, None, data, data]
     for rows, reason in (
         ([of_another], "rows of another one"),
         ([of_another[:-1]], "not a row of a thread"),
