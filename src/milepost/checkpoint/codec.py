@@ -174,10 +174,13 @@ def _never(data: bytes) -> bool:  # noqa: ARG001
 
 def _bound(place: Sequence[str], columns: Columns) -> str:
     """What a cell is bound to, as one text; no name contains NUL."""
-    return "\0".join([*place, *["" if column is None else f"={column}" for column in columns]])
+    bound = "\0".join(place)
+    for column in columns:
+        bound += "\0" if column is None else f"\0={column}"
+    return bound
 
 
 def _start(place: Sequence[str], columns: Columns) -> int:
     """What a checksum starts with: all that a cell is bound to, but not the thread."""
-    what, _thread_id, *rest = place
-    return crc32(_bound((what, *rest), columns).encode("utf-8", "surrogatepass"))
+    bound = _bound((place[0], *place[2:]), columns)
+    return crc32(bound.encode("utf-8", "surrogatepass"))

@@ -208,19 +208,19 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
             begun = True
         while True:
             answer: Any = None
-            if isinstance(statement, Query):
-                answer = execute(statement.sql, statement.parameters).fetchall()
-            elif isinstance(statement, Several):
-                answer = [execute(q.sql, q.parameters).fetchall() for q in statement.queries]
-            elif isinstance(statement, Run):
-                answer = execute(statement.sql, statement.parameters).rowcount
-            elif isinstance(statement, Guarded):
+            if isinstance(statement, Guarded):
                 answer = _holds(cursor, statement)
                 if answer:
                     _run_all(cursor, statement.statements)
                 else:
                     execute("ROLLBACK")
                     execute(begin)
+            elif isinstance(statement, Query):
+                answer = execute(statement.sql, statement.parameters).fetchall()
+            elif isinstance(statement, Several):
+                answer = [execute(q.sql, q.parameters).fetchall() for q in statement.queries]
+            elif isinstance(statement, Run):
+                answer = execute(statement.sql, statement.parameters).rowcount
             elif isinstance(statement, Batch):
                 _run_all(cursor, statement.statements)
             else:
@@ -245,10 +245,12 @@ def _holds(cursor: sqlite3.Cursor, guarded: Guarded) -> bool:
 
 def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:
     for one in statements:
-        if isinstance(one, Many):
-            cursor.executemany(one.sql, one.rows)
-        else:
+        if isinstance(one, Run):
             cursor.execute(one.sql, one.parameters)
+        elif len(one.rows) == 1:
+            cursor.execute(one.sql, one.rows[0])
+        else:
+            cursor.executemany(one.sql, one.rows)
 
 
 _OPEN_TRANSACTION = (

@@ -65,8 +65,10 @@ class Preparer:
         """The rows of a step of one of our own runs."""
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
         # Ids that the runtime made, or found in the database, are sound.
-        self._check("thread_id", step.thread_id)
-        self._check("checkpoint_ns", step.checkpoint_ns)
+        if step.thread_id not in self._sound:
+            self._check("thread_id", step.thread_id)
+        if step.checkpoint_ns not in self._sound:
+            self._check("checkpoint_ns", step.checkpoint_ns)
         prepared = Prepared(place, step.fence)
         once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
@@ -107,11 +109,10 @@ class Preparer:
 
     def _check(self, what: str, name: Any) -> None:
         """`check_name`, once for each of the names that come up in every step."""
-        if name not in self._sound:
-            check_name(what, name)
-            if len(self._sound) >= _MOST_SOUND:
-                self._sound.clear()
-            self._sound.add(name)
+        check_name(what, name)
+        if len(self._sound) >= _MOST_SOUND:
+            self._sound.clear()
+        self._sound.add(name)
 
     # -- checkpoints
 
@@ -166,7 +167,8 @@ class Preparer:
         if value is MISSING:
             return None
         thread_id, ns, _ = prepared.place
-        self._check("channel", channel)
+        if channel not in self._sound:
+            self._check("channel", channel)
         encoded = once.get(id(value))
         if encoded is None:
             try:
@@ -241,10 +243,12 @@ class Preparer:
 
     def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
-        self._check("task_path", task.task_path)
+        if task.task_path not in self._sound:
+            self._check("task_path", task.task_path)
         found = []
         for position, (channel, value) in enumerate(task.writes):
-            self._check("channel", channel)
+            if channel not in self._sound:
+                self._check("channel", channel)
             at = WRITES_IDX_MAP.get(channel, position)
             try:
                 encoded = self._codec.encode(

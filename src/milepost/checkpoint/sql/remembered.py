@@ -229,9 +229,9 @@ class Memory:
             graph = thread.graph(ns)
             if frame is not None:
                 others = [f for f in graph.frames if f.checkpoint_id != frame.checkpoint_id]
-                thread.size -= _FRAME * len(graph.frames)
-                graph.frames = [*others[1 - _KEPT :], frame]
-                thread.size += _FRAME * len(graph.frames)
+                frames = [*others[1 - _KEPT :], frame]
+                thread.size += _FRAME * (len(frames) - len(graph.frames))
+                graph.frames = frames
             for channel, known in values.items():
                 old = graph.values.get(channel, [])
                 kept = [k for k in old if k.version != known.version][1 - _KEPT :]
