@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from types import CoroutineType
@@ -194,7 +194,7 @@ class AsyncDriver:
             if backlog is not None:
                 await self._wait_for(backlog, 0)
             # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
-            storing = self._ask_all(ledger.store(effect.steps))
+            storing = self._store(ledger, effect.steps)
             await (storing if ledger.steadfast else see_through(storing))
             return
         if backlog is None:
@@ -207,6 +207,11 @@ class AsyncDriver:
         backlog.add(effect.steps)
         await self._wait_for(backlog, BACKLOG_LIMIT)
 
+    def _store(self, ledger: Ledger, steps: Sequence[Any]) -> Coroutine[Any, Any, None]:
+        if ledger.native is not None:
+            return ledger.astore_now(steps)
+        return self._ask_all(ledger.store(steps))
+
     async def _write_behind(self, ledger: Ledger, backlog: Backlog) -> None:
         """The background writer: stores whatever waits, several steps at once if it lags."""
         loop = asyncio.get_running_loop()
@@ -218,7 +223,7 @@ class AsyncDriver:
                 await woken.wait()
                 continue
             try:
-                await self._ask_all(ledger.store(steps))
+                await self._store(ledger, steps)
             except BaseException as error:
                 backlog.stored(error)
                 if not isinstance(error, Exception):

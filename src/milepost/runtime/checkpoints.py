@@ -205,17 +205,18 @@ class Bookkeeping:
             self._unstored_writes.extend(writes)
             return
         self._prepared.append(ledger.prepare(self._commit(writes, None)))
-        yield from self.store_prepared()
+        if (save := self.store_prepared(ledger)) is not None:
+            yield save
 
-    def store_prepared(self) -> RunProgram[None]:
-        """Store what is ready, in one transaction if the saver can."""
-        if self._prepared:
-            assert self.ledger is not None
-            steps, self._prepared = self._prepared, []
-            if self.ledger.instant and self.quiet:
-                self.ledger.store_now(steps)  # nobody waits for events in between
-            else:
-                yield Save(self.ledger, steps, not self.ledger.deferred)
+    def store_prepared(self, ledger: Ledger) -> Save | None:
+        """Store what is ready, in one transaction if the saver can: here, or how to."""
+        if not self._prepared:
+            return None
+        steps, self._prepared = self._prepared, []
+        if ledger.instant and self.quiet:
+            ledger.store_now(steps)  # nobody waits for events in between
+            return None
+        return Save(ledger, steps, not ledger.deferred)
 
     def save_checkpoint(
         self,
@@ -258,8 +259,8 @@ class Bookkeeping:
         if ledger.durability != "exit":
             step = self._commit(writes, self._new_checkpoint())
             self._prepared.append(ledger.prepare(step))
-            if not held:
-                yield from self.store_prepared()
+            if not held and (save := self.store_prepared(ledger)) is not None:
+                yield save
             self.stored_id = self.checkpoint_id
             self.board.is_saved()
         self.pending = ()
@@ -349,7 +350,10 @@ class Bookkeeping:
 
     def _new_checkpoint(self) -> NewCheckpoint:
         board = self.board
-        changed = {name: board.stored_value(name) for name in board.dirty}
+        live = board.live
+        changed = {
+            name: live[name].checkpoint() if name in live else MISSING for name in board.dirty
+        }
         for name in self.program.delta:
             if name in changed:
                 changed[name] = self._snapshots.get(name, MISSING)

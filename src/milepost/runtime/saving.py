@@ -106,20 +106,21 @@ class Ledger:
         """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
         try:
-            for error in self.native.commit(steps):
-                if error is not None:
-                    raise error
+            _raise_first(self.native.commit(steps))
+        except Exception as error:
+            raise self._typed(error)  # noqa: B904 - it carries its cause
+
+    async def astore_now(self, steps: Sequence[Any]) -> None:
+        """`store_now`, for use on an event loop."""
+        assert self.native is not None
+        try:
+            _raise_first(await self.native.acommit(steps))
         except Exception as error:
             raise self._typed(error)  # noqa: B904 - it carries its cause
 
     def store(self, steps: Sequence[Any]) -> Generator[Ask, Any, None]:
-        """Store prepared steps in order; raises the first failure."""
+        """Store prepared steps in any other saver, in order; raises the first failure."""
         try:
-            if self.native is not None:
-                for error in (yield Ask(self.native, "commit", (steps,))):
-                    if error is not None:
-                        raise error
-                return
             for step in steps:
                 yield from self._store_foreign(step)
         except Exception as error:
@@ -151,6 +152,12 @@ class Ledger:
             versions = new.checkpoint["channel_versions"]
             changed = {name: versions[name] for name in new.changed}
             yield Ask(self.saver, "put", (config, new.checkpoint, new.metadata, changed))
+
+
+def _raise_first(outcome: Sequence[Exception | None]) -> None:
+    for error in outcome:
+        if error is not None:
+            raise error
 
 
 class Backlog:

@@ -318,7 +318,8 @@ class Session(Opening):
             return
         self._rest(self._outcome(error))
         try:
-            yield from self.store_prepared()
+            if (save := self.store_prepared(self.ledger)) is not None:
+                yield save
             yield from self.save_on_exit(error)
             self.pin()
             if self.parent is None or self.owns_ledger:

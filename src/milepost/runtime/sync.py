@@ -198,7 +198,7 @@ class SyncDriver:
 
     def _store(self, ledger: Ledger, steps: Sequence[Any]) -> None:
         if ledger.native is not None:
-            ledger.store_now(steps)  # our own savers have both colours
+            ledger.store_now(steps)
         else:
             self._ask_all(ledger.store(steps))
 

@@ -46,7 +46,7 @@ class Encoder:
         self._codec = Codec(serde)
         self.cuts = self._codec.splices and not self._codec.seals
         """Whether values can be cut, and need no place: else each is sealed whole for its own."""
-        self._scalars = (int, str, bool, float) if offers_elements(serde) else ()
+        self._scalars = frozenset((int, str, bool, float) if offers_elements(serde) else ())
 
     def step(
         self,

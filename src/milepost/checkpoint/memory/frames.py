@@ -63,12 +63,12 @@ def stored(
         base, changed, seen = None, versions, sights
     else:
         level = base.level + 1
-    new = [versions[name] for name in changed]
+    names = [*changed]
+    new = [versions[name] for name in names]
     if new and new.count(new[0]) == len(new):
         del new[1:]  # mostly all that a step changes gets the same version
     updated = given.get("updated_channels")
-    sights = {node: sights[node] for node in seen}
-    frame = packb((given["v"], given["ts"], updated, [*changed], new, sights))
+    frame = packb((given["v"], given["ts"], updated, names, new, {n: sights[n] for n in seen}))
     return Stored(given["id"], parent_id, frame, metadata, base, level)
 
 

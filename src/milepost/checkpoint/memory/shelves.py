@@ -197,14 +197,17 @@ class Shelves(StepSaver[Prepared]):
             fence.status = thread.status = status
         thread.updated_at = time.time()
         write_key = (thread_id, ns, checkpoint_id or "")
+        by_ns = self.storage.get(thread_id)
+        graph = by_ns.get(ns) if by_ns is not None else None
         large: Large = {}
+        kept_blobs = self.blobs
         for blob_key, blob in blobs:
             if isinstance(blob, Encoded):
                 kept = self._keep_value(place, blob_key, blob)
                 large[blob_key[2]] = (kept, blob)
-                self.blobs[blob_key] = kept
+                kept_blobs[blob_key] = kept
             else:
-                self.blobs[blob_key] = blob
+                kept_blobs[blob_key] = blob
         if writes or large:
             rows = self.writes.get(write_key)
             if large and rows:
@@ -212,7 +215,7 @@ class Shelves(StepSaver[Prepared]):
             if writes:
                 if rows is None:
                     rows = self.writes[write_key] = {}
-                    if self._stored(place) is None:
+                    if graph is None or checkpoint_id not in graph:
                         thread.early_writes.add(write_key)
                 for at, row in writes:
                     if at[1] < 0:
@@ -225,15 +228,13 @@ class Shelves(StepSaver[Prepared]):
                         placed = _placed(value, large.get(channel))
                         rows[at] = (task_id, channel, placed, task_path)
                     else:
-                        rows[at] = (task_id, channel, value, task_path)
+                        rows[at] = row  # type: ignore[assignment]
                 if large:
                     self._move_input(place, rows)
         if stored is not None:
             new_id = stored.id
-            by_ns = self.storage.get(thread_id)
             if by_ns is None:
                 by_ns = self.storage[thread_id] = {}
-            graph = by_ns.get(ns)
             if graph is None:
                 graph = by_ns[ns] = {}
             graph[new_id] = stored
