@@ -9,8 +9,11 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Doc, Log, appends, line, single, steps, thread, two_nodes
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.config import get_config
 from milepost.errors import EmptyInputError, InvalidUpdateError, MilepostError
 from milepost.graph import END, START, StateGraph
+from milepost.runtime import workers
 from milepost.types import Command
 
 # -- invoke
@@ -361,6 +364,41 @@ def test_every_error_of_the_runtime_is_a_milepost_error(run, saver):
     ):
         with pytest.raises(MilepostError):
             call()
+
+
+def test_async_nodes_are_run_and_updated_without_a_thread(config, monkeypatch):
+    """A hop to a thread and back costs more than five steps."""
+
+    async def count(state: Log) -> dict[str, Any]:
+        return {"log": [len(state["log"])]}
+
+    def no_threads(job: Any) -> None:
+        raise AssertionError(f"a thread was asked for: {job}")
+
+    monkeypatch.setattr(workers, "submit", no_threads)
+    builder = StateGraph(Log).add_node("count", count).add_edge(START, "count")
+    graph = builder.compile(checkpointer=InMemorySaver())
+
+    async def main() -> Any:
+        await graph.ainvoke({"log": ["in"]}, config)
+        await graph.aupdate_state(config, {"log": ["up"]}, as_node="count")
+        return (await graph.aget_state(config)).values
+
+    assert asyncio.run(main()) == {"log": ["in", 1, "up"]}
+
+
+def test_a_node_that_gives_something_else_to_await_finds_its_run():
+    class Later:
+        def __await__(self) -> Any:
+            yield from asyncio.sleep(0).__await__()
+            return {"log": [get_config()["metadata"]["langgraph_node"]]}
+
+    class Node:
+        def ainvoke(self, state: Log) -> Later:
+            return Later()
+
+    graph = StateGraph(Log).add_node("late", Node()).add_edge(START, "late").compile()
+    assert asyncio.run(graph.ainvoke({"log": []})) == {"log": ["late"]}
 
 
 def test_running_a_graph_loads_no_langchain(tmp_path):

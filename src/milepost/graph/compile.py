@@ -100,7 +100,7 @@ def _start_node(
     schema = schema_of(builder.input_schema)
     return Node(
         name=START,
-        callee=Callee(START, _identity, None),
+        callee=Callee(START, _identity, None, quick=True),
         triggers=(START,),
         reader=Reader(channel=START),
         writes_of=update_writer(router, START, schema.keys, builder.managed, lenient=True),

@@ -349,7 +349,7 @@ class AsyncDriver:
             arguments = callee.arguments(scope) if callee.inject else {}
             if callee.aio is None:
                 assert callee.sync is not None
-                if effect.routes:
+                if effect.routes or callee.quick:
                     result = context.run(callee.sync, effect.argument, **arguments)
                 else:
                     call = partial(callee.sync, effect.argument, **arguments)

@@ -39,6 +39,8 @@ class Callee:
     inject: tuple[Injection, ...] = ()
     target: Any = None
     """What the user gave."""
+    quick: bool = False
+    """It is our own and done at once: it need not leave the event loop for a thread."""
 
     def arguments(self, scope: Scope) -> dict[str, Any]:
         """The keyword arguments that the signature asks for."""

@@ -254,14 +254,14 @@ class Bookkeeping:
                 return
         before = self.checkpoint_id
         self.previous_id = self.stored_id and before
-        self._present = checkpoint_id(before, ledger.fence.head)
+        self._present = new_id = checkpoint_id(before, ledger.fence.head)
         self._note(source, writers)
         if ledger.durability != "exit":
-            step = self._commit(writes, self._new_checkpoint())
+            step = self._commit(writes, self._new_checkpoint(new_id))
             self._prepared.append(ledger.prepare(step))
             if not held and (save := self.store_prepared(ledger)) is not None:
                 yield save
-            self.stored_id = self.checkpoint_id
+            self.stored_id = new_id
             self.board.is_saved()
         self.pending = ()
         if not self.quiet:
@@ -281,7 +281,8 @@ class Bookkeeping:
             if self._source is not None:
                 self._note(self._source, ())
             try:
-                prepared.append(ledger.prepare(self._commit((), self._new_checkpoint())))
+                new = self._new_checkpoint(self.checkpoint_id)
+                prepared.append(ledger.prepare(self._commit((), new)))
             except SerdeError as refused:
                 raise refused.at(node=self._authors.get(refused.channel or "")) from None
             self.stored_id = self.checkpoint_id
@@ -348,7 +349,7 @@ class Bookkeeping:
             if name in self.board.dirty:
                 self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
 
-    def _new_checkpoint(self) -> NewCheckpoint:
+    def _new_checkpoint(self, new_id: str) -> NewCheckpoint:
         board = self.board
         live = board.live
         changed = {
@@ -359,7 +360,7 @@ class Bookkeeping:
                 changed[name] = self._snapshots.get(name, MISSING)
         checkpoint: Checkpoint = {
             "v": FORMAT_VERSION,
-            "id": self.checkpoint_id,
+            "id": new_id,
             "ts": now(),
             "channel_values": {},
             "channel_versions": board.versions,

@@ -132,11 +132,13 @@ def is_waiting(program: Program, board: Board, changed: Iterable[str] | None) ->
     sends = board.live.get(TASKS)
     if sends is not None and sends.is_available():
         return True
-    return any(
-        triggered(board, program.nodes[name])
-        for channel in (board.versions if changed is None else changed)
-        for name in program.triggers.get(channel, ())
-    )
+    triggers, nodes = program.triggers, program.nodes
+    for channel in board.versions if changed is None else changed:
+        if channel in triggers:
+            for name in triggers[channel]:
+                if triggered(board, nodes[name]):
+                    return True
+    return False
 
 
 def triggered(board: Board, node: Node) -> bool:

@@ -145,7 +145,7 @@ class UpdateSession(Session):
         """A task that returns the given values."""
         stand_in = replace(
             node,
-            callee=Callee(node.name, lambda _: values, None),
+            callee=Callee(node.name, lambda _: values, None, quick=True),
             retry=(),
             error_handler=None,
             timeout=None,
