@@ -90,7 +90,9 @@ class MemoryCore(StoreCore):
             value = self._unpack(entry.body)
         except Exception:
             return None
-        return make_item(value, entry.key, entry.namespace, entry.created, entry.updated)
+        if type(key) is not str:
+            key = entry.key
+        return make_item(value, key, entry.namespace, entry.created, entry.updated)
 
     def drop_in(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
         """Put values that ask for nothing special, each with its namespace and key; False if that

@@ -62,9 +62,12 @@ class LiteVectors(VectorIndex):
     ) -> Operation[tuple[list[Near], bool]]:
         assert search.vector is not None
         if self._np is not None:
-            rows = yield Query(f"SELECT max(id) FROM {generation.table}")
-            small = (rows[0][0] or 0) * self._dims * 4 <= LARGEST_COPY
-            if small or not self._extension:
+            copy = self._copy
+            if copy is not None and copy.table == generation.table:
+                last = copy.last
+            else:
+                last = (yield Query(f"SELECT max(id) FROM {generation.table}"))[0][0] or 0
+            if last * self._dims * 4 <= LARGEST_COPY or not self._extension:
                 return (yield from self._in_numpy(generation, search, now, count, wide))
         return (yield from self._in_sqlite(generation, search, now, count))
 
@@ -98,29 +101,25 @@ class LiteVectors(VectorIndex):
         packed = self.pack(search.vector)
         if wide:
             # Most vectors are candidates: take the nearest, and see which of them are allowed.
-            scores, places = copy.scores(packed, None)
+            scores = copy.scores(packed)
             candidates = 2 * count
             while candidates < _WORTH_TRYING or not (search.prefix or search.conditions):
-                best = copy.best(scores, places, candidates)
+                best = copy.best(scores, copy.everywhere(), candidates)
                 found = yield from self._checked(copy, best, generation, search, now)
-                is_all = len(best) >= len(places)
+                is_all = len(best) >= len(scores)
                 if len(found) >= count or is_all:
                     return found, is_all
                 candidates = 4 * candidates + 16
         clause, parameters = LITE.where(search.prefix, search.conditions, now)
         allowed = yield Query(
-            f"SELECT i.id FROM milepost_items i WHERE {INDEXED} AND {clause}",
+            f"SELECT v.id FROM milepost_items i CROSS JOIN {generation.table} v ON v.item = i.id"
+            f" WHERE {INDEXED} AND {clause}",
             (*generation.twice, *parameters),
         )
-        scores, places = copy.scores(packed, allowed)
-        candidates = 2 * count
-        while True:
-            best = copy.best(scores, places, candidates)
-            found = yield from self._checked(copy, best, generation, search, now)
-            is_all = len(best) >= len(places)
-            if len(found) >= count or is_all:
-                return found, is_all
-            candidates = 4 * candidates + 16
+        places = copy.places_of([row[0] for row in allowed])
+        best = copy.best(copy.scores(packed, places), places, count)
+        found = list(zip([score for score, _ in best], copy.items_at(best), strict=True))
+        return found, len(best) >= len(places)
 
     def _checked(
         self,
@@ -131,7 +130,7 @@ class LiteVectors(VectorIndex):
         now: int,
     ) -> Operation[list[Near]]:
         """Those of the copy's vectors that are still there, and whose items may be returned."""
-        ids = [copy.ids[at] for _, at in best]
+        ids = copy.ids_at(best)
         clause, parameters = LITE.where(search.prefix, search.conditions, now)
         rows = yield Query(
             f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {generation.table} v"
@@ -157,50 +156,67 @@ class _Copy:
         self._clear()
 
     def _clear(self) -> None:
-        self.ids: list[int] = []
+        self._ids: Any = self._np.zeros(0, self._np.int64)
         self._items: Any = self._np.zeros(0, self._np.int64)
         self._matrix: Any = self._np.zeros((0, self._dims), self._np.float32)
         self._used = 0
         self._renew_at = 0
 
+    @property
+    def last(self) -> int:
+        """The id of the newest vector that has been read."""
+        return int(self._ids[self._used - 1]) if self._used else 0
+
     def refresh(self) -> Operation[None]:
         """Read what has been added since."""
-        if self._renew_at and len(self.ids) > self._renew_at:
+        if self._renew_at and self._used > self._renew_at:
             # Probably more than half of it has been deleted by now.
             self._clear()
-        is_first = not self.ids
-        last = self.ids[-1] if self.ids else 0
+        is_first = not self._used
         rows = yield Query(
-            f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (last,)
+            f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (self.last,)
         )
         if rows:
             self._add(rows)
         if is_first:
-            self._renew_at = 2 * len(self.ids) + 1000
+            self._renew_at = 2 * self._used + 1000
 
     def _add(self, rows: list[Any]) -> None:
         np = self._np
-        used, grown = len(self.ids), len(self.ids) + len(rows)
+        used, grown = self._used, self._used + len(rows)
         if grown > len(self._matrix):
-            matrix = np.zeros((max(grown, 2 * used), self._dims), np.float32)
-            items = np.zeros(len(matrix), np.int64)
-            matrix[:used], items[:used] = self._matrix[:used], self._items[:used]
-            self._matrix, self._items = matrix, items
+            room = max(grown, 2 * used)
+            self._matrix = _with_room(np.zeros((room, self._dims), np.float32), self._matrix[:used])
+            self._items = _with_room(np.zeros(room, np.int64), self._items[:used])
+            self._ids = _with_room(np.zeros(room, np.int64), self._ids[:used])
         packed = np.frombuffer(b"".join([row[2] for row in rows]), "<f4")
         self._matrix[used:grown] = self._units(packed.reshape(len(rows), self._dims))
         self._items[used:grown] = [row[1] for row in rows]
-        self.ids += [row[0] for row in rows]
+        self._ids[used:grown] = [row[0] for row in rows]
+        self._used = grown
 
-    def scores(self, vector: bytes, allowed: Any) -> tuple[Any, Any]:
-        """The scores of all vectors, or of those of `allowed` items; and where they are."""
-        np = self._np
-        used = len(self.ids)
-        wanted = self._units(np.frombuffer(vector, "<f4").reshape(1, -1))[0]
-        if allowed is None:
-            return self._matrix[:used] @ wanted, np.arange(used)
-        items = np.fromiter((row[0] for row in allowed), np.int64, len(allowed))
-        places = np.flatnonzero(np.isin(self._items[:used], items))
-        return self._matrix[places] @ wanted, places
+    def everywhere(self) -> Any:
+        """The places of all vectors."""
+        return self._np.arange(self._used)
+
+    def places_of(self, ids: list[int]) -> Any:
+        """Where the vectors with these ids are."""
+        return self._np.searchsorted(self._ids[: self._used], ids)
+
+    def ids_at(self, found: list[tuple[float, int]]) -> list[int]:
+        """The ids of vectors that were found."""
+        ids: list[int] = self._ids[[at for _, at in found]].tolist()
+        return ids
+
+    def items_at(self, found: list[tuple[float, int]]) -> list[int]:
+        """The items that they belong to."""
+        items: list[int] = self._items[[at for _, at in found]].tolist()
+        return items
+
+    def scores(self, vector: bytes, places: Any = None) -> Any:
+        """The scores of all vectors, or of those at some places."""
+        wanted = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
+        return (self._matrix[: self._used] if places is None else self._matrix[places]) @ wanted
 
     def _units(self, rows: Any) -> Any:
         """The vectors at length 1, so that a product is a cosine."""
@@ -220,6 +236,11 @@ class _Copy:
         order = np.lexsort((self._items[places[chosen]], -scores[chosen]))
         chosen = chosen[order]
         return list(zip(scores[chosen].tolist(), places[chosen].tolist(), strict=True))
+
+
+def _with_room(larger: Any, smaller: Any) -> Any:
+    larger[: len(smaller)] = smaller
+    return larger
 
 
 def _numpy() -> Any:
