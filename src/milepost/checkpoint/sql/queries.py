@@ -93,7 +93,7 @@ class Queries:
         SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?{lock_threads}"""
     """Finds a thread if the run still has it and nothing that it builds on was removed."""
     hold_thread: str = """
-        UPDATE threads SET head = CASE WHEN ? > head THEN ? ELSE head END, status = ?,
+        UPDATE threads SET head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END, status = ?,
             updated_at = ?
         WHERE thread_id = ? AND token = ? AND epoch = ?"""
     """The same, and brings its entry up to date."""
