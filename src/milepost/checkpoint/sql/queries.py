@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from milepost.checkpoint.sql.large import through_values
 from milepost.checkpoint.sql.writes import LED
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _rows_of(which: str) -> str:
                 AND c.channel = chain.channel AND c.version = chain.version END
             WHERE c.base IS NOT NULL)
         SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain LOOKUP checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        FROM chain LOOKUP checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version END
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done"""
@@ -119,7 +120,7 @@ class Queries:
         SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
             WHERE thread_id = ?
         UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
-        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
+        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_values WHERE thread_id = ?
         UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
             WHERE thread_id = ?"""
     describe_thread: str = "UPDATE threads SET owner = ?, metadata = ? WHERE thread_id = ?"
@@ -136,9 +137,9 @@ class Queries:
             metadata_type = excluded.metadata_type, metadata = excluded.metadata,
             led = excluded.led"""
     add_blob: str = """
-        INSERT INTO checkpoint_blobs
+        INSERT INTO checkpoint_values
             (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) UNLESS THERE"""
     fold_blob: str = f"""
         UPDATE checkpoint_blobs SET base_channel = ?, base = ?, level = 0, blob = ?
         WHERE {_KEY} AND channel = ? AND version = ?"""
@@ -214,7 +215,7 @@ class Queries:
                 AND c.channel = chain.channel AND c.version = chain.version END
             WHERE c.base IS NOT NULL)
         SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        LOOKUP checkpoint_blobs b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        LOOKUP checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version END"""
     """Values, with the versions that they are differences from."""
     rows_of: str = _rows_of("")
@@ -259,7 +260,7 @@ class Queries:
     )
     blobs_of: str = """
         SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?"""
+        FROM checkpoint_values WHERE thread_id = ?"""
     all_writes_of: str = f"""
         SELECT checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base, type, blob
         FROM checkpoint_writes WHERE thread_id = ?
@@ -282,7 +283,7 @@ class Queries:
         FROM checkpoints WHERE thread_id = ? ORDER BY checkpoint_id"""
     dump_blobs: str = """
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
-        FROM checkpoint_blobs WHERE thread_id = ?"""
+        FROM checkpoint_values WHERE thread_id = ?"""
     dump_writes: str = """
         SELECT thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, task_path, base,
             type, blob
@@ -298,7 +299,7 @@ class Queries:
         UPDATE checkpoints SET parent_checkpoint_id = NULL, complete = 1, frame = ?
         WHERE {_KEY} AND checkpoint_id = ?"""
     cut_blob: str = f"""
-        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
+        UPDATE checkpoint_values SET base_channel = NULL, base = NULL, level = 0, blob = ?
         WHERE {_KEY} AND channel = ? AND version = ?"""
     delete_checkpoint: str = f"DELETE FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"
     delete_writes_at: str = f"DELETE FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?"
@@ -312,8 +313,8 @@ class Queries:
             complete, run_id, frame, metadata_type, metadata, led
         FROM checkpoints WHERE thread_id = ?"""
     copy_blobs: str = """
-        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
-            level, type, blob FROM checkpoint_blobs WHERE thread_id = ?"""
+        INSERT INTO checkpoint_values SELECT ?, checkpoint_ns, channel, version, base_channel, base,
+            level, type, blob FROM checkpoint_values WHERE thread_id = ?"""
     copy_writes: str = """
         INSERT INTO checkpoint_writes SELECT ?, checkpoint_ns, checkpoint_id, task_id, idx,
             channel, task_path, base, type, blob FROM checkpoint_writes WHERE thread_id = ?"""
@@ -341,4 +342,5 @@ class Queries:
 def queries_for(dialect: Dialect) -> Queries:
     """The statements in one dialect."""
     common = Queries()
-    return Queries(**{f.name: dialect.sql(getattr(common, f.name)) for f in fields(Queries)})
+    texts = {f.name: through_values(dialect, getattr(common, f.name)) for f in fields(Queries)}
+    return Queries(**{name: dialect.sql(text) for name, text in texts.items()})

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted
+from milepost.checkpoint.sql.large import through_values
 from milepost.checkpoint.threads import Problem
 from milepost.errors import CheckpointError, SerdeError
 from milepost.sql.engine import Program, Transaction
@@ -46,27 +47,39 @@ class _Table(NamedTuple):
         """Keys, sizes and first bytes, from a key on."""
         sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
         heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
-        return dialect.sql(
-            f"SELECT {self._key}, {sizes}, {heads} FROM {self.name}"
+        return self._sql(
+            dialect,
+            f"SELECT {self._key}, {sizes}, {heads} FROM {self.where}"
             f" WHERE thread_id = ? AND ({self._key}) > ({self._marks})"
-            f" ORDER BY {self._key} LIMIT {_LOOKED_AT}"
+            f" ORDER BY {self._key} LIMIT {_LOOKED_AT}",
         )
 
     def between(self, dialect: Dialect) -> str:
         """The rows from a key to another, kept from being changed by anyone else."""
         bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
-        return dialect.sql(
-            f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.name}"
+        return self._sql(
+            dialect,
+            f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.where}"
             f" WHERE thread_id = ?"
             f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
-            f" ORDER BY {self._key}{{lock}}"
+            f" ORDER BY {self._key}{{lock}}",
         )
 
     def store(self, dialect: Dialect) -> str:
         """One row with other cells."""
         cells = ", ".join(f"{cell} = ?" for cell in self.cells)
         key = " AND ".join(f"{column} = ?" for column in self.key)
-        return dialect.sql(f"UPDATE {self.name} SET {cells} WHERE thread_id = ? AND {key}")
+        sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
+        return self._sql(dialect, sql)
+
+    @staticmethod
+    def _sql(dialect: Dialect, query: str) -> str:
+        return dialect.sql(through_values(dialect, query))
+
+    @property
+    def where(self) -> str:
+        """What it is read and changed through."""
+        return "checkpoint_values" if self.name == "checkpoint_blobs" else self.name
 
     @property
     def _key(self) -> str:

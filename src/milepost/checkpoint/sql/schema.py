@@ -2,6 +2,7 @@
 
 `checkpoints`        one row a checkpoint: its *frame*, mostly as changes to the parent's
 `checkpoint_blobs`   one row for each version of a value that is too large for the frame
+`checkpoint_large`   only in SQLite: large values of these (see large.py)
 `checkpoint_writes`  one row for each write of a task that is not in the row it led to
 `threads`            the registry: head, fencing token, status, times, the user's metadata
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from milepost.checkpoint.sql.large import LARGE
 from milepost.sql.migrations import Schema
 
 # `led`: what the tasks at its parent have written, where that was stored with it (see writes.py).
@@ -94,6 +96,7 @@ SCHEMA: Final = Schema(
             _BLOBS,
             _WRITES,
             _THREADS,
+            *LARGE,
             _unsampled("checkpoints", "frame", "metadata", "led"),
             _unsampled("checkpoint_blobs", "blob"),
             _unsampled("checkpoint_writes", "blob"),
