@@ -446,6 +446,32 @@ class TestReindex:
             store.reindex()
 
 
+class TestHnsw:
+    """On PostgreSQL."""
+
+    INDEXES = "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema()"
+
+    def open(self, stores, dims):
+        if stores.backend != "postgres":
+            pytest.skip("another database")
+
+        def embed(texts):
+            return [[float(text), 1.0, *[0.0] * (dims - 2)] for text in texts]
+
+        store = stores.open(index={"embed": embed, "dims": dims, "fields": ["n"]})
+        for number in (3, 1, 2):
+            store.put(("a",), str(number), {"n": str(number)})
+        assert keys(store.search(("a",), query="1")) == ["1", "2", "3"]
+        return [row[0] for row in stores.rows(self.INDEXES) if "hnsw" in row[0]]
+
+    def test_indexes_vectors_by_their_angle(self, stores):
+        (index,) = self.open(stores, 3)
+        assert "USING hnsw (vector vector_cosine_ops)" in index
+
+    def test_is_left_out_where_vectors_are_too_long_for_it(self, stores):
+        assert self.open(stores, 2001) == []
+
+
 @pytest.mark.skipif(
     not hasattr(sqlite3.Connection, "enable_load_extension"),
     reason="this Python's sqlite3 was built without loadable extensions",

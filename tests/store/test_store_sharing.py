@@ -478,3 +478,23 @@ class TestTheDocumentsExample:
             return stores.runner.run(play())
 
         assert [say("a"), say("b")] == [(1, True), (2, True)]
+
+
+class TestWhatIsNoStore:
+    """Refused when the graph is made, not when a node first looks for a memory."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "advice"),
+        [
+            (SqliteStore.from_conn_string(":memory:"), "`with SqliteStore.from_conn_string"),
+            (AsyncSqliteStore.from_conn_string(":memory:"), "`async with AsyncSqliteStore"),
+            (SqliteStore, r"not the class SqliteStore: pass SqliteStore\(...\)"),
+            ("memory.db", "not str"),
+        ],
+        ids=["not entered", "not entered, async", "class", "address"],
+    )
+    def test_is_refused_with_advice(self, wrong, advice):
+        with pytest.raises(TypeError, match=advice):
+            StateGraph(State).add_node("n", dict).add_edge(START, "n").compile(store=wrong)
+        with pytest.raises(TypeError, match=advice):
+            entrypoint(store=wrong)

@@ -16,6 +16,7 @@ from milepost.graph.compiled import CompiledGraph
 from milepost.runtime.calls import callee_of, hints_of, name_of
 from milepost.runtime.config import retry_policies
 from milepost.runtime.program import Node, Program, Reader, Write
+from milepost.store.valid import ensure_valid_store
 from milepost.types import (
     CachePolicy,
     Checkpointer,
@@ -59,7 +60,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         on_conflict: OnConflict = "newest",
     ) -> None:
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
-        self.store = store
+        self.store = ensure_valid_store(store)
         self.cache = cache
         self.context_schema = context_schema
         self.cache_policy = cache_policy

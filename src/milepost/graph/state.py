@@ -329,8 +329,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph.compile import compile_program
         from milepost.graph.compiled import CompiledStateGraph
+        from milepost.store.valid import ensure_valid_store
 
         ensure_valid_checkpointer(checkpointer)
+        ensure_valid_store(store)
         self.validate()
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)

@@ -17,7 +17,7 @@ from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import SerdeError, StoreError
 from milepost.store import namespaces
-from milepost.store.embeddings import Embedder, Packed
+from milepost.store.embeddings import Embedder
 from milepost.store.filters import parse
 from milepost.store.paths import get_text_at_path, tokenize_path
 from milepost.store.records import (
@@ -33,8 +33,8 @@ from milepost.store.records import (
     make_item,
     make_search_item,
 )
+from milepost.store.task_vectors import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.tasks import (
-    Embed,
     Get,
     Group,
     Index,
@@ -285,48 +285,6 @@ class StoreCore(ABC):
 def place(namespace: tuple[str, ...], key: str) -> str:
     """Where an item is: an encrypted value opens nowhere else."""
     return f"store\0{namespaces.to_text(namespace)}\0{key}"
-
-
-def needs_vectors(group: Group) -> bool:
-    """Whether something in the group has to be embedded."""
-    for task in group:
-        kind = type(task)
-        if (kind is Write and task.texts) or (kind is Search and task.query is not None):  # type: ignore[union-attr]
-            return True
-    return False
-
-
-def wanted_vectors(groups: Sequence[Group]) -> Embed:
-    """What has to be embedded for these groups, each text once."""
-    documents: dict[str, None] = {}
-    queries: dict[str, None] = {}
-    for group in groups:
-        for task in group:
-            if isinstance(task, Write):
-                for text in task.texts:
-                    documents[text] = None
-            elif isinstance(task, Search) and task.query is not None:
-                queries[task.query] = None
-    return Embed(list(documents), list(queries))
-
-
-def with_vectors(
-    groups: Sequence[Group], request: Embed, made: tuple[Sequence[Packed], Sequence[Packed]]
-) -> list[Group]:
-    """The groups, with the vectors that were made for them."""
-    documents = dict(zip(request.documents, made[0], strict=True))
-    queries = dict(zip(request.queries, made[1], strict=True))
-    return [[_with_vector(task, documents, queries) for task in group] for group in groups]
-
-
-def _with_vector(
-    task: Task, documents: Mapping[str, Packed], queries: Mapping[str, Packed]
-) -> Task:
-    if isinstance(task, Write) and task.texts:
-        return Write(*task[:-1], [documents[text] for text in task.texts])
-    if isinstance(task, Search) and task.query is not None:
-        return task._replace(vector=queries[task.query])
-    return task
 
 
 def _embedder(index: IndexConfig) -> Embedder:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store.core import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.faces import CoreStore
 from milepost.store.memory_core import Embedding, MemoryCore
 from milepost.store.records import (
@@ -24,6 +23,7 @@ from milepost.store.records import (
     Result,
     TTLConfig,
 )
+from milepost.store.task_vectors import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.tasks import Group
 from milepost.store.ttl import Clock
 
