@@ -189,6 +189,11 @@ class TestFilter:
         assert keys(store.search(NS, filter={"nul": {"$gte": "a"}})) == ["plain"]
         assert len(store.search(NS, filter={"pair": [1, 2]})) == 2
 
+    def test_a_key_that_is_no_text_is_found_by_the_text_that_json_has_for_it(self, store):
+        store.put(NS, "k", {"by": {7: "a", "x": {True: "b"}}})
+        assert keys(store.search(NS, filter={"by": {"7": "a"}})) == ["k"]
+        assert store.search(NS, filter={"by": {"8": "a"}}) == []
+
     def test_texts_are_equal_whatever_is_in_them(self, store):
         texts = [
             'a"b',

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from milepost.checkpoint.serde import rotation
+from milepost.checkpoint.serde.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import SerdeError
 from milepost.store import namespaces
@@ -55,6 +56,8 @@ class MemoryCore(StoreCore):
             # A dict is always msgpack then, and bytes that never left this process need no second
             # look at their end.
             self._unpack = self.serde.level.unpack
+        self._shows_all = self._unpack is not _no_short_cut and self.viewer.clear is None
+        """Whether filters may see everything, and most values are in JSON as they are."""
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         yield from _NOTHING
@@ -181,13 +184,13 @@ class MemoryCore(StoreCore):
         return value
 
     def _view(self, entry: Entry) -> Any:
-        value = self.value(entry)
-        if self.viewer.clear is None and self._unpack is not _no_short_cut:
-            # As msgpack has it, so has JSON, unless there is something special in it.
-            special = entry.body.translate(None, _SAME_IN_JSON)
-            entry.view = json.loads(self.viewer.text(value)) if special else value
-        else:
-            entry.view = json.loads(self.viewer.text(value))
+        if self._shows_all and not entry.body.translate(None, _SAME_IN_JSON):
+            try:
+                entry.view = unpackb(entry.body)
+                return entry.view
+            except Exception:
+                pass  # keys that are no texts, or types of ours
+        entry.view = json.loads(self.viewer.text(self.value(entry)))
         return entry.view
 
     # -- writing
@@ -301,7 +304,7 @@ class MemoryCore(StoreCore):
 
 _SAME_IN_JSON: Final = bytes(
     # Not the heads of bytes, extensions and floats (NaN is one), nor NUL, which may be in a text.
-    sorted(set(range(1, 256)) - set(range(0xC4, 0xCC)) - set(range(0xD4, 0xD9)))
+    sorted(set(range(1, 256)) - set(range(0xC4, 0xCC)) - set(range(0xD4, 0xD9)) - {0xC1})
 )
 
 
