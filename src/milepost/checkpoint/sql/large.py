@@ -27,13 +27,13 @@ _IS_NUMBER = "TYPEOF(old.blob) = 'integer'"
 
 _STATEMENTS: Final = (
     "CREATE TABLE IF NOT EXISTS checkpoint_large (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
-    # A number without a value reads as no bytes, which are not what was sealed.
+    # A number without a value reads as no bytes, which are not what was sealed. A subquery for the
+    # value would copy it once more.
     """CREATE VIEW IF NOT EXISTS checkpoint_values AS
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type,
-            CASE TYPEOF(blob) WHEN 'integer'
-                THEN COALESCE((SELECT data FROM checkpoint_large WHERE id = blob), x'')
-                ELSE blob END AS blob
-        FROM checkpoint_blobs""",
+            CASE WHEN large.id IS NOT NULL THEN large.data
+                WHEN TYPEOF(blob) = 'integer' THEN x'' ELSE blob END AS blob
+        FROM checkpoint_blobs LEFT JOIN checkpoint_large AS large ON large.id = blob""",
     f"""CREATE TRIGGER IF NOT EXISTS checkpoint_values_add INSTEAD OF INSERT ON checkpoint_values
         BEGIN
             INSERT INTO checkpoint_large (data) SELECT new.blob WHERE LENGTH(new.blob) > {_LARGE}
