@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Buffer: TypeAlias = "bytes | memoryview"
 """Bytes, or a view of some that were not worth copying."""
@@ -29,6 +29,30 @@ unpack: Callable[[Buffer, tuple[Callable[[int, bytes], Any], ...]], Any] | None 
 hooks, and all other extensions, go to a hook as well.
 """
 
+unpack_pieces: Callable[[Sequence[Buffer], tuple[Callable[[int, bytes], Any], ...]], Any] | None = (
+    None
+)
+"""`unpack_pieces(pieces, hooks)`: a list or dict, if each of its elements is in one piece.
+
+ValueError if one is in two of them, or if `unpack` would raise it for all of them joined.
+"""
+
+Segments: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
+"""Packed elements, and where they are cut: see `milepost.checkpoint.serde.packed`."""
+
+after: Callable[[Any, int, Segments], tuple[int, int, Segments] | None] | None = None
+"""`after(value, tuples, base)`: a plain list or dict, compared with another version of it.
+
+How many of its elements are the same from the start, how many of the others from the end, and all
+but the first of these, packed. None if there is anything that is not plain.
+"""
+
+cuts: Callable[[bytes], bytes | None] | None = None
+"""`cuts(data)`: where the elements of a packed list or dict are; None if it is none."""
+
+same: Callable[[Segments, Segments], tuple[int, int]] | None = None
+"""`same(old, new)`: how many elements are the same from the start, and from the end."""
+
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
@@ -38,6 +62,10 @@ except ImportError:
 else:
     pack = accelerator.pack
     unpack = accelerator.unpack
+    unpack_pieces = accelerator.unpack_pieces
+    after = accelerator.after
+    cuts = accelerator.cuts
+    same = accelerator.same
 
 AVAILABLE: Final = pack is not None
 """Whether the accelerator was built, and is not switched off."""

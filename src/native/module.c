@@ -5,6 +5,10 @@
 static PyMethodDef methods[] = {
     {"pack", (PyCFunction)(void (*)(void))native_pack, METH_FASTCALL, NULL},
     {"unpack", (PyCFunction)(void (*)(void))native_unpack, METH_FASTCALL, NULL},
+    {"unpack_pieces", (PyCFunction)(void (*)(void))native_unpack_pieces, METH_FASTCALL, NULL},
+    {"after", (PyCFunction)(void (*)(void))native_after, METH_FASTCALL, NULL},
+    {"cuts", native_cuts, METH_O, NULL},
+    {"same", (PyCFunction)(void (*)(void))native_same, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

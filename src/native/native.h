@@ -13,6 +13,7 @@
 enum {
     MOST_LISTS_WRITTEN = 255,
     MOST_LISTS_READ = 1000,
+    MOST_TUPLES = 8, /* whatever a caller asks for: the stack must bear it */
     CODE_OF_TUPLE = 32,
 };
 
@@ -53,8 +54,21 @@ typedef enum {
 } Outcome;
 
 Outcome pack_value(Buffer *to, PyObject *value, int lists, int tuples);
+Outcome pack_key(Buffer *to, PyObject *key);
+Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
+/* -- reading */
+
+const unsigned char *skip(const unsigned char *at, const unsigned char *end, uint64_t count);
+
+/* -- what Python calls */
+
+int take_tuples(const char *name, PyObject *const *args, Py_ssize_t count, int *tuples);
 PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_cuts(PyObject *module, PyObject *data);
+PyObject *native_same(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

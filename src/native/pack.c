@@ -304,14 +304,28 @@ pack_value(Buffer *to, PyObject *value, int lists, int tuples)
     return NOT_PLAIN;
 }
 
+/* The second of two arguments: how many tuples may be inside each other. */
+int
+take_tuples(const char *name, PyObject *const *args, Py_ssize_t count, int *tuples)
+{
+    if (count != 2) {
+        PyErr_Format(PyExc_TypeError, "%s takes 2 arguments, not %zd", name, count);
+        return 0;
+    }
+    long number = PyLong_AsLong(args[1]);
+    if (number == -1 && PyErr_Occurred()) {
+        return 0;
+    }
+    *tuples = number < 0 ? 0 : number > MOST_TUPLES ? MOST_TUPLES : (int)number;
+    return 1;
+}
+
+/* pack(value, tuples): the bytes of a plain value; None if it is not one. */
 PyObject *
 native_pack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2) {
-        return PyErr_Format(PyExc_TypeError, "pack takes 2 arguments, not %zd", count);
-    }
-    int tuples = PyLong_AsLong(args[1]) > 0 ? (int)PyLong_AsLong(args[1]) : 0;
-    if (PyErr_Occurred()) {
+    int tuples = 0;
+    if (!take_tuples("pack", args, count, &tuples)) {
         return NULL;
     }
     Buffer buffer;

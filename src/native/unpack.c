@@ -373,7 +373,8 @@ read_extension(Reader *reader, uint64_t length)
         return malformed();
     }
     int code = (signed char)*reader->at++;
-    if (code == CODE_OF_TUPLE && reader->tuples + 1 < PyTuple_GET_SIZE(reader->hooks)) {
+    if (code == CODE_OF_TUPLE && reader->tuples + 1 < PyTuple_GET_SIZE(reader->hooks)
+        && reader->tuples < MOST_TUPLES) {
         return read_tuple(reader, (Py_ssize_t)length);
     }
     PyObject *number = PyLong_FromLong(code);
@@ -484,6 +485,14 @@ read_value(Reader *reader, int lists)
     }
 }
 
+static void
+forget_keys(PyObject **keys)
+{
+    for (int n = 0; n < KEYS; n++) {
+        Py_XDECREF(keys[n]);
+    }
+}
+
 static PyObject *
 read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
 {
@@ -495,9 +504,7 @@ read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
     }
     PyObject *value = read_value(&reader, 0);
     if (reader.keys != NULL) {
-        for (int n = 0; n < KEYS; n++) {
-            Py_XDECREF(keys[n]);
-        }
+        forget_keys(keys);
     }
     if (value != NULL && reader.at != reader.end) {
         Py_DECREF(value);
@@ -506,10 +513,16 @@ read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
     return value;
 }
 
+static int
+are_hooks(PyObject *hooks)
+{
+    return PyTuple_Check(hooks) && PyTuple_GET_SIZE(hooks) > 0;
+}
+
 PyObject *
 native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) == 0) {
+    if (count != 2 || !are_hooks(args[1])) {
         PyErr_SetString(PyExc_TypeError, "unpack takes bytes and a tuple of hooks");
         return NULL;
     }
@@ -523,5 +536,144 @@ native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
     }
     PyObject *value = read_whole(view.buf, view.len, args[1]);
     PyBuffer_Release(&view);
+    return value;
+}
+
+/* -- a list or dict in pieces */
+
+typedef struct {
+    Py_buffer *views;
+    Py_ssize_t count;
+    Py_ssize_t size; /* of all together */
+} Pieces;
+
+/* Goes on to the next piece if this one is read; false if there is none. */
+static int
+next_piece(Reader *reader, const Pieces *pieces, Py_ssize_t *piece)
+{
+    while (reader->at == reader->end) {
+        if (*piece == pieces->count) {
+            return 0;
+        }
+        const Py_buffer *view = &pieces->views[(*piece)++];
+        reader->at = view->buf;
+        reader->end = reader->at + view->len;
+    }
+    return 1;
+}
+
+/* The head of the list or dict, which is in one piece. */
+static int
+container_head(Reader *reader, int *is_list, uint64_t *count)
+{
+    unsigned char head = *reader->at;
+    *is_list = (head >= 0x90 && head < 0xa0) || head == 0xdc || head == 0xdd;
+    if (*is_list) {
+        return list_head(reader, count);
+    }
+    reader->at += 1;
+    if (head >= 0x80 && head < 0x90) {
+        *count = head & 0x0f;
+        return 1;
+    }
+    return (head == 0xde && take(reader, 2, count)) || (head == 0xdf && take(reader, 4, count));
+}
+
+/* Whether every piece ends with an element. Looking costs little beside reading in vain. */
+static int
+is_cut_well(Reader reader, const Pieces *pieces, Py_ssize_t piece, uint64_t values)
+{
+    while (values > 0) {
+        if (!next_piece(&reader, pieces, &piece)) {
+            return 0;
+        }
+        reader.at = skip(reader.at, reader.end, 1);
+        if (reader.at == NULL) {
+            return 0;
+        }
+        values -= 1;
+    }
+    return !next_piece(&reader, pieces, &piece);
+}
+
+static PyObject *
+read_pieces(Reader *reader, const Pieces *pieces)
+{
+    Py_ssize_t piece = 0;
+    uint64_t count;
+    int is_list;
+    if (!next_piece(reader, pieces, &piece) || !container_head(reader, &is_list, &count)
+        || count > (uint64_t)pieces->size
+        || !is_cut_well(*reader, pieces, piece, is_list ? count : 2 * count)) {
+        return malformed();
+    }
+    PyObject *value = is_list ? PyList_New((Py_ssize_t)count) : PyDict_New();
+    for (Py_ssize_t n = 0; value != NULL && n < (Py_ssize_t)count; n++) {
+        PyObject *key = NULL, *member = NULL;
+        if (is_list) {
+            member = next_piece(reader, pieces, &piece) ? read_value(reader, 1) : malformed();
+        }
+        else {
+            key = next_piece(reader, pieces, &piece) ? read_key(reader) : malformed();
+            if (key != NULL) {
+                member = next_piece(reader, pieces, &piece) ? read_value(reader, 1) : malformed();
+            }
+        }
+        if (member == NULL) {
+            Py_CLEAR(value);
+        }
+        else if (is_list) {
+            PyList_SET_ITEM(value, n, member);
+        }
+        else {
+            if (PyDict_SetItem(value, key, member) < 0) {
+                Py_CLEAR(value);
+            }
+            Py_DECREF(member);
+        }
+        Py_XDECREF(key);
+    }
+    return value;
+}
+
+/* unpack_pieces(pieces, hooks): a list or dict whose elements are each in one of the pieces;
+   ValueError if it is not in such pieces, or not well-formed. */
+PyObject *
+native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !are_hooks(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "unpack_pieces takes pieces and a tuple of hooks");
+        return NULL;
+    }
+    PyObject *given = PySequence_Tuple(args[0]);
+    if (given == NULL) {
+        return NULL;
+    }
+    Pieces pieces = {PyMem_Calloc((size_t)PyTuple_GET_SIZE(given) + 1, sizeof(Py_buffer)), 0, 0};
+    PyObject *value = NULL;
+    if (pieces.views == NULL) {
+        PyErr_NoMemory();
+    }
+    else {
+        while (pieces.count < PyTuple_GET_SIZE(given)) {
+            Py_buffer *view = &pieces.views[pieces.count];
+            if (PyObject_GetBuffer(PyTuple_GET_ITEM(given, pieces.count), view, PyBUF_SIMPLE) < 0) {
+                break;
+            }
+            pieces.count += 1;
+            pieces.size += view->len;
+        }
+        if (pieces.count == PyTuple_GET_SIZE(given)) {
+            PyObject *keys[KEYS] = {NULL};
+            Reader reader = {NULL, NULL, 0, args[1], 0, keys};
+            value = read_pieces(&reader, &pieces);
+            forget_keys(keys);
+        }
+        while (pieces.count > 0) {
+            PyBuffer_Release(&pieces.views[--pieces.count]);
+        }
+        PyMem_Free(pieces.views);
+    }
+    Py_DECREF(given);
     return value;
 }

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
+from milepost import native
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
 from milepost.checkpoint.serde.elements import (
     elements_head,
@@ -26,6 +27,7 @@ from milepost.checkpoint.serde.elements import (
     offers_elements,
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.serde.packed import pack_elements
 from milepost.checkpoint.serde.rotation import is_sealed, rotates
 from milepost.checkpoint.splice import Buffer, Parts
 from milepost.errors import DamagedRowError, DecryptionError, SerializationError
@@ -67,9 +69,22 @@ class Codec:
         """Whether the elements of a list can be decoded by themselves."""
         self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
 
-    def encode(self, value: Any, *place: str) -> Encoded:
-        """The bytes of a value; of a foreign serializer, those that are to be stored."""
+    def shares(self, value: Any) -> bool:
+        """Whether `encode` makes use of the version before a value."""
+        return self._elements and native.after is not None and type(value) in (list, dict)
+
+    def encode(self, value: Any, *place: str, after: Parts | None = None) -> Encoded:
+        """The bytes of a value; of a foreign serializer, those that are to be stored.
+
+        `after` is the version before it, if that is at hand: what has not changed is shared.
+        """
         if self._elements and type(value) in (list, dict):
+            base = None if after is None else after.elements
+            packed = pack_elements(value, self.serde.level.tuples, base)
+            if packed is not None:
+                head = elements_head("list" if type(value) is list else "dict", len(packed))
+                parts = Parts(head, packed)
+                return Encoded("msgpack", parts, parts.size)
             shape = elements_kind(value)
             if shape is not None:
                 try:

@@ -6,6 +6,7 @@ from typing import Final
 
 from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.serde import skim
+from milepost.checkpoint.serde.packed import cut_up
 from milepost.checkpoint.splice import Parts, Program
 
 _NEAR: Final = 256
@@ -28,6 +29,9 @@ def split_like(data: bytes, new: Parts) -> Parts:
     head = container_head(data)
     if head is None:
         return Parts(b"", [data])
+    packed = cut_up(data)
+    if packed is not None:
+        return Parts(head, packed)
     at = len(head)
     size = skim.head(data, 0)[1]
     if size <= len(new.elements):
@@ -58,6 +62,17 @@ def as_parts(typed: tuple[str, bytes]) -> Encoded:
     return Encoded(kind, parts, len(data))
 
 
+def cut(encoded: Encoded) -> Encoded:
+    """A stored value, cut where that costs little: with the accelerator."""
+    if encoded.parts.head or encoded.kind != "msgpack":
+        return encoded
+    data = encoded.parts.join()
+    head, packed = container_head(data), cut_up(data)
+    return (
+        encoded if head is None or packed is None else encoded._replace(parts=Parts(head, packed))
+    )
+
+
 def place_in(value: Encoded, write: Encoded) -> Program | None:
     """The program that finds a write inside the version of a channel that it led to."""
     if value is write:
@@ -70,11 +85,14 @@ def place_in(value: Encoded, write: Encoded) -> Program | None:
     count = len(parts.elements)
     if not (parts.head and value.parts.head and count):
         return None
-    elements = value.parts.elements
     size = write.size - len(parts.head)
+    wanted = list(parts.elements)
+    near = value.parts.elements[-count:]
+    if near != wanted:  # mostly it is what the value ends with
+        near = value.parts.elements[-_NEAR - count :]
     after = 0  # the bytes behind the place that is looked at
-    for end in range(len(elements), max(count, len(elements) - _NEAR) - 1, -1):
-        if elements[end - count : end] == parts.elements:
+    for end in range(len(near), max(count, len(near) - _NEAR) - 1, -1):
+        if near[end - count : end] == wanted:
             return [parts.head, (value.size - after - size, size)]
-        after += len(elements[end - 1])
+        after += len(near[end - 1])
     return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import ormsgpack
 
+from milepost.checkpoint.serde.packed import Packed
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -42,11 +43,39 @@ class Parts(NamedTuple):
     @property
     def size(self) -> int:
         """The length of the whole."""
-        return len(self.head) + sum(map(len, self.elements))
+        elements = self.elements
+        size = elements.size if isinstance(elements, Packed) else sum(map(len, elements))
+        return len(self.head) + size
+
+    def pieces(self) -> list[Buffer]:
+        """The value, in pieces."""
+        elements = self.elements
+        pieces: Sequence[Buffer]
+        pieces = elements.pieces() if isinstance(elements, Packed) else elements
+        return [self.head, *pieces] if self.head else list(pieces)
 
     def join(self) -> bytes:
         """The value in one piece."""
-        return self.head + b"".join(self.elements)
+        return b"".join(self.pieces())
+
+
+def span(elements: Sequence[bytes], start: int, stop: int) -> int:
+    """How many bytes the elements from `start` to `stop` take."""
+    if isinstance(elements, Packed):
+        return elements.span(start, stop)
+    return sum(map(len, elements[start:stop]))
+
+
+def joined(elements: Sequence[bytes], start: int, stop: int) -> bytes:
+    """The elements from `start` to `stop`, in one piece."""
+    if isinstance(elements, Packed):
+        return b"".join(elements.pieces(start, stop))
+    return b"".join(elements[start:stop])
+
+
+def lengths(elements: Sequence[bytes]) -> list[int]:
+    """How long each element is."""
+    return elements.lengths() if isinstance(elements, Packed) else list(map(len, elements))
 
 
 def difference(old: Parts, new: Parts, old_size: int | None = None) -> Program:
@@ -57,18 +86,17 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Program:
     else:
         program.literal(new.head)
     before, after = old.elements, new.elements
-    first = _same_from_start(before, after)
-    last = _same_from_end(before, after, first)
+    first, last = _same(before, after)
     at = len(old.head)
     if first == len(before):
         size = (old.size if old_size is None else old_size) - at
     else:
-        size = sum(map(len, before[:first]))
+        size = span(before, 0, first)
     program.copy(at, size)
     at += size
     _middle(program, at, before[first : len(before) - last], after[first : len(after) - last])
     if last:
-        tail = sum(map(len, before[len(before) - last :]))
+        tail = span(before, len(before) - last, len(before))
         program.copy((old.size if old_size is None else old_size) - tail, tail)
     return program.finish()
 
@@ -162,6 +190,14 @@ class _Writer:
     def finish(self) -> Program:
         self._flush()
         return self._steps
+
+
+def _same(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[int, int]:
+    """How many elements are the same from the start, and how many of the others from the end."""
+    if isinstance(before, Packed) and isinstance(after, Packed):
+        return before.same(after)
+    first = _same_from_start(before, after)
+    return first, _same_from_end(before, after, first)
 
 
 def _same_from_start(a: Sequence[bytes], b: Sequence[bytes]) -> int:

@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from milepost.checkpoint.cutting import place_in, split_like
-from milepost.checkpoint.splice import Parts, Program, cost, difference
+from milepost.checkpoint.splice import Parts, Program, cost, difference, joined, lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,7 +212,7 @@ def _fresh(new: Encoded, shared: bool) -> Kept:
     parts = new.parts
     if not parts.head or not shared or new.size > _LONGEST:
         return whole(new)
-    data = bytearray().join(parts.elements)
+    data = bytearray(joined(parts.elements, 0, len(parts.elements)))
     spans = array("I", (0, len(data)))
     return Log(data).slice(new.kind, parts.head, spans, _lengths(new))
 
@@ -225,7 +225,7 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
     count = len(log.lengths)
     if len(elements) < count:
         return None
-    before = b"".join(elements[:count])
+    before = joined(elements, 0, count)
     if len(spans) == 2:
         start, end = spans
         if len(before) != end - start or not log.data.startswith(before, start):
@@ -233,11 +233,10 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
     elif before != _joined(b"", log, spans):
         return None
     added = elements[count:]
-    lengths = log.lengths
     program: Program = [(0, len(before)), b"".join(added)]
-    found = _applied(base, new, program if added else program[:1], lengths)
+    found = _applied(base, new, program if added else program[:1], log.lengths)
     if found is not None:
-        lengths.extend(map(len, added))
+        log.lengths.extend(map(len, added))
     return found
 
 
@@ -259,7 +258,7 @@ def _spliced(base: Slice, new: Encoded) -> Slice | None:
 
 
 def _lengths(new: Encoded) -> list[int]:
-    return list(map(len, new.parts.elements))
+    return lengths(new.parts.elements)
 
 
 def _worthwhile(old: Sequence[bytes], new: Encoded) -> Program | None:

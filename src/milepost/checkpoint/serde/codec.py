@@ -50,6 +50,7 @@ packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
 native_pack = native.pack
 native_unpack = native.unpack
+native_unpack_pieces: Any = native.unpack_pieces
 
 
 class Level:

@@ -10,6 +10,7 @@ from milepost.checkpoint.serde.codec import (
     OTHER_KEYS,
     Level,
     native_unpack,
+    native_unpack_pieces,
     take_interrupt,
     unpackb,
 )
@@ -64,11 +65,20 @@ def unpack_failed(level: Level, data: Buffer, error: BaseException) -> Any:
 
 
 def unpack_pieces(level: Level, pieces: Sequence[Buffer]) -> Any:
-    """The same for data that is in pieces: they are joined once, for reading."""
+    """The same for data that is in pieces: they are joined only if elements are in two of them."""
     if native_unpack is None:
         before, after = AROUND
         return unpack_pair(level, b"".join((before, *pieces, after)))
-    return unpack(level, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    if len(pieces) == 1:
+        return unpack(level, pieces[0])
+    try:
+        return native_unpack_pieces(pieces, level.hooks)
+    except Exception:
+        take_interrupt()
+    except BaseException:
+        take_interrupt()
+        raise
+    return unpack(level, b"".join(pieces))
 
 
 def unpack_pair(level: Level, pair: bytes) -> Any:

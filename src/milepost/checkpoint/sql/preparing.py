@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.codec import Codec, Encoded
-from milepost.checkpoint.cutting import place_in
+from milepost.checkpoint.cutting import cut, place_in
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
-from milepost.checkpoint.splice import pack
+from milepost.checkpoint.splice import Parts, pack
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
 from milepost.checkpoint.sql.remembered import EarlyWrite, Frame, KnownFrame, Memory
@@ -172,7 +172,10 @@ class Preparer:
         encoded = once.get(id(value))
         if encoded is None:
             try:
-                encoded = self._codec.encode(value, "blob", thread_id, ns, channel, str(version))
+                after = self._before(prepared, channel) if self._codec.shares(value) else None
+                encoded = self._codec.encode(
+                    value, "blob", thread_id, ns, channel, str(version), after=after
+                )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
         if encoded.size <= INLINE:
@@ -184,6 +187,15 @@ class Preparer:
             row = BlobRow(channel, str(version), encoded, None)
         prepared.blobs.append(row)
         return False
+
+    def _before(self, prepared: Prepared, channel: str) -> Parts | None:
+        """The version that a new one will be compared with, cut up."""
+        thread_id, ns, _ = prepared.place
+        base = self._memory.latest(thread_id, ns, channel, prepared.token)
+        if base is None:
+            return None
+        base.encoded = cut(base.encoded)
+        return base.encoded.parts
 
     def _move_emptied(
         self, prepared: Prepared, base: KnownFrame, changed: Mapping[str, Any]

@@ -90,8 +90,7 @@ class Known(Remembered):
 
     def pieces(self) -> Sequence[Buffer]:
         """Its bytes, in pieces."""
-        head, elements = self.encoded.parts
-        return [head, *elements] if head else elements
+        return self.encoded.parts.pieces()
 
     def cut_like(self, later: Parts) -> None:
         """Have it in parts, which are best told apart where a later version has the same."""
