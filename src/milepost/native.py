@@ -56,16 +56,18 @@ same: Callable[[Segments, Segments], tuple[int, int]] | None = None
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
-    import milepost._native as accelerator
+    # By name: one that was built from older source lacks some, and counts as not built.
+    from milepost._native import after as _after
+    from milepost._native import cuts as _cuts
+    from milepost._native import pack as _pack
+    from milepost._native import same as _same
+    from milepost._native import unpack as _unpack
+    from milepost._native import unpack_pieces as _unpack_pieces
 except ImportError:
     pass
 else:
-    pack = accelerator.pack
-    unpack = accelerator.unpack
-    unpack_pieces = accelerator.unpack_pieces
-    after = accelerator.after
-    cuts = accelerator.cuts
-    same = accelerator.same
+    after, cuts, same = _after, _cuts, _same
+    pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 
 AVAILABLE: Final = pack is not None
 """Whether the accelerator was built, and is not switched off."""

@@ -413,3 +413,14 @@ def test_the_environment_switches_it_off() -> None:
             check=True,
         )
         assert done.stdout.strip() == expected
+
+
+def test_one_that_was_built_from_older_source_is_left_out() -> None:
+    code = """
+import sys, types
+sys.modules["milepost._native"] = types.SimpleNamespace(pack=1, unpack=2)
+from milepost import native
+print(native.AVAILABLE, native.pack)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False None"
