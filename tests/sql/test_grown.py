@@ -223,3 +223,12 @@ def test_a_later_version_is_known_by_its_elements(value, count, more):
     for other in (value[: count - 1], [*value[: count - 1], "another", *more], {"a": 1}):
         if encoded(other)[: len(part)] != part.read():
             assert not part.begins(codec.encode(other).parts)
+
+
+@pytest.mark.parametrize("at", [None, 0, 63, 64, 150, 199])
+def test_every_element_of_a_long_list_is_compared(at):
+    value = [{"content": f"text {number}"} for number in range(200)]
+    later = [*value, {"content": "more"}]
+    if at is not None:
+        later[at] = {"content": f"teXt {at}"}
+    assert grown(value).begins(codec.encode(later).parts) is (at is None)

@@ -17,7 +17,7 @@ from milepost.checkpoint.serde import skim
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.splice import Buffer, Parts, Program
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
 
 _LONGEST_HEAD: Final = 5
+_SOME: Final = 64
+"""Elements that are compared at a time."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
@@ -75,15 +77,21 @@ class Segment:
             return codec.decode_list(self._listed)
         return codec.decode_elements(count, memoryview(self.data)[:size])
 
-    def starts(self, data: bytes) -> bool:
-        """Whether its first bytes are these."""
+    def holds(self, elements: Sequence[bytes], size: int) -> bool:
+        """Whether its first `size` bytes are these elements."""
         stored: Any = self.data if self._listed is None else self._listed
-        start = len(stored) - len(self.data)
+        at = len(stored) - len(self.data)
+        end = at + size
         if isinstance(stored, memoryview):
             # To compare views is slow. That of a list begins where its memory does.
             stored = bytes(stored) if self._listed is None else stored.obj
-        found: bool = stored.startswith(data, start)
-        return found
+        for first in range(0, len(elements), _SOME):
+            # Not all at once, which would take as much memory again.
+            data = b"".join(elements[first : first + _SOME])
+            if not stored.startswith(data, at):
+                return False
+            at += len(data)
+        return at == end
 
     def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
         """The same; what was decoded is kept, for the next who asks."""
@@ -184,11 +192,11 @@ class Grown:
         if self._count_in(later.head) is None or self.count > len(elements):
             return False
         for segment in self.segments:
-            end = self.count if len(segment.data) > size else at + segment.count
-            data = b"".join(elements[at:end])
-            if len(data) != min(size, len(segment.data)) or not segment.starts(data):
+            part = min(size, len(segment.data))
+            end = self.count if part < len(segment.data) else at + segment.count
+            if not segment.holds(elements[at:end], part):
                 return False
-            size, at = size - len(data), end
+            size, at = size - part, end
         return at == self.count
 
     def grows_from(self, base: Grown | Rope, program: Program) -> bool:
