@@ -16,7 +16,7 @@ _CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_ty
 _KEY = "thread_id = ? AND checkpoint_ns = ?"
 
 HEAD = """CASE WHEN status = 'running' AND (SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') > head
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') > COALESCE(head, '')
             THEN (SELECT MAX(checkpoint_id) FROM checkpoints c
                 WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') ELSE head END"""
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
