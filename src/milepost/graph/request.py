@@ -126,9 +126,10 @@ class GraphCore:
     ) -> Options:
         before = settings.get("interrupt_before")
         after = settings.get("interrupt_after")
-        nodes = [name for name in self.program.nodes if name != START]
-        check_interrupt_nodes(before, nodes)
-        check_interrupt_nodes(after, nodes)
+        if before or after:
+            nodes = [name for name in self.program.nodes if name != START]
+            check_interrupt_nodes(before, nodes)
+            check_interrupt_nodes(after, nodes)
         keys = settings.get("output_keys")
         for key in [keys] if isinstance(keys, str) else keys or ():
             if key not in self.program.channels:

@@ -148,11 +148,9 @@ class Session(Opening):
         """Take one super-step; False if it was interrupted."""
         if not self.quiet:
             self.announce(tasks)
-        todo = [
-            task
-            for task in tasks
-            if not (task.finished or (task.interrupts and self.still_waits(task)))
-        ]
+        todo = tasks
+        if self.repeats:
+            todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
         if self.cache is not None:
             yield from recall_cached(self.cache, todo)
             for task in todo:
