@@ -122,9 +122,7 @@ class MemoryCore(StoreCore):
             if any(texts):
                 if embed is None:
                     return False
-                wanted = list(dict.fromkeys(chain.from_iterable(texts)))
-                made = dict(zip(wanted, embed(wanted), strict=True))
-                vectors = [[made[text] for text in some] for some in texts]
+                vectors = [embed(texts[0])] if len(texts) == 1 else _embedded(texts, embed)
         entries = self._entries
         with self._lock:
             stamp = self.stamps.next_of_mine(len(ready))
@@ -300,6 +298,13 @@ class MemoryCore(StoreCore):
         if progress is not None:
             progress(done)
         return done
+
+
+def _embedded(texts: Sequence[Sequence[str]], embed: Embedding) -> list[list[Packed]]:
+    """The vectors of several items' texts, made in one call, equal texts once."""
+    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
+    made = dict(zip(wanted, embed(wanted), strict=True))
+    return [[made[text] for text in some] for some in texts]
 
 
 _SAME_IN_JSON: Final = bytes(
