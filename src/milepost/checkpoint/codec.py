@@ -83,8 +83,7 @@ class Codec:
             packed = pack_elements(value, self.serde.level.tuples, base)
             if packed is not None:
                 head = elements_head("list" if type(value) is list else "dict", len(packed))
-                parts = Parts(head, packed)
-                return Encoded("msgpack", parts, parts.size)
+                return Encoded("msgpack", Parts(head, packed), len(head) + packed.size)
             shape = elements_kind(value)
             if shape is not None:
                 try:

@@ -56,7 +56,10 @@ class Parts(NamedTuple):
 
     def join(self) -> bytes:
         """The value in one piece."""
-        return b"".join(self.pieces())
+        elements = self.elements
+        if isinstance(elements, Packed):
+            return elements.join(self.head)
+        return self.head + b"".join(elements)
 
 
 def span(elements: Sequence[bytes], start: int, stop: int) -> int:

@@ -39,7 +39,11 @@ class Packed(Sequence[bytes]):
         since: tuple[object, int, int] | None = None,
     ) -> None:
         self.segments = segments
-        self._ends = list(accumulate(map(_count, segments)))
+        self._ends = (
+            [len(segments[0][1]) // _CUT - 1]  # small values are many
+            if len(segments) == 1
+            else list(accumulate(map(_count, segments)))
+        )
         """How many elements there are up to the end of each segment."""
         self.size = self.span(0, len(self)) if size is None else size
         """How many bytes all of them take."""
@@ -90,6 +94,12 @@ class Packed(Sequence[bytes]):
             begin, end = _cut(cuts, first), _cut(cuts, last)
             found.append(data if end - begin == len(data) else memoryview(data)[begin:end])
         return found
+
+    def join(self, head: bytes) -> bytes:
+        """The bytes of all, behind a head."""
+        if len(self.segments) == 1 and len(self.segments[0][0]) == self.size:
+            return head + self.segments[0][0]
+        return b"".join((head, *self.pieces()))
 
     def lengths(self) -> list[int]:
         """How long each of them is."""
@@ -154,7 +164,10 @@ def pack_elements(
     found = native.after(value, tuples, known.segments)
     if found is None:
         return None
-    return known.followed(*found) if known is not _NOTHING else Packed(found[2])
+    if known is not _NOTHING:
+        return known.followed(*found)
+    segments = found[2]
+    return Packed(segments, sum([len(data) for data, _ in segments]))
 
 
 def cut_up(data: bytes) -> Packed | None:
