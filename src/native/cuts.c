@@ -175,6 +175,10 @@ pack_after(Segments *to, PyObject *value, int tuples, Cursor base, Py_ssize_t mo
     for (Py_ssize_t n = 0; n < count; n++) {
         Outcome outcome = PACKED;
         PyObject *key, *member;
+        /* A segment is a new tuple, which may start the garbage collector, and that any code. */
+        if (count != (is_list ? PyList_GET_SIZE(value) : PyDict_GET_SIZE(value))) {
+            return NOT_PLAIN;
+        }
         if (is_list) {
             member = PyList_GET_ITEM(value, n);
         }
@@ -182,7 +186,7 @@ pack_after(Segments *to, PyObject *value, int tuples, Cursor base, Py_ssize_t mo
             outcome = pack_key(&to->data, key);
         }
         else {
-            break;
+            return NOT_PLAIN;
         }
         if (outcome == PACKED) {
             outcome = pack_value(&to->data, member, 1, tuples);

@@ -1,5 +1,6 @@
 """Elements that the accelerator packs: the same differences and the same rows as without it."""
 
+import gc
 import random
 import sys
 import tracemalloc
@@ -291,3 +292,39 @@ def test_nothing_leaks() -> None:
         tracemalloc.stop()
     assert sys.getrefcount(member) == count
     assert after - before < 2_000
+
+
+class Trap:
+    """Garbage that empties a list when it is collected."""
+
+    def __init__(self, value: Any) -> None:
+        self.itself, self.value = self, value
+
+    def __del__(self) -> None:
+        self.value.clear()
+
+
+def with_little_garbage(value: Any, work: Any) -> Any:
+    """What `work` makes of a value that is emptied after it has made about a hundred objects."""
+    before = gc.get_threshold()
+    gc.collect()
+    Trap(value)
+    gc.set_threshold(100)
+    try:
+        return work(value)
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_a_list_that_shrinks_while_it_is_packed_is_left_to_python() -> None:
+    """Making a segment may run the garbage collector, and that may run anything."""
+    long = "x" * 70_000
+    for value in ([long] * 300, dict.fromkeys(range(300), long)):
+        found = with_little_garbage(value, lambda value: native.after(value, 0, ()))
+        # Later versions collect only while Python code runs.
+        assert found is None if sys.version_info < (3, 12) else len(Packed(found[2])) == 300
+
+
+def test_a_list_that_shrinks_while_it_is_copied_is_not_copied() -> None:
+    found = with_little_garbage([[n] for n in range(300)], native.clone)
+    assert found is NotImplemented if sys.version_info < (3, 12) else len(found) == 300
