@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -232,3 +233,17 @@ def test_every_element_of_a_long_list_is_compared(at):
     if at is not None:
         later[at] = {"content": f"teXt {at}"}
     assert grown(value).begins(codec.encode(later).parts) is (at is None)
+
+
+def test_threads_that_read_versions_at_once_do_not_disturb_each_other():
+    value = [{"content": f"text {number}"} for number in range(60)]
+    version = grown(value)
+    parts = [version.apply(beginning(value, count)) for count in range(61)]
+
+    def read(count: int) -> bool:
+        part = parts[count]
+        assert isinstance(part, Grown)
+        return part.elements(codec, again=True) == value[:count]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, [*range(61), *reversed(range(61))] * 3))

@@ -111,8 +111,9 @@ class Segment:
     def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
         """That `count` elements end after `size` bytes: what follows them must begin there."""
         end, last = len(self.data), self.count
-        for cut in [cut for cut in self._cuts if size <= cut < end]:
-            end, last = min((end, last), (cut, self._cuts[cut]))
+        for cut in tuple(self._cuts.items()):  # another thread may add one meanwhile
+            if size <= cut[0]:
+                end, last = min((end, last), cut)
         rest = memoryview(self.data)[size:end]
         if last < count or codec.decode_elements(last - count, rest) != elements[count:last]:
             raise DeserializationError("a stored list does not have as many elements as it says")
