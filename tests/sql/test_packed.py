@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from milepost import native
 from milepost.checkpoint import cutting
 from milepost.checkpoint.codec import Codec, Encoded
-from milepost.checkpoint.cutting import place_in, split_like
+from milepost.checkpoint.cutting import as_parts, place_in, split_like
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.packed import Packed, cut_up, pack_elements
@@ -163,6 +163,17 @@ def test_versions_share_what_has_not_changed_and_keep_nothing_else_alive() -> No
     assert encoded.parts.join() == SERDE.dumps_typed(value)[1]
     assert len(packed.segments) < 60
     assert sum(len(data) for data, _ in packed.segments) == packed.size
+
+
+def test_a_value_that_shrinks_lets_go_of_what_it_was() -> None:
+    value = [f"{n}" * 100 for n in range(3_000)]
+    for before in (CODEC.encode(value), cutting.cut(as_parts(SERDE.dumps_typed(value)))):
+        after = CODEC.encode(value[:70], after=before.parts)
+        packed = after.parts.elements
+        assert isinstance(packed, Packed)
+        assert before.parts.elements.same(packed) == (70, 0)
+        assert after.parts == plainly(value[:70]).parts
+        assert sum(len(data) for data, _ in packed.segments) <= 2 * packed.size
 
 
 def test_what_is_not_plain_is_left_to_python() -> None:

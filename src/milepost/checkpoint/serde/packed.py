@@ -122,9 +122,7 @@ class Packed(Sequence[bytes]):
         size = self.size
         if first < len(self):
             size = self.span(0, first)
-            kept = [
-                (data, cuts[: _CUT * (stop + 1)]) for data, cuts, _, stop in self._parts(0, first)
-            ]
+            kept = [_beginning(*part) for part in self._parts(0, first)]
         for segment in new:
             size += _size(segment)
             kept.append(segment)
@@ -188,6 +186,12 @@ def _cut(cuts: bytes, at: int) -> int:
 
 def _size(segment: Segment) -> int:
     return _cut(segment[1], _count(segment)) - _cut(segment[1], 0)
+
+
+def _beginning(data: bytes, cuts: bytes, _: int, stop: int) -> Segment:
+    """The first elements of a segment; if that is little of it, the rest is not kept alive."""
+    end = _cut(cuts, stop)
+    return data if 2 * end > len(data) else data[:end], cuts[: _CUT * (stop + 1)]
 
 
 def _belong_together(one: Segment, other: Segment) -> bool:
