@@ -93,7 +93,10 @@ class Codec:
                 else:
                     parts = Parts(elements_head(shape, len(elements)), elements)
                     return Encoded("msgpack", parts, parts.size)
-        kind, data = self.whole(value, *place)
+        if self.splices:
+            kind, data = self.serde.encode(value)
+        else:
+            kind, data = dumps_at(self.serde, value, "\0".join(place))
         return Encoded(kind, Parts(b"", [data]), len(data))
 
     def whole(self, value: Any, *place: str) -> tuple[str, bytes]:

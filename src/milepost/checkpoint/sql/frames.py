@@ -16,7 +16,7 @@ from milepost.checkpoint.sql.remembered import Frame, KnownFrame
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from milepost.checkpoint.splice import Buffer
 
@@ -28,33 +28,34 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def changes(base: Frame, frame: Frame, changed: Mapping[str, Any]) -> Frame | None:
+def changes(
+    base: Frame, frame: Frame, changed: Mapping[str, Any], looked: Collection[str] | None
+) -> Frame | None:
     """What makes `frame` out of `base`; None if something was taken away.
 
-    `changed` has all channels with another version: nothing here goes through all channels.
+    `changed` has all channels with another version, and `looked` the nodes that have seen others,
+    if that is known: nothing here goes through all channels.
     """
     old_versions, old_inline, old_seen = base.versions, base.inline, base.seen
-    versions = {name: frame.versions[name] for name in changed}
-    inline = {
-        name: frame.inline[name]
-        for name in changed
-        if old_inline.get(name, _NOTHING) != frame.inline[name]
-    }
-    seen = {
-        node: now
-        for node, now in frame.seen.items()
-        if (before := old_seen.get(node)) is not now and before != now
-    }
-    if _grown(old_versions, versions) != len(frame.versions):
-        return None
-    if _grown(old_seen, seen) != len(frame.seen):
-        return None
-    return Frame(versions, seen, inline)
-
-
-def _grown(old: Mapping[str, Any], new: Mapping[str, Any]) -> int:
-    """How many entries there are if those of `new` are added and none is taken away."""
-    return len(old) + sum(name not in old for name in new)
+    versions, inline, seen = {}, {}, {}
+    gone, unseen = len(old_versions) - len(frame.versions), len(old_seen) - len(frame.seen)
+    for name in changed:
+        versions[name] = frame.versions[name]
+        held = frame.inline[name]
+        if name not in old_versions:
+            gone += 1
+            inline[name] = held
+        elif old_inline.get(name, _NOTHING) != held:
+            inline[name] = held
+    for node in frame.seen if looked is None else looked:
+        now = frame.seen[node]
+        before = old_seen.get(node)
+        if before is None:
+            unseen += 1
+            seen[node] = now
+        elif before is not now and before != now:
+            seen[node] = now
+    return None if gone or unseen else Frame(versions, seen, inline)
 
 
 def pack(stamp: Sequence[Any], frame: Frame) -> bytes:

@@ -144,7 +144,7 @@ class Preparer:
         run_id = metadata.get("run_id")
         delta = None
         if base is not None and not frames.is_due(base):
-            delta = frames.changes(base.frame, frame, new.changed)
+            delta = frames.changes(base.frame, frame, new.changed, new.seen)
         prepared.checkpoint = CheckpointRow(
             id,
             None if run_id is None else str(run_id),
@@ -255,27 +255,27 @@ class Preparer:
 
     def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
-        if task.task_path not in self._sound:
+        codec, sound = self._codec, self._sound
+        if task.task_path not in sound:
             self._check("task_path", task.task_path)
         found = []
         for position, (channel, value) in enumerate(task.writes):
-            if channel not in self._sound:
+            if channel not in sound:
                 self._check("channel", channel)
-            at = WRITES_IDX_MAP.get(channel, position)
             try:
-                encoded = self._codec.encode(
-                    value, "write", thread_id, ns, str(checkpoint_id), task.task_id, str(at)
-                )
+                if codec.splices:
+                    encoded = once[id(value)] = codec.encode(value)
+                else:
+                    key = (task.task_id, str(WRITES_IDX_MAP.get(channel, position)))
+                    encoded = codec.encode(value, "write", thread_id, ns, str(checkpoint_id), *key)
             except SerdeError as error:
                 raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
-            if self._codec.splices:
-                once[id(value)] = encoded
             found.append(encoded)
         return found
 
     def _writes(self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
         """The writes of a task, before they are sealed."""
-        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+        rows = {row.channel: row for row in prepared.blobs if row.known} if prepared.blobs else {}
         made = TaskRows(task.task_id, task.task_path)
         for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
@@ -333,11 +333,10 @@ class Preparer:
 
 def _is_brief(task: TaskRows) -> bool:
     """Whether a task has only ordinary writes, and short ones."""
-    return (
-        not task.special
-        and all(write.base is None for write in task.ordinary)
-        and sum(len(write.data) for write in task.ordinary) <= _BRIEF
-    )
+    left = -1 if task.special else _BRIEF
+    for _, _, base, _, data in task.ordinary:
+        left -= len(data) if base is None else _BRIEF + 1
+    return left >= 0
 
 
 def cut_out(row: BlobRow, write: Encoded) -> bytes | None:

@@ -152,6 +152,8 @@ class _Thread(dict[str, _Graph]):
 
     def graph(self, ns: str) -> _Graph:
         """One of them, in its new place; an inner graph that was not used for long makes room."""
+        if len(self) == 1 and ns in self:
+            return self[ns]
         graph = self.pop(ns, None) or _Graph()
         self[ns] = graph
         if len(self) > _GRAPHS:
