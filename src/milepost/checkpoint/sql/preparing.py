@@ -5,45 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.codec import Codec, Encoded
-from milepost.checkpoint.cutting import cut, place_in
+from milepost.checkpoint.cutting import cut
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
-from milepost.checkpoint.splice import Parts, pack
+from milepost.checkpoint.splice import Parts
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.remembered import EarlyWrite, Frame, KnownFrame, Memory
-from milepost.checkpoint.sql.rows import (
-    BlobRow,
-    CheckpointRow,
-    EarlyFold,
-    Fold,
-    Prepared,
-    TaskRows,
-    WriteRow,
-    short_kind,
-)
-from milepost.checkpoint.sql.writes import for_ledger, together
+from milepost.checkpoint.sql.placing import fold_early, follows, note_early, place_writes, task_rows
+from milepost.checkpoint.sql.remembered import Frame, KnownFrame, Memory
+from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, short_kind
 from milepost.checkpoint.threads import is_trigger
 from milepost.constants import ERROR, INTERRUPT
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
     from milepost.sql.dialect import Bounds
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
-_EARLY: Final = 1024
-"""A write of this size that was stored before its step ended is stored anew as a reference."""
-_REFERRED: Final = 96
-"""A write this large is cut out of the channel's new version, if it is found there."""
-_BRIEF: Final = 512
-"""Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
-_MOST_GRAPHS: Final = 256
-"""Graphs of a run whose last checkpoint is remembered."""
 _MOST_SOUND: Final = 10_000
 """Names that are remembered to be sound."""
 
@@ -76,15 +59,15 @@ class Preparer:
         led = False
         if step.new is not None:
             self._checkpoint(prepared, step.new, once)
-            led = self._codec.splices and self._follows(step, step.new.checkpoint["id"])
+            led = self._codec.splices and follows(step, step.new.checkpoint["id"])
         for task, values in zip(step.writes, encoded, strict=True):
-            prepared.writes.append(self._writes(prepared, task, values))
-        self._store_writes(prepared, led=led)
+            prepared.writes.append(task_rows(prepared, task, values))
+        place_writes(self._codec, prepared, led=led)
         if self._codec.splices and step.checkpoint_id is not None:
             if step.new is None:
-                self._note_early(step, encoded)
+                note_early(self._memory, step, encoded)
             elif prepared.blobs:
-                self._fold_early(prepared)
+                fold_early(self._memory, prepared)
         prepared.status = step.status
         return prepared
 
@@ -102,8 +85,8 @@ class Preparer:
         check_place(place)
         check_name("task_id", task.task_id)
         prepared = Prepared(place, None)
-        prepared.writes.append(self._writes(prepared, task, self._encoded(place, task, {})))
-        self._store_writes(prepared)
+        prepared.writes.append(task_rows(prepared, task, self._encoded(place, task, {})))
+        place_writes(self._codec, prepared)
         prepared.status = _status(prepared, None)
         return prepared
 
@@ -215,44 +198,6 @@ class Preparer:
 
     # -- writes
 
-    def _note_early(self, step: StepCommit, encoded: Sequence[Sequence[Encoded]]) -> None:
-        """Remember the large ones of a step that goes on: they will be found in its values."""
-        assert step.checkpoint_id is not None
-        for task, values in zip(step.writes, encoded, strict=True):
-            for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-                at = WRITES_IDX_MAP.get(channel, position)
-                if value.size >= _EARLY and at >= 0:
-                    early = EarlyWrite(
-                        step.checkpoint_id,
-                        task.task_id,
-                        task.task_path,
-                        at,
-                        channel,
-                        value,
-                        step.fence.token,
-                    )
-                    self._memory.note_early(step.thread_id, step.checkpoint_ns, early)
-
-    def _fold_early(self, prepared: Prepared) -> None:
-        thread_id, ns, id = prepared.place
-        rows = {row.channel: row for row in prepared.blobs if row.known is not None}
-        for early in self._memory.take_early(thread_id, ns, str(id), str(prepared.token)):
-            if (row := rows.get(early.channel)) is None:
-                continue
-            program = cut_out(row, early.encoded)
-            if program is not None:
-                prepared.early.append(
-                    EarlyFold(
-                        early.task_id,
-                        early.task_path,
-                        early.position,
-                        early.channel,
-                        row.version,
-                        early.encoded.kind,
-                        program,
-                    )
-                )
-
     def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
         thread_id, ns, checkpoint_id = place
         codec, sound = self._codec, self._sound
@@ -272,77 +217,6 @@ class Preparer:
                 raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
             found.append(encoded)
         return found
-
-    def _writes(self, prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
-        """The writes of a task, before they are sealed."""
-        rows = {row.channel: row for row in prepared.blobs if row.known} if prepared.blobs else {}
-        made = TaskRows(task.task_id, task.task_path)
-        for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
-            at = WRITES_IDX_MAP.get(channel, position)
-            base, data = None, None
-            if encoded.size >= _REFERRED and channel in rows:
-                data = cut_out(rows[channel], encoded)
-                base = rows[channel].version if data is not None else None
-            if data is None:
-                data = encoded.parts.join()
-            row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
-            (made.special if at < 0 else made.ordinary).append(row)
-        return made
-
-    @staticmethod
-    def _follows(step: StepCommit, id: str) -> bool:
-        """Whether the new checkpoint comes right after its parent: then it holds its writes."""
-        made, ns = step.fence.made, step.checkpoint_ns
-        follows = made.get(ns) == step.checkpoint_id
-        if len(made) >= _MOST_GRAPHS:
-            made.clear()
-        made[ns] = id
-        return follows
-
-    def _store_writes(self, prepared: Prepared, *, led: bool = False) -> None:
-        """Seal the writes where they are to be stored."""
-        thread_id, ns, checkpoint_id = prepared.place
-        row = prepared.checkpoint
-        if led and row is not None and prepared.writes and all(map(_is_brief, prepared.writes)):
-            at = ("led", thread_id, ns, row.checkpoint_id)
-            row.led = self._codec.seal(for_ledger(prepared.writes), at, (checkpoint_id,))
-            prepared.writes.clear()
-            return
-        one_row = self._codec.splices and prepared.fence is not None
-        for task in prepared.writes:
-            path = task.task_path
-            place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
-            if one_row and len(task.ordinary) > 1 and self._may_share(task, row):
-                task.ordinary = [together(task.ordinary)]
-            task.ordinary = [self._sealed(place, path, write) for write in task.ordinary]
-            task.special = [self._sealed(place, path, write) for write in task.special]
-
-    @staticmethod
-    def _may_share(task: TaskRows, row: CheckpointRow | None) -> bool:
-        """Not what is, or will be, a reference to a channel's version."""
-        return not any(
-            write.base is not None or (len(write.data) >= _EARLY and row is None)
-            for write in (*task.ordinary, *task.special)
-        )
-
-    def _sealed(self, place: tuple[str, ...], path: str, row: WriteRow) -> WriteRow:
-        position, channel, base, kind, data = row
-        data = self._codec.seal(data, (*place, str(position)), (channel, path, base, kind))
-        return WriteRow(position, channel, base, kind, data)
-
-
-def _is_brief(task: TaskRows) -> bool:
-    """Whether a task has only ordinary writes, and short ones."""
-    left = -1 if task.special else _BRIEF
-    for _, _, base, _, data in task.ordinary:
-        left -= len(data) if base is None else _BRIEF + 1
-    return left >= 0
-
-
-def cut_out(row: BlobRow, write: Encoded) -> bytes | None:
-    """The program that finds a write inside the version of the channel that it led to."""
-    program = place_in(row.encoded, write)
-    return None if program is None else pack(program)
 
 
 def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:

@@ -1,0 +1,152 @@
+"""Where the writes of a step's tasks are stored: with the checkpoint that they led to, in rows of
+their own, or as references into a channel's version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from milepost.checkpoint.cutting import place_in
+from milepost.checkpoint.records import WRITES_IDX_MAP
+from milepost.checkpoint.splice import pack
+from milepost.checkpoint.sql.remembered import EarlyWrite, Memory
+from milepost.checkpoint.sql.rows import (
+    BlobRow,
+    CheckpointRow,
+    EarlyFold,
+    Prepared,
+    TaskRows,
+    WriteRow,
+    short_kind,
+)
+from milepost.checkpoint.sql.writes import for_ledger, together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint.codec import Codec, Encoded
+    from milepost.checkpoint.commit import StepCommit, TaskWrites
+
+_EARLY: Final = 1024
+"""A write of this size that was stored before its step ended is stored anew as a reference."""
+_REFERRED: Final = 96
+"""A write this large is cut out of the channel's new version, if it is found there."""
+_BRIEF: Final = 512
+"""Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
+_MOST_GRAPHS: Final = 256
+"""Graphs of a run whose last checkpoint is remembered."""
+
+
+def task_rows(prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
+    """The writes of a task, before they are sealed."""
+    rows = {row.channel: row for row in prepared.blobs if row.known} if prepared.blobs else {}
+    made = TaskRows(task.task_id, task.task_path)
+    for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
+        at = WRITES_IDX_MAP.get(channel, position)
+        base, data = None, None
+        if encoded.size >= _REFERRED and channel in rows:
+            data = _cut_out(rows[channel], encoded)
+            base = rows[channel].version if data is not None else None
+        if data is None:
+            data = encoded.parts.join()
+        row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
+        (made.special if at < 0 else made.ordinary).append(row)
+    return made
+
+
+def follows(step: StepCommit, id: str) -> bool:
+    """Whether the new checkpoint comes right after its parent: then it holds its writes."""
+    made, ns = step.fence.made, step.checkpoint_ns
+    follows = made.get(ns) == step.checkpoint_id
+    if len(made) >= _MOST_GRAPHS:
+        made.clear()
+    made[ns] = id
+    return follows
+
+
+def place_writes(codec: Codec, prepared: Prepared, *, led: bool = False) -> None:
+    """Seal the writes where they are to be stored."""
+    thread_id, ns, checkpoint_id = prepared.place
+    row = prepared.checkpoint
+    if led and row is not None and prepared.writes and all(map(_is_brief, prepared.writes)):
+        at = ("led", thread_id, ns, row.checkpoint_id)
+        row.led = codec.seal(for_ledger(prepared.writes), at, (checkpoint_id,))
+        prepared.writes.clear()
+        return
+    one_row = codec.splices and prepared.fence is not None
+    for task in prepared.writes:
+        path = task.task_path
+        place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
+        if one_row and len(task.ordinary) > 1 and _may_share(task, row):
+            task.ordinary = [together(task.ordinary)]
+        task.ordinary = [_sealed(codec, place, path, write) for write in task.ordinary]
+        task.special = [_sealed(codec, place, path, write) for write in task.special]
+
+
+def _may_share(task: TaskRows, row: CheckpointRow | None) -> bool:
+    """Not what is, or will be, a reference to a channel's version."""
+    return not any(
+        write.base is not None or (len(write.data) >= _EARLY and row is None)
+        for write in (*task.ordinary, *task.special)
+    )
+
+
+def _sealed(codec: Codec, place: tuple[str, ...], path: str, row: WriteRow) -> WriteRow:
+    position, channel, base, kind, data = row
+    data = codec.seal(data, (*place, str(position)), (channel, path, base, kind))
+    return WriteRow(position, channel, base, kind, data)
+
+
+def note_early(memory: Memory, step: StepCommit, encoded: Sequence[Sequence[Encoded]]) -> None:
+    """Remember the large ones of a step that goes on: they will be found in its values."""
+    assert step.checkpoint_id is not None
+    for task, values in zip(step.writes, encoded, strict=True):
+        for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+            at = WRITES_IDX_MAP.get(channel, position)
+            if value.size >= _EARLY and at >= 0:
+                early = EarlyWrite(
+                    step.checkpoint_id,
+                    task.task_id,
+                    task.task_path,
+                    at,
+                    channel,
+                    value,
+                    step.fence.token,
+                )
+                memory.note_early(step.thread_id, step.checkpoint_ns, early)
+
+
+def fold_early(memory: Memory, prepared: Prepared) -> None:
+    """Store anew those that are found in the values of the step that has ended."""
+    thread_id, ns, id = prepared.place
+    rows = {row.channel: row for row in prepared.blobs if row.known is not None}
+    for early in memory.take_early(thread_id, ns, str(id), str(prepared.token)):
+        if (row := rows.get(early.channel)) is None:
+            continue
+        program = _cut_out(row, early.encoded)
+        if program is not None:
+            prepared.early.append(
+                EarlyFold(
+                    early.task_id,
+                    early.task_path,
+                    early.position,
+                    early.channel,
+                    row.version,
+                    early.encoded.kind,
+                    program,
+                )
+            )
+
+
+def _is_brief(task: TaskRows) -> bool:
+    """Whether a task has only ordinary writes, and short ones."""
+    left = -1 if task.special else _BRIEF
+    for _, _, base, _, data in task.ordinary:
+        left -= len(data) if base is None else _BRIEF + 1
+    return left >= 0
+
+
+def _cut_out(row: BlobRow, write: Encoded) -> bytes | None:
+    """The program that finds a write inside the version of the channel that it led to."""
+    program = place_in(row.encoded, write)
+    return None if program is None else pack(program)
