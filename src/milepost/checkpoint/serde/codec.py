@@ -64,7 +64,7 @@ class Level:
         self.registry = registry
         self.depth = at
         self.guarded = at == depth.GUARDED
-        self.tuples = max(0, depth.GUARDED - 1 - at)
+        self.tuples = max(0, depth.GUARDED - 1 - at) if registry.plain_tuples else 0
         """How many levels further the accelerator may go by itself: not to the guarded one."""
         self._deeper: Level | None = None
         self._hooks: tuple[Callable[[int, bytes], Any], ...] = ()

@@ -31,6 +31,9 @@ Reader = Callable[[bytes, "Level"], Any]
 class TypeRegistry:
     """The types that one or more serializers know. All of ours share `default_registry`."""
 
+    plain_tuples = True
+    """Whether tuples are written and read as usual, so that the accelerator may do it."""
+
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
         """By exact class. Filled as classes are met; holds only what is allowed."""

@@ -42,6 +42,8 @@ def _model_writer(cls: type) -> Writer:
 class _Listing(TypeRegistry):
     """Reads what the shared registry can read, and every tuple as a list: LangGraph does."""
 
+    plain_tuples = False
+
     def __init__(self) -> None:
         super().__init__()
         self.readers[ext.TUPLE] = lambda data, level: level.unpack(data)
