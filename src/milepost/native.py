@@ -53,19 +53,11 @@ cuts: Callable[[bytes], bytes | None] | None = None
 same: Callable[[Segments, Segments], tuple[int, int]] | None = None
 """`same(old, new)`: how many elements are the same from the start, and from the end."""
 
-clone: Callable[[Any], Any] | None = None
-"""`clone(value)`: an independent copy of a plain value; NotImplemented if it is not one.
-
-Lists and dicts are new; what cannot change is shared. Of an object that occurs twice there are two
-copies, as if it had been written and read.
-"""
-
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
     from milepost._native import after as _after
-    from milepost._native import clone as _clone
     from milepost._native import cuts as _cuts
     from milepost._native import pack as _pack
     from milepost._native import same as _same
@@ -74,7 +66,7 @@ try:
 except ImportError:
     pass
 else:
-    after, clone, cuts, same = _after, _clone, _cuts, _same
+    after, cuts, same = _after, _cuts, _same
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 
 AVAILABLE: Final = pack is not None

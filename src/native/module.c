@@ -7,7 +7,6 @@ static PyMethodDef methods[] = {
     {"unpack", (PyCFunction)(void (*)(void))native_unpack, METH_FASTCALL, NULL},
     {"unpack_pieces", (PyCFunction)(void (*)(void))native_unpack_pieces, METH_FASTCALL, NULL},
     {"after", (PyCFunction)(void (*)(void))native_after, METH_FASTCALL, NULL},
-    {"clone", native_clone, METH_O, NULL},
     {"cuts", native_cuts, METH_O, NULL},
     {"same", (PyCFunction)(void (*)(void))native_same, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},

@@ -70,6 +70,5 @@ PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cuts(PyObject *module, PyObject *data);
 PyObject *native_same(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_clone(PyObject *module, PyObject *value);
 
 #endif
