@@ -292,17 +292,20 @@ def test_nothing_leaks() -> None:
 
     work()
     count = sys.getrefcount(member)
+    grown = []
     tracemalloc.start()
     try:
-        work()
-        before, _ = tracemalloc.get_traced_memory()
-        for _ in range(10):
-            work()
-        after, _ = tracemalloc.get_traced_memory()
+        for _ in range(4):  # what others in this process keep for a while, they do not keep often
+            gc.collect()
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(5):
+                work()
+            gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
     finally:
         tracemalloc.stop()
     assert sys.getrefcount(member) == count
-    assert after - before < 2_000
+    assert min(grown) < 200, grown
 
 
 class Trap:
@@ -334,8 +337,3 @@ def test_a_list_that_shrinks_while_it_is_packed_is_left_to_python() -> None:
         found = with_little_garbage(value, lambda value: native.after(value, 0, ()))
         # Later versions collect only while Python code runs.
         assert found is None if sys.version_info < (3, 12) else len(Packed(found[2])) == 300
-
-
-def test_a_list_that_shrinks_while_it_is_copied_is_not_copied() -> None:
-    found = with_little_garbage([[n] for n in range(300)], native.clone)
-    assert found is NotImplemented if sys.version_info < (3, 12) else len(found) == 300
