@@ -8,7 +8,6 @@ import pytest
 
 from graphs import counter, thread
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -22,8 +21,6 @@ def written(saver: Any, config: Any) -> list[list[tuple[str, Any]]]:
 
 def select(saver: Any, sql: str) -> list[Any]:
     """The answer of a saver's database."""
-    if isinstance(saver, PostgresSaver):
-        return list(saver.conn.execute(sql).fetchall())
     return list(saver.conn.execute(sql).fetchall())
 
 
@@ -91,8 +88,10 @@ def test_writes_go_and_stay_with_the_checkpoint_that_they_belong_to(saver, reope
     ids = [found.checkpoint["id"] for found in saver.list(thread("t"))]
 
     def keep(chosen: set[str]) -> None:
+        def choose(history: Any) -> list[Any]:
+            return [node for node in history if node[1] in chosen]
+
         remover = Remover(saver._reader)
-        choose = lambda history: [node for node in history if node[1] in chosen]  # noqa: E731
         saver.engine.run(partial(remover.keep, "t", choose, dry_run=False), write=True)
 
     keep(set(ids[2:]))  # the newest two go
