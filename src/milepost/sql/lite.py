@@ -19,6 +19,7 @@ from milepost.sql.failures import (
     ForeignDatabaseError,
     StorageFullError,
 )
+from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
 from milepost.sql.turns import turns_on
@@ -62,6 +63,7 @@ class SqliteEngine:
         self._ready = False
         self._own: sqlite3.Cursor | None = None
         """For transactions: making one costs as much as a small statement."""
+        self._room: LogRoom | None = None
         self._worker = Worker()
 
     # -- two colours
@@ -147,6 +149,11 @@ class SqliteEngine:
             cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
             _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
+            [(path,)] = cursor.execute(
+                "SELECT file FROM pragma_database_list WHERE name = 'main'"
+            ).fetchall()
+            if path:
+                self._room = LogRoom(path)
             cursor.close()
             if self._equip is not None:
                 self._equip(connection)
@@ -167,7 +174,7 @@ class SqliteEngine:
             if cursor is None:
                 cursor = self._own = self._cursor()
             try:
-                return _drive(cursor, work(), begin)
+                return _drive(cursor, work(), begin, self._room)
             except BaseException:
                 self._roll_back(cursor)
                 raise
@@ -197,7 +204,7 @@ _PATIENCE: Final = 10.0
 """Seconds that others may take to make a file and its tables."""
 
 
-def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
+def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: LogRoom | None) -> R:
     execute = cursor.execute
     begun = False
     try:
@@ -228,6 +235,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
             statement = operation.send(answer)
     except StopIteration as done:
         if begun:
+            if room is not None and begin == _WRITE:
+                room.make()
             execute("COMMIT")
         result: R = done.value
         return result

@@ -1,0 +1,58 @@
+"""Room in the log file of an SQLite database.
+
+A commit that makes the log longer has to make its new length durable too, and for that most file
+systems write to a journal of their own: such a commit takes nearly twice as long as one that finds
+room. SQLite's log has room only after it was full once and is written over from its start. Until
+then room is made here, in growing pieces: zeros, which end the log for whoever reads it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+_LEAST: Final = 64 * 1024
+_MOST: Final = 1024 * 1024
+"""Bytes that are added at once: as many as there are, within these bounds."""
+_TAIL: Final = 64
+"""Bytes at the end that tell room from what was logged."""
+
+
+class LogRoom:
+    """Watches the log of one database."""
+
+    __slots__ = ("_path", "_size")
+
+    def __init__(self, database: str) -> None:
+        self._path = f"{database}-wal"
+        self._size: int | None = None
+        """When it was last looked at."""
+
+    def make(self) -> None:
+        """Make room if a commit has reached the end.
+
+        To be called inside a transaction that writes: nobody else can write to the log meanwhile,
+        or cut it off. Without room a commit only takes longer, so a failure is no error.
+        """
+        if not self._path:
+            return
+        try:
+            size = os.stat(self._path).st_size
+            if size == self._size:
+                return
+            # The first look tells nothing: a short life needs no room.
+            grown = self._size is not None and size > self._size
+            self._size = self._lengthened() if grown else size
+        except OSError:
+            self._path = ""
+
+    def _lengthened(self) -> int:
+        log = os.open(self._path, os.O_RDWR | os.O_APPEND)
+        try:
+            size = os.lseek(log, -_TAIL, os.SEEK_END) + _TAIL
+            # Otherwise somebody else has made room.
+            if any(os.read(log, _TAIL)):
+                size += os.write(log, bytes(min(max(size, _LEAST), _MOST)))
+            return size
+        finally:
+            os.close(log)
