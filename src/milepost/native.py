@@ -53,20 +53,33 @@ cuts: Callable[[bytes], bytes | None] | None = None
 same: Callable[[Segments, Segments], tuple[int, int]] | None = None
 """`same(old, new)`: how many elements are the same from the start, and from the end."""
 
+Columns: TypeAlias = "tuple[str | int | None, ...]"
+"""What stands beside a stored cell: see `milepost.checkpoint.codec`."""
+
+bound: Callable[[tuple[str, ...], Columns], int] | None = None
+"""`bound(place, columns)`: the checksum of what a cell is bound to, which that of its bytes starts
+with."""
+
+summed: Callable[[bytes, tuple[str, ...], Columns], bytes] | None = None
+"""`summed(data, place, columns)`: the bytes of a cell, and their checksum."""
+
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
     from milepost._native import after as _after
+    from milepost._native import bound as _bound
     from milepost._native import cuts as _cuts
     from milepost._native import pack as _pack
     from milepost._native import same as _same
+    from milepost._native import summed as _summed
     from milepost._native import unpack as _unpack
     from milepost._native import unpack_pieces as _unpack_pieces
 except ImportError:
     pass
 else:
     after, cuts, same = _after, _cuts, _same
+    bound, summed = _bound, _summed
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 
 AVAILABLE: Final = pack is not None

@@ -9,10 +9,20 @@ static PyMethodDef methods[] = {
     {"after", (PyCFunction)(void (*)(void))native_after, METH_FASTCALL, NULL},
     {"cuts", native_cuts, METH_O, NULL},
     {"same", (PyCFunction)(void (*)(void))native_same, METH_FASTCALL, NULL},
+    {"bound", (PyCFunction)(void (*)(void))native_bound, METH_FASTCALL, NULL},
+    {"summed", (PyCFunction)(void (*)(void))native_summed, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
+static int
+start(PyObject *Py_UNUSED(module))
+{
+    sums_start();
+    return 0;
+}
+
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, start},
 #if PY_VERSION_HEX >= 0x030c0000
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif

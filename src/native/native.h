@@ -61,6 +61,10 @@ Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
 const unsigned char *skip(const unsigned char *at, const unsigned char *end, uint64_t count);
 
+/* -- checksums */
+
+void sums_start(void);
+
 /* -- what Python calls */
 
 int take_tuples(const char *name, PyObject *const *args, Py_ssize_t count, int *tuples);
@@ -70,5 +74,7 @@ PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cuts(PyObject *module, PyObject *data);
 PyObject *native_same(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_bound(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_summed(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

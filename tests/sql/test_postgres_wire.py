@@ -14,7 +14,7 @@ from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.sql import pg_transaction
-from milepost.sql.operations import Batch, Guarded, Many, Query, Run, Several
+from milepost.sql.operations import Alone, Batch, Guarded, Many, Query, Run, Several
 from milepost.sql.pg_wire import asks_of
 from milepost.types import Send
 
@@ -67,9 +67,10 @@ def test_a_step_of_a_run_that_has_its_thread_is_one_round_trip(postgres, trips):
     writing = [trip for trip in trips if any(s.startswith("INSERT") for s in trip)]
     assert kinds(writing[0])[-1] == "COMMIT"
     # The first takes the thread; each of the others is everything that its step sends.
-    for trip in writing[1:]:
-        assert kinds(trip)[0] == "WITH"
-        assert "BEGIN" not in kinds(trip)
+    assert [kinds(trip) for trip in writing[1:-1]] == [["INSERT"]] * 3
+    # The last one also says in the registry that the run has ended.
+    assert kinds(writing[-1])[0] == "WITH"
+    assert "BEGIN" not in kinds(writing[-1])
     assert trips[-len(writing) + 1 :] == writing[1:]
     assert len(writing) == 5
 
@@ -103,6 +104,17 @@ def test_begin_travels_with_the_first_and_commit_with_the_last(table, trips):
     trips.clear()
     table(Query("SELECT a FROM t FOR UPDATE"), Batch([Run("UPDATE t SET b = 3")]))
     assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT"], ["UPDATE"], ["COMMIT"]]
+
+
+def test_a_statement_with_a_guard_in_it_is_a_transaction_by_itself(table, trips):
+    insert = "INSERT INTO t (a, b) SELECT %s, b FROM t WHERE a = %s"
+    trips.clear()
+    assert table(Alone(insert, ("y", "x"))) == [True]
+    assert [kinds(trip) for trip in trips] == [["INSERT"]]
+    assert table(Alone(insert, ("z", "nobody")), Query("SELECT a FROM t ORDER BY a")) == [
+        False,
+        [("x",), ("y",)],
+    ]
 
 
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):

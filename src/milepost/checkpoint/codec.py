@@ -20,6 +20,7 @@ from zlib import crc32
 
 from milepost import native
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
+from milepost.checkpoint.serde.codec import packb
 from milepost.checkpoint.serde.elements import (
     elements_head,
     elements_kind,
@@ -35,14 +36,16 @@ from milepost.errors import DamagedRowError, DecryptionError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
-Columns: TypeAlias = tuple[str | int | None, ...]
-"""What stands beside a sealed cell, in the order given above."""
-
 _SUM = 4
 """Bytes of a checksum."""
 _LARGE = 4096
-"""From this size on a view is cheaper than a copy."""
+"""From this size on a view is cheaper than a copy, and zlib's checksum than our own."""
+
+
+Columns: TypeAlias = native.Columns
+"""What stands beside a sealed cell, in the order given above."""
+Typed: TypeAlias = tuple[str, bytes]
+"""How a value is encoded, and its bytes in one piece."""
 
 
 class Encoded(NamedTuple):
@@ -53,6 +56,28 @@ class Encoded(NamedTuple):
     size: int
 
 
+Value: TypeAlias = Typed | Encoded
+"""A scalar in one piece; what has parts, in parts."""
+
+
+def in_parts(value: Value) -> Encoded:
+    """An encoded value, in parts if it has any."""
+    if isinstance(value, Encoded):
+        return value
+    kind, data = value
+    return Encoded(kind, Parts(b"", [data]), len(data))
+
+
+def in_one_piece(value: Value) -> Typed:
+    """An encoded value, its parts joined."""
+    return (value.kind, value.parts.join()) if isinstance(value, Encoded) else value
+
+
+def size_of(value: Value) -> int:
+    """How many bytes an encoded value takes."""
+    return value.size if isinstance(value, Encoded) else len(value[1])
+
+
 class Codec:
     """A serializer, with the questions answered that a saver has about it."""
 
@@ -61,6 +86,7 @@ class Codec:
         self.splices = is_two_step(serde)
         """Whether differences can be taken: a foreign serializer gets full rows."""
         self._elements = self.splices and offers_elements(serde)
+        self._null: Typed | None = self.whole(None) if self._elements else None
         seal = getattr(serde, "seal", None)
         self.seals = self.splices and getattr(seal, "__func__", seal) is not JsonPlusSerializer.seal
         """Whether what is stored is not what was encoded."""
@@ -99,7 +125,20 @@ class Codec:
             kind, data = dumps_at(self.serde, value, "\0".join(place))
         return Encoded(kind, Parts(b"", [data]), len(data))
 
-    def whole(self, value: Any, *place: str) -> tuple[str, bytes]:
+    def scalar(self, value: Any) -> Typed | None:
+        """The bytes of a number or a text, or of None; None if it is anything else."""
+        if not self._elements:
+            return None
+        if value is None:
+            return self._null
+        if type(value) in _SCALARS:
+            try:  # a serializer's care for everything else would double the cost
+                return "msgpack", packb(value)
+            except Exception:
+                return None  # which it explains better
+        return None
+
+    def whole(self, value: Any, *place: str) -> Typed:
         """`encode`, for a value that no later one is compared with."""
         kind: str
         data: bytes
@@ -140,18 +179,18 @@ class Codec:
         current: bool = self.serde.is_current(data)
         return current
 
-    def reseal(self, data: bytes, place: Sequence[str], columns: Columns) -> bytes:
+    def reseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> bytes:
         """What is stored at `place`, sealed with the newest key."""
         return self.seal(bytes(self.unseal(data, place, columns)), place, columns)
 
-    def seal(self, data: bytes, place: Sequence[str], columns: Columns) -> bytes:
+    def seal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> bytes:
         """What to store for encoded bytes or a difference."""
         if self.seals:
             sealed: bytes = self.serde.seal(data, _bound(place, columns))
             return sealed
-        return data + crc32(data, _start(place, columns)).to_bytes(_SUM, "big")
+        return (_summed if len(data) < _LARGE else _pure_summed)(data, place, columns)
 
-    def unseal(self, data: bytes, place: Sequence[str], columns: Columns) -> Buffer:
+    def unseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more, and
         DecryptionError if there is no key for it."""
         if self.seals and not self._reads_plain(data):
@@ -176,6 +215,8 @@ class Codec:
         return body
 
 
+_SCALARS = frozenset((int, str, bool, float))
+
 _NAMES = {
     "frame": "frame of checkpoint",
     "metadata": "metadata of checkpoint",
@@ -189,7 +230,7 @@ def _never(data: bytes) -> bool:  # noqa: ARG001
     return False
 
 
-def _bound(place: Sequence[str], columns: Columns) -> str:
+def _bound(place: tuple[str, ...], columns: Columns) -> str:
     """What a cell is bound to, as one text; no name contains NUL."""
     bound = "\0".join(place)
     for column in columns:
@@ -197,7 +238,16 @@ def _bound(place: Sequence[str], columns: Columns) -> str:
     return bound
 
 
-def _start(place: Sequence[str], columns: Columns) -> int:
+def _pure_start(place: tuple[str, ...], columns: Columns) -> int:
     """What a checksum starts with: all that a cell is bound to, but not the thread."""
     bound = _bound((place[0], *place[2:]), columns)
     return crc32(bound.encode("utf-8", "surrogatepass"))
+
+
+def _pure_summed(data: bytes, place: tuple[str, ...], columns: Columns) -> bytes:
+    """Bytes and their checksum."""
+    return data + crc32(data, _pure_start(place, columns)).to_bytes(_SUM, "big")
+
+
+_start = native.bound or _pure_start
+_summed = native.summed or _pure_summed

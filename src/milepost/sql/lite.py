@@ -21,7 +21,17 @@ from milepost.sql.failures import (
 )
 from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
-from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several, Work
+from milepost.sql.operations import (
+    Alone,
+    Batch,
+    Guarded,
+    Many,
+    Operation,
+    Query,
+    Run,
+    Several,
+    Work,
+)
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
@@ -208,14 +218,23 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
     execute = cursor.execute
     begun = False
     try:
+        answer: Any
         statement = next(operation)
+        crowded = begin == _WRITE and room is not None and room.is_used_up()
+        if type(statement) is Alone and not crowded:
+            answer = execute(statement.sql, statement.parameters).rowcount == 1
+            # sqlite3 begins a transaction by itself, unless the user has told it not to.
+            begun = cursor.connection.in_transaction
+            statement = operation.send(answer)
         # A read of one statement is a transaction by itself.
-        if begin != _READ or not isinstance(statement, Query) or not statement.last:
+        if not begun and (begin != _READ or not isinstance(statement, Query) or not statement.last):
             execute(begin)
             begun = True
         while True:
-            answer: Any = None
-            if isinstance(statement, Guarded):
+            answer = None
+            if isinstance(statement, Alone):
+                answer = execute(statement.sql, statement.parameters).rowcount == 1
+            elif isinstance(statement, Guarded):
                 answer = _holds(cursor, statement)
                 if answer:
                     _run_all(cursor, statement.statements)
@@ -235,7 +254,7 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
             statement = operation.send(answer)
     except StopIteration as done:
         if begun:
-            if room is not None and begin == _WRITE:
+            if room is not None and crowded:
                 room.make()
             execute("COMMIT")
         result: R = done.value

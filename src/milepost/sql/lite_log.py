@@ -28,21 +28,31 @@ class LogRoom:
         self._size: int | None = None
         """When it was last looked at."""
 
-    def make(self) -> None:
-        """Make room if a commit has reached the end.
-
-        To be called inside a transaction that writes: nobody else can write to the log meanwhile,
-        or cut it off. Without room a commit only takes longer, so a failure is no error.
-        """
+    def is_used_up(self) -> bool:
+        """Whether the log has become longer since this was last asked, so that room is wanted."""
         if not self._path:
-            return
+            return False
         try:
             size = os.stat(self._path).st_size
-            if size == self._size:
-                return
-            # The first look tells nothing: a short life needs no room.
-            grown = self._size is not None and size > self._size
-            self._size = self._lengthened() if grown else size
+        except OSError:
+            self._path = ""
+            return False
+        if size == self._size:
+            return False
+        # The first look tells nothing: a short life needs no room.
+        if self._size is not None and size > self._size:
+            return True
+        self._size = size
+        return False
+
+    def make(self) -> None:
+        """Make room. To be called inside a transaction that writes: nobody else can write to the
+        log meanwhile, or cut it off.
+
+        Without room a commit only takes longer, so a failure is no error.
+        """
+        try:
+            self._size = self._lengthened()
         except OSError:
             self._path = ""
 

@@ -10,6 +10,7 @@ their results. A driver runs a whole operation in one transaction, in its own co
     Many      None; the statement has run once for each set of parameters
     Batch     None; all its statements have run
     Guarded   True if all of it has run; False if none of it has
+    Alone     the same
 
 What says that it is the `last` is followed by nothing: a driver may end the transaction with it,
 which saves a round trip.
@@ -78,7 +79,17 @@ class Guarded(NamedTuple):
     statements: Sequence[Run | Many]
 
 
-Statement: TypeAlias = Query | Several | Run | Many | Batch | Guarded
+class Alone(NamedTuple):
+    """A statement that is a transaction by itself if it changes one row, as a guard in it allows.
+
+    As `Guarded`, it comes first in an operation, and answered with True it is the last.
+    """
+
+    sql: str
+    parameters: Sequence[Any]
+
+
+Statement: TypeAlias = Query | Several | Run | Many | Batch | Guarded | Alone
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""

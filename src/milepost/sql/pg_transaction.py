@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.sql.operations import (
+    Alone,
     Batch,
     Guarded,
     Many,
@@ -76,7 +77,11 @@ class _Transaction:
             statement = next(operation)
             while True:
                 answer: Any
-                if isinstance(statement, Guarded):
+                if isinstance(statement, Alone):
+                    bare = len(self._begin) < 2
+                    results = yield from self._send([statement], last=True, bare=bare)
+                    answer = results[0].command_tuples == 1
+                elif isinstance(statement, Guarded):
                     answer = yield from self._guarded(statement)
                 else:
                     answer = yield from self._statement(statement)
@@ -91,7 +96,7 @@ class _Transaction:
         asks = list(_asks(statement))
         if not asks:
             return None
-        last = not isinstance(statement, (Run, Many, Guarded)) and statement.last
+        last = not isinstance(statement, (Run, Many, Guarded, Alone)) and statement.last
         # A reader of several statements needs one snapshot for all of them.
         alone = last and not self._begun and (len(asks) == 1 or isinstance(statement, Batch))
         results = yield from self._send(asks, last=last, bare=alone and len(self._begin) < 2)

@@ -6,7 +6,6 @@ small for a row of their own. It is stored as what differs from the parent's fra
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -109,8 +108,6 @@ def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:
     return list(groups.values())
 
 
-_FRACTION: Final = re.compile(r"[0-9]{6}\+00:00")
-
 _this_second = ("", 0)
 """The last second that was seen, as text and in microseconds: reading it is the costly part."""
 
@@ -119,8 +116,9 @@ def _short(time: str) -> str | int:
     """A time in microseconds, if it can be written the same way again."""
     global _this_second
     second, micros = _this_second
-    if time[:20] == second and _FRACTION.fullmatch(time, 20):
-        return micros + int(time[20:26])
+    fraction = time[20:26]
+    if time[:20] == second and time[26:] == "+00:00" and fraction.isdecimal() and time.isascii():
+        return micros + int(fraction)
     short = _parsed(time)
     if isinstance(short, int):
         _this_second = (time[:20], short // 1_000_000 * 1_000_000)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from milepost.checkpoint.codec import Encoded, Value, in_one_piece, in_parts, size_of
 from milepost.checkpoint.cutting import place_in
 from milepost.checkpoint.records import WRITES_IDX_MAP
 from milepost.checkpoint.splice import pack
@@ -19,13 +20,14 @@ from milepost.checkpoint.sql.rows import (
     WriteRow,
     short_kind,
 )
-from milepost.checkpoint.sql.writes import for_ledger, together
+from milepost.checkpoint.sql.writes import Entry, for_ledger, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.codec import Codec, Encoded
+    from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import StepCommit, TaskWrites
+    from milepost.checkpoint.records import Place
 
 _EARLY: Final = 1024
 """A write of this size that was stored before its step ended is stored anew as a reference."""
@@ -37,11 +39,32 @@ _MOST_GRAPHS: Final = 256
 """Graphs of a run whose last checkpoint is remembered."""
 
 
-def task_rows(prepared: Prepared, task: TaskWrites, values: Sequence[Encoded]) -> TaskRows:
+def entries(
+    tasks: Sequence[TaskWrites], encoded: Sequence[Sequence[Value]], blobs: Sequence[BlobRow]
+) -> list[Entry] | None:
+    """The writes of a step's tasks, if all are short and ordinary, and none may be a reference."""
+    channels = {row.channel for row in blobs} if blobs else ()
+    found = []
+    for task, values in zip(tasks, encoded, strict=True):
+        left = _BRIEF
+        writes = []
+        for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+            kind, data = in_one_piece(value)
+            size = len(data)
+            left -= size
+            if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
+                return None
+            writes.append((position, channel, None if kind == "msgpack" else kind, data))
+        found.append((task.task_id, task.task_path, writes))
+    return found or None
+
+
+def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow]) -> TaskRows:
     """The writes of a task, before they are sealed."""
-    rows = {row.channel: row for row in prepared.blobs if row.known} if prepared.blobs else {}
+    rows = {row.channel: row for row in blobs if row.known} if blobs else {}
     made = TaskRows(task.task_id, task.task_path)
-    for position, ((channel, _), encoded) in enumerate(zip(task.writes, values, strict=True)):
+    for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+        encoded = in_parts(value)
         at = WRITES_IDX_MAP.get(channel, position)
         base, data = None, None
         if encoded.size >= _REFERRED and channel in rows:
@@ -64,15 +87,17 @@ def follows(step: StepCommit, id: str) -> bool:
     return follows
 
 
-def place_writes(codec: Codec, prepared: Prepared, *, led: bool = False) -> None:
-    """Seal the writes where they are to be stored."""
+def place_with(codec: Codec, place: Place, row: CheckpointRow, tasks: Sequence[Entry]) -> None:
+    """Seal the writes in the row of the checkpoint that they led to."""
+    thread_id, ns, checkpoint_id = place
+    at = ("led", thread_id, ns, row.checkpoint_id)
+    row.led = codec.seal(for_ledger(tasks), at, (checkpoint_id,))
+
+
+def place_writes(codec: Codec, prepared: Prepared) -> None:
+    """Seal the writes in rows of their own."""
     thread_id, ns, checkpoint_id = prepared.place
     row = prepared.checkpoint
-    if led and row is not None and prepared.writes and all(map(_is_brief, prepared.writes)):
-        at = ("led", thread_id, ns, row.checkpoint_id)
-        row.led = codec.seal(for_ledger(prepared.writes), at, (checkpoint_id,))
-        prepared.writes.clear()
-        return
     one_row = codec.splices and prepared.fence is not None
     for task in prepared.writes:
         path = task.task_path
@@ -97,20 +122,20 @@ def _sealed(codec: Codec, place: tuple[str, ...], path: str, row: WriteRow) -> W
     return WriteRow(position, channel, base, kind, data)
 
 
-def note_early(memory: Memory, step: StepCommit, encoded: Sequence[Sequence[Encoded]]) -> None:
+def note_early(memory: Memory, step: StepCommit, encoded: Sequence[Sequence[Value]]) -> None:
     """Remember the large ones of a step that goes on: they will be found in its values."""
     assert step.checkpoint_id is not None
     for task, values in zip(step.writes, encoded, strict=True):
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
             at = WRITES_IDX_MAP.get(channel, position)
-            if value.size >= _EARLY and at >= 0:
+            if size_of(value) >= _EARLY and at >= 0:
                 early = EarlyWrite(
                     step.checkpoint_id,
                     task.task_id,
                     task.task_path,
                     at,
                     channel,
-                    value,
+                    in_parts(value),
                     step.fence.token,
                 )
                 memory.note_early(step.thread_id, step.checkpoint_ns, early)
@@ -136,14 +161,6 @@ def fold_early(memory: Memory, prepared: Prepared) -> None:
                     program,
                 )
             )
-
-
-def _is_brief(task: TaskRows) -> bool:
-    """Whether a task has only ordinary writes, and short ones."""
-    left = -1 if task.special else _BRIEF
-    for _, _, base, _, data in task.ordinary:
-        left -= len(data) if base is None else _BRIEF + 1
-    return left >= 0
 
 
 def _cut_out(row: BlobRow, write: Encoded) -> bytes | None:

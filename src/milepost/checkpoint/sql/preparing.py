@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.checkpoint.codec import Codec, Encoded
+from milepost.checkpoint.codec import Codec, Value, in_one_piece, in_parts, size_of
 from milepost.checkpoint.cutting import cut
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.splice import Parts
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
-from milepost.checkpoint.sql.placing import fold_early, follows, note_early, place_writes, task_rows
+from milepost.checkpoint.sql.placing import (
+    entries,
+    fold_early,
+    follows,
+    note_early,
+    place_with,
+    place_writes,
+    task_rows,
+)
 from milepost.checkpoint.sql.remembered import Frame, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, short_kind
 from milepost.checkpoint.threads import is_trigger
@@ -30,7 +38,7 @@ INLINE: Final = 128
 _MOST_SOUND: Final = 10_000
 """Names that are remembered to be sound."""
 
-_Once: TypeAlias = dict[int, Encoded]
+_Once: TypeAlias = dict[int, Value]
 """What a step has encoded, by the identity of the object: a write is often a channel's value."""
 
 
@@ -52,30 +60,34 @@ class Preparer:
             self._check("thread_id", step.thread_id)
         if step.checkpoint_ns not in self._sound:
             self._check("checkpoint_ns", step.checkpoint_ns)
-        prepared = Prepared(place, step.fence)
+        codec, new = self._codec, step.new
+        prepared = Prepared(place, step.fence, [], [], None, [], step.status)
         once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
         encoded = [self._encoded(place, task, once) for task in step.writes]
-        led = False
-        if step.new is not None:
-            self._checkpoint(prepared, step.new, once)
-            led = self._codec.splices and follows(step, step.new.checkpoint["id"])
-        for task, values in zip(step.writes, encoded, strict=True):
-            prepared.writes.append(task_rows(prepared, task, values))
-        place_writes(self._codec, prepared, led=led)
-        if self._codec.splices and step.checkpoint_id is not None:
-            if step.new is None:
+        brief = None
+        if new is not None:
+            row = self._checkpoint(prepared, new, once)
+            if codec.splices and follows(step, row.checkpoint_id):
+                brief = entries(step.writes, encoded, prepared.blobs)
+        if brief is not None:
+            place_with(codec, place, row, brief)
+        elif encoded:
+            for task, values in zip(step.writes, encoded, strict=True):
+                prepared.writes.append(task_rows(task, values, prepared.blobs))
+            place_writes(codec, prepared)
+        if codec.splices and place.checkpoint_id is not None:
+            if new is None:
                 note_early(self._memory, step, encoded)
             elif prepared.blobs:
                 fold_early(self._memory, prepared)
-        prepared.status = step.status
         return prepared
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
         """The rows of a checkpoint that a foreign runtime puts."""
         check_place(place)
         check_name("checkpoint_id", new.checkpoint["id"])
-        prepared = Prepared(place, None)
+        prepared = Prepared(place, None, [], [], None, [])
         self._checkpoint(prepared, new, {})
         prepared.status = _status(prepared, new)
         return prepared
@@ -84,8 +96,8 @@ class Preparer:
         """The rows of writes that a foreign runtime puts."""
         check_place(place)
         check_name("task_id", task.task_id)
-        prepared = Prepared(place, None)
-        prepared.writes.append(task_rows(prepared, task, self._encoded(place, task, {})))
+        prepared = Prepared(place, None, [], [], None, [])
+        prepared.writes.append(task_rows(task, self._encoded(place, task, {}), ()))
         place_writes(self._codec, prepared)
         prepared.status = _status(prepared, None)
         return prepared
@@ -99,7 +111,7 @@ class Preparer:
 
     # -- checkpoints
 
-    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> None:
+    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> CheckpointRow:
         place, token = prepared.place, prepared.token
         thread_id, ns, parent_id = place
         checkpoint, metadata = new.checkpoint, new.metadata
@@ -128,20 +140,22 @@ class Preparer:
         delta = None
         if base is not None and not frames.is_due(base):
             delta = frames.changes(base.frame, frame, new.changed, new.seen)
-        prepared.checkpoint = CheckpointRow(
+        known = KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial)
+        prepared.checkpoint = row = CheckpointRow(
             id,
             None if run_id is None else str(run_id),
             (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated)),
             delta,
             base,
-            KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial),
+            known,
             kind,
             told,
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
         if self._codec.splices and token is not None:
-            known = {row.channel: row.known for row in prepared.blobs if row.known is not None}
-            self._memory.learn(thread_id, ns, prepared.checkpoint.known, known)
+            values = {blob.channel: blob.known for blob in prepared.blobs if blob.known is not None}
+            self._memory.learn(thread_id, ns, known, values)
+        return row
 
     def _value(
         self, prepared: Prepared, channel: str, version: Any, value: Any, once: _Once
@@ -152,7 +166,7 @@ class Preparer:
         thread_id, ns, _ = prepared.place
         if channel not in self._sound:
             self._check("channel", channel)
-        encoded = once.get(id(value))
+        encoded = once.get(id(value)) or self._codec.scalar(value)
         if encoded is None:
             try:
                 after = self._before(prepared, channel) if self._codec.shares(value) else None
@@ -161,13 +175,14 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
-        if encoded.size <= INLINE:
-            return [encoded.kind, encoded.parts.join()]
+        if size_of(encoded) <= INLINE:
+            return list(in_one_piece(encoded))
+        large = in_parts(encoded)
         if self._codec.splices:
             base = self._memory.latest(thread_id, ns, channel, prepared.token)
-            row = blob_row(channel, str(version), encoded, base, prepared.token, self._chain)
+            row = blob_row(channel, str(version), large, base, prepared.token, self._chain)
         else:
-            row = BlobRow(channel, str(version), encoded, None)
+            row = BlobRow(channel, str(version), large, None)
         prepared.blobs.append(row)
         return False
 
@@ -198,18 +213,20 @@ class Preparer:
 
     # -- writes
 
-    def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Encoded]:
+    def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Value]:
         thread_id, ns, checkpoint_id = place
         codec, sound = self._codec, self._sound
         if task.task_path not in sound:
             self._check("task_path", task.task_path)
-        found = []
+        found: list[Value] = []
+        encoded: Value
         for position, (channel, value) in enumerate(task.writes):
             if channel not in sound:
                 self._check("channel", channel)
             try:
                 if codec.splices:
-                    encoded = once[id(value)] = codec.encode(value)
+                    encoded = codec.scalar(value) or codec.encode(value)
+                    once[id(value)] = encoded
                 else:
                     key = (task.task_id, str(WRITES_IDX_MAP.get(channel, position)))
                     encoded = codec.encode(value, "write", thread_id, ns, str(checkpoint_id), *key)

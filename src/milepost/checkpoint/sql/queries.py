@@ -21,6 +21,19 @@ HEAD = """CASE WHEN status = 'running' AND (SELECT MAX(checkpoint_id) FROM check
                 WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') ELSE head END"""
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
 
+_HELD = " WHERE thread_id = ? AND token = ? AND epoch = ?"
+"""The run has the thread, and nothing that it builds on was removed."""
+
+_ADD_CHECKPOINT = """
+        INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
+            complete, run_id, frame, metadata_type, metadata, led)
+        {0}
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
+            parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
+            run_id = excluded.run_id, frame = excluded.frame,
+            metadata_type = excluded.metadata_type, metadata = excluded.metadata,
+            led = excluded.led"""
+
 _WANTED = f"""COALESCE(?, (SELECT {HEAD} FROM threads WHERE thread_id = ? AND ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints WHERE {_KEY}))"""
 """The checkpoint that is asked for, or the head, or of an inner graph the latest."""
@@ -90,13 +103,11 @@ class Queries:
     touch_thread: str = (
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
     )
-    holds_thread: str = """
-        SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?{lock_threads}"""
+    holds_thread: str = f"SELECT 1 FROM threads{_HELD}{{lock_threads}}"
     """Finds a thread if the run still has it and nothing that it builds on was removed."""
-    hold_thread: str = """
+    hold_thread: str = f"""
         UPDATE threads SET head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END, status = ?,
-            updated_at = ?
-        WHERE thread_id = ? AND token = ? AND epoch = ?"""
+            updated_at = ?{_HELD}"""
     """The same, and brings its entry up to date."""
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
@@ -127,15 +138,11 @@ class Queries:
 
     # -- storing
 
-    add_checkpoint: str = """
-        INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
-            complete, run_id, frame, metadata_type, metadata, led)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
-            parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
-            run_id = excluded.run_id, frame = excluded.frame,
-            metadata_type = excluded.metadata_type, metadata = excluded.metadata,
-            led = excluded.led"""
+    add_checkpoint: str = _ADD_CHECKPOINT.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+    add_if_held: str = _ADD_CHECKPOINT.format(
+        f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS {{bytes}}) FROM threads{_HELD}{{lock}}"
+    )
+    """The same, if the run still has the thread."""
     add_blob: str = """
         INSERT INTO checkpoint_values
             (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)

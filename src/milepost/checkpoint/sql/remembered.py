@@ -193,8 +193,8 @@ class Memory:
         """The frame of a checkpoint, if a run with this token may build on it."""
         with self._lock:
             graph = self._graph(thread_id, ns)
-            for known in graph.frames if graph else ():
-                if known.checkpoint_id == id and known.owner in (None, token):
+            for known in reversed(graph.frames) if graph else ():
+                if known.checkpoint_id == id and (known.owner is None or known.owner == token):
                     return known
             return None
 
@@ -229,10 +229,15 @@ class Memory:
             before = thread.size
             graph = thread.graph(ns)
             if frame is not None:
-                others = [f for f in graph.frames if f.checkpoint_id != frame.checkpoint_id]
-                frames = [*others[1 - _KEPT :], frame]
-                thread.size += _FRAME * (len(frames) - len(graph.frames))
-                graph.frames = frames
+                frames = graph.frames
+                thread.size -= _FRAME * len(frames)
+                for at, other in enumerate(frames):
+                    if other.checkpoint_id == frame.checkpoint_id:
+                        del frames[at]
+                        break
+                frames.append(frame)
+                del frames[:-_KEPT]
+                thread.size += _FRAME * len(frames)
             for channel, known in values.items():
                 old = graph.values.get(channel, [])
                 kept = [k for k in old if k.version != known.version][1 - _KEPT :]

@@ -111,10 +111,10 @@ class Prepared:
 
     place: Place
     fence: Fence | None
-    writes: list[TaskRows] = field(default_factory=list)
-    blobs: list[BlobRow] = field(default_factory=list)
-    checkpoint: CheckpointRow | None = None
-    early: list[EarlyFold] = field(default_factory=list)
+    writes: list[TaskRows]
+    blobs: list[BlobRow]
+    checkpoint: CheckpointRow | None
+    early: list[EarlyFold]
     status: str = "running"
     """What the registry says of the thread afterwards."""
 

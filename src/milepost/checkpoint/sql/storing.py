@@ -9,12 +9,12 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
 from milepost.checkpoint.sql.remembered import LOST, Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
-from milepost.checkpoint.sql.tables import Tables
+from milepost.checkpoint.sql.tables import Tables, checkpoint_row
 from milepost.checkpoint.sql.writes import own_rows
 from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.ids import getrandbits
 from milepost.record import record
-from milepost.sql.operations import Batch, Guarded, Many, Operation, Query, Run, Several
+from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run, Several
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -53,7 +53,7 @@ class Storer:
 
     def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
         """For each step None, or the conflict because of which it was left out."""
-        guarded = self._guarded(steps)
+        guarded = (self._alone(steps[0]) if len(steps) == 1 else None) or self._guarded(steps)
         if guarded is not None and (yield guarded):
             return [None] * len(steps)
         return (yield from self._checked(steps))
@@ -84,6 +84,26 @@ class Storer:
                 )
 
     # -- runs that have their threads already
+
+    def _alone(self, step: Prepared) -> Alone | None:
+        """The usual step of a run that goes on: one row, which holds all that is new."""
+        fence, row = step.fence, step.checkpoint
+        if (
+            fence is None
+            or row is None
+            or not fence.taken
+            or fence.epoch is None
+            or row.known.partial
+            or step.blobs
+            or step.writes
+            or step.early
+            or not step.status == fence.status == "running"
+            or time.time() - fence.touched >= _FRESH
+        ):
+            return None
+        stored = checkpoint_row(self._codec, step, row, fence.epoch)
+        key = (step.place.thread_id, fence.token, fence.epoch)
+        return Alone(self._q.add_if_held, (*stored, *key))
 
     def _guarded(self, steps: Sequence[Prepared]) -> Guarded | None:
         """All steps at once, if each comes from a run that took its thread before.

@@ -82,7 +82,7 @@ class Tables:
         if step.early:
             self._add_early(step)
         if step.checkpoint is not None:
-            self._add_checkpoint(step, step.checkpoint, epoch)
+            self.checkpoints.append(checkpoint_row(self._codec, step, step.checkpoint, epoch))
 
     def _add_blobs(self, step: Prepared, epoch: int) -> None:
         thread_id, ns, _ = step.place
@@ -131,31 +131,22 @@ class Tables:
             key = (thread_id, ns, id, fold.task_id, fold.position)
             self.early.append((fold.base, sealed, *key))
 
-    def _add_checkpoint(self, step: Prepared, row: CheckpointRow, epoch: int) -> None:
-        thread_id, ns, parent_id = step.place
-        known, base, changes = row.known, row.base, row.changes
-        if changes is not None and base is not None and base.supports(step.token, epoch):
-            complete = 0
-            data = frames.pack(row.stamp, changes)
-            known.rows, known.spent = base.rows + 1, base.spent + len(data)
-            known.size = base.size
-        else:
-            complete = 1
-            data = frames.pack(row.stamp, known.frame)
-            known.rows, known.spent, known.size = 1, 0, len(data)
-        known.epoch = epoch
-        place = ("frame", thread_id, ns, row.checkpoint_id)
-        self.checkpoints.append(
-            (
-                thread_id,
-                ns,
-                row.checkpoint_id,
-                parent_id,
-                complete,
-                row.run_id,
-                self._codec.seal(data, place, (parent_id, complete)),
-                short_kind(row.metadata_kind),
-                row.metadata,
-                row.led,
-            )
-        )
+
+def checkpoint_row(codec: Codec, step: Prepared, row: CheckpointRow, epoch: int) -> tuple[Any, ...]:
+    """The row of a step's checkpoint, in a thread that is in this epoch."""
+    thread_id, ns, parent_id = step.place
+    known, base, changes = row.known, row.base, row.changes
+    if changes is not None and base is not None and base.supports(step.token, epoch):
+        complete = 0
+        data = frames.pack(row.stamp, changes)
+        known.rows, known.spent = base.rows + 1, base.spent + len(data)
+        known.size = base.size
+    else:
+        complete = 1
+        data = frames.pack(row.stamp, known.frame)
+        known.rows, known.spent, known.size = 1, 0, len(data)
+    known.epoch = epoch
+    id = row.checkpoint_id
+    frame = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, complete))
+    kind = short_kind(row.metadata_kind)
+    return thread_id, ns, id, parent_id, complete, row.run_id, frame, kind, row.metadata, row.led

@@ -13,11 +13,11 @@ next to each other, which they are if one run made both and nothing in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import ormsgpack
 
-from milepost.checkpoint.sql.rows import TaskRows, WriteRow
+from milepost.checkpoint.sql.rows import WriteRow
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 TOGETHER: Final = "+"
 """In the column `type`: the row holds several writes."""
+Entry: TypeAlias = "tuple[str, str, list[_Brief]]"
+"""A task's id, path and writes."""
+_Brief: TypeAlias = "tuple[int, str, str | None, bytes]"
 LED: Final = "#"
 """In a row that a query returns: what it holds is from the row of the next checkpoint."""
 
@@ -45,9 +48,9 @@ def apart(data: Buffer) -> list[WriteRow]:
         raise DeserializationError(f"stored writes do not decode: {error}") from error
 
 
-def for_ledger(tasks: Sequence[TaskRows]) -> bytes:
+def for_ledger(tasks: Sequence[Entry]) -> bytes:
     """The ordinary writes of tasks, none of them with a base, for the row of a checkpoint."""
-    return ormsgpack.packb([(t.task_id, t.task_path, _brief(t.ordinary)) for t in tasks])
+    return ormsgpack.packb(tasks)
 
 
 def ledger(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:
@@ -71,7 +74,7 @@ def own_rows(codec: Codec, place: tuple[str, str, str], child: str, led: bytes) 
     return found
 
 
-def _brief(writes: Sequence[WriteRow]) -> list[tuple[int, str, str | None, bytes]]:
+def _brief(writes: Sequence[WriteRow]) -> list[_Brief]:
     return [(position, channel, kind, data) for position, channel, _, kind, data in writes]
 
 
