@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +25,7 @@ from milepost.sql.pg_transaction import transaction
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from milepost.sql.committing import Committer, Outcome, Transactions, Waiting
 
@@ -174,37 +174,39 @@ class AsyncPostgresEngine:
 
     # -- connections
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
-        self._bind()
-        if self._pool is not None:
-            async with self._pool.connection() as connection:
-                yield connection
-            return
-        async with self._turns.on_loop(asyncio.get_running_loop()):
-            if self._ended:
-                raise has_ended()
-            if (self._connection.closed or self._connection.broken) and self._reconnect:
-                await self._connection.close()
-                self._connection = await self._reconnect()
-            yield self._connection
+    async def _own_connection(self) -> Any:
+        if self._ended:
+            raise has_ended()
+        if self._reconnect and self._connection.closed:
+            await self._connection.close()  # also where it broke
+            self._connection = await self._reconnect()
+        return self._connection
 
     async def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
-        patience = Patience(self.settings, is_replaceable(self._pool, self._reconnect))
+        patience: Patience | None = None
         while True:
             connection: Any = None
+            self._bind()
             try:
-                async with self._connected() as connection:
+                if self._pool is None:
+                    async with self._turns.on_loop(asyncio.get_running_loop()):
+                        connection = await self._own_connection()
+                        return await self._transaction(connection, work, begin, prepare)
+                async with self._pool.connection() as connection:
                     return await self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:
+                patience = patience or Patience(
+                    self.settings, is_replaceable(self._pool, self._reconnect)
+                )
                 pause = patience.pause(error, connection)
             await asyncio.sleep(pause)
 
     async def _transaction(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> R:
-        if is_piping(connection):
-            async with connection.pipeline():
-                pass  # to enter it again waits for what the user has sent
-        check_idle(connection)
+        if not is_idle(connection):
+            if is_piping(connection):
+                async with connection.pipeline():
+                    pass  # to enter it again waits for what the user has sent
+            check_idle(connection)
         async with connection.lock:
             steps = transaction(connection, work, begin, prepare=prepare and self.settings.prepare)
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +24,7 @@ from milepost.sql.pg_transaction import transaction
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from milepost.sql.committing import Committer, Outcome, Waiting
 
@@ -90,36 +89,38 @@ class PostgresEngine:
 
     # -- connections
 
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        if self._pool is not None:
-            with self._pool.connection() as connection:
-                yield connection
-            return
-        with self._turns.lock:
-            if self._ended:
-                raise has_ended()
-            if (self._connection.closed or self._connection.broken) and self._reconnect:
-                self._connection.close()
-                self._connection = self._reconnect()
-            yield self._connection
+    def _own_connection(self) -> Any:
+        if self._ended:
+            raise has_ended()
+        if self._reconnect and self._connection.closed:
+            self._connection.close()  # also where it broke
+            self._connection = self._reconnect()
+        return self._connection
 
     def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
-        patience = Patience(self.settings, is_replaceable(self._pool, self._reconnect))
+        patience: Patience | None = None
         while True:
             connection: Any = None
             try:
-                with self._connected() as connection:
+                if self._pool is None:
+                    with self._turns.lock:
+                        connection = self._own_connection()
+                        return self._transaction(connection, work, begin, prepare)
+                with self._pool.connection() as connection:
                     return self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:
+                patience = patience or Patience(
+                    self.settings, is_replaceable(self._pool, self._reconnect)
+                )
                 pause = patience.pause(error, connection)
             time.sleep(pause)
 
     def _transaction(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> R:
-        if is_piping(connection):
-            with connection.pipeline():
-                pass  # to enter it again waits for what the user has sent
-        check_idle(connection)
+        if not is_idle(connection):
+            if is_piping(connection):
+                with connection.pipeline():
+                    pass  # to enter it again waits for what the user has sent
+            check_idle(connection)
         with connection.lock:
             steps = transaction(connection, work, begin, prepare=prepare and self.settings.prepare)
             try:

@@ -20,7 +20,6 @@ from milepost.sql.operations import (
     Query,
     Run,
     Several,
-    Statement,
     Work,
 )
 from milepost.sql.pg_wire import (
@@ -34,7 +33,7 @@ from milepost.sql.pg_wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGresult
@@ -47,59 +46,61 @@ _COMMIT: Ask = ("COMMIT", ())
 _ROLLBACK: Ask = ("ROLLBACK", ())
 
 
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
 def transaction(connection: Any, work: Work[R], begin: Begin, *, prepare: bool) -> PQGen[R]:
     """Carry out an operation: everything that it does, or nothing."""
-    operation = work()
-    try:
-        return (yield from _Transaction(connection, begin, prepare).drive(operation))
-    except BaseException as error:
-        open_still = connection.pgconn.transaction_status in _OPEN
-        # Whoever abandons a generator does not wait for it any more.
-        if open_still and not isinstance(error, GeneratorExit):
-            yield from exchange(connection, [_ROLLBACK], prepare=False)
-        raise
-    finally:
-        operation.close()
-
-
-_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    return _Transaction(connection, begin, prepare).drive(work())
 
 
 class _Transaction:
     def __init__(self, connection: Any, begin: Begin, prepare: bool) -> None:
         self._connection = connection
-        self._begin: list[Ask] = [(statement, ()) for statement in begin]
+        self._begin = begin
         self._begun = False
         self._prepare = prepare
 
     def drive(self, operation: Operation[R]) -> PQGen[R]:
         try:
-            statement = next(operation)
-            while True:
-                answer: Any
-                if isinstance(statement, Alone):
-                    bare = len(self._begin) < 2
-                    results = yield from self._send([statement], last=True, bare=bare)
-                    answer = results[0].command_tuples == 1
-                elif isinstance(statement, Guarded):
-                    answer = yield from self._guarded(statement)
-                else:
-                    answer = yield from self._statement(statement)
-                statement = operation.send(answer)
-        except StopIteration as done:
-            result: R = done.value
-        if self._begun:
-            yield from exchange(self._connection, [_COMMIT], prepare=False)
-        return result
+            try:
+                statement = next(operation)
+                while True:
+                    answer: Any
+                    if isinstance(statement, Alone):
+                        results = yield from self._bare([statement])
+                        answer = results[0].command_tuples == 1
+                    elif isinstance(statement, Guarded):
+                        answer = yield from self._guarded(statement)
+                    else:
+                        answer = yield from self._statement(statement)
+                    statement = operation.send(answer)
+            except StopIteration as done:
+                result: R = done.value
+            if self._begun:
+                yield from exchange(self._connection, [_COMMIT], prepare=False)
+            return result
+        except BaseException as error:
+            open_still = self._connection.pgconn.transaction_status in _OPEN
+            # Whoever abandons a generator does not wait for it any more.
+            if open_still and not isinstance(error, GeneratorExit):
+                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            raise
+        finally:
+            operation.close()
 
-    def _statement(self, statement: Statement) -> PQGen[Any]:
-        asks = list(_asks(statement))
+    def _statement(self, statement: Query | Several | Run | Many | Batch) -> PQGen[Any]:
+        if isinstance(statement, Batch):
+            asks, last = _asks(statement.statements), statement.last
+        elif isinstance(statement, Several):
+            asks, last = _asks(statement.queries), statement.last
+        else:
+            asks, last = _asks((statement,)), isinstance(statement, Query) and statement.last
         if not asks:
             return None
-        last = not isinstance(statement, (Run, Many, Guarded, Alone)) and statement.last
         # A reader of several statements needs one snapshot for all of them.
         alone = last and not self._begun and (len(asks) == 1 or isinstance(statement, Batch))
-        results = yield from self._send(asks, last=last, bare=alone and len(self._begin) < 2)
+        results = yield from (self._bare(asks) if alone else self._send(asks, last=last))
         if isinstance(statement, Query):
             return rows_of(self._connection, results[0])
         if isinstance(statement, Several):
@@ -108,10 +109,17 @@ class _Transaction:
             return results[0].command_tuples or 0
         return None
 
-    def _send(self, asks: list[Ask], *, last: bool, bare: bool = False) -> PQGen[list[PGresult]]:
-        """The results of `asks`; `bare` if they are a transaction by themselves."""
+    def _bare(self, asks: list[Ask]) -> PQGen[list[PGresult]]:
+        """The results of `asks`, which are all of the transaction: it needs no words of its own,
+        unless there is more to set than that it begins."""
+        if len(self._begin) < 2:
+            return exchange(self._connection, asks, prepare=self._prepare)
+        return self._send(asks, last=True)
+
+    def _send(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+        """The results of `asks`, within the transaction."""
         count = len(asks)
-        before = [] if self._begun or bare else self._begin
+        before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
         if last and (self._begun or before):
             asks = [*asks, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
@@ -127,9 +135,9 @@ class _Transaction:
             for guard in guards
             for some in portions(guard.rows)
         ]
-        asks += _asks(Batch(statements))
+        asks += _asks(statements)
         try:
-            yield from self._send(asks, last=True, bare=len(self._begin) < 2)
+            yield from self._bare(asks)
         except psycopg.errors.DivisionByZero:
             if self._connection.pgconn.transaction_status in _OPEN:
                 yield from exchange(self._connection, [_ROLLBACK], prepare=False)
@@ -158,14 +166,11 @@ def _guard(statement: str, rows: int) -> str:
     return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
 
 
-def _asks(statement: Statement) -> Iterable[Ask]:
-    if isinstance(statement, (Query, Run)):
-        yield statement.sql, statement.parameters
-    elif isinstance(statement, Several):
-        for query in statement.queries:
-            yield query.sql, query.parameters
-    elif isinstance(statement, Many):
-        yield from asks_of(statement.sql, statement.rows)
-    elif isinstance(statement, Batch):
-        for one in statement.statements:
-            yield from _asks(one)
+def _asks(statements: Sequence[Query | Run | Many]) -> list[Ask]:
+    asks: list[Ask] = []
+    for one in statements:
+        if isinstance(one, Many):
+            asks += asks_of(one.sql, one.rows)
+        else:
+            asks.append((one.sql, one.parameters))
+    return asks

@@ -20,7 +20,7 @@ from milepost.sql.operations import Raw
 try:
     import psycopg
     from psycopg.adapt import PyFormat, Transformer
-    from psycopg.generators import fetch, send
+    from psycopg.generators import execute, fetch, send
     from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
 except ImportError as error:
     raise MissingDependencyError(
@@ -53,6 +53,7 @@ _Key: TypeAlias = "tuple[str, tuple[int, ...]]"
 _BOOL, _BYTES, _INT8, _INT4, _FLOAT8 = 16, 17, 20, 23, 701
 _BY_CONTEXT: Final = 0
 """Text and NULL take the type that the statement has in their place."""
+_CLOSED: Final = "the server closed the connection"
 _MOST: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
 _SIZES: Final = (64, 16, 4, 1)
@@ -85,6 +86,19 @@ def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[li
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
     ready = [_encoded(connection, encoding, ask) for ask in asks]
     within = pgconn.pipeline_status != PipelineStatus.OFF
+    results: list[PGresult]
+    if len(ready) == 1 and known and not within and ready[0].key in known:
+        # Synchronised with its last message: what it does by itself needs no pipeline.
+        key, values, formats = ready[0]
+        pgconn.send_query_prepared(known[key], values, formats, Format.BINARY)
+        results = yield from execute(pgconn)
+        if results and results[0].status != ExecStatus.FATAL_ERROR:
+            return results
+        raise (
+            psycopg.errors.error_from_result(results[0], encoding)
+            if results
+            else psycopg.OperationalError(_CLOSED)
+        )
     if not within:
         pgconn.enter_pipeline_mode()
     new: dict[int, tuple[_Key, bytes]] = {}
@@ -148,7 +162,7 @@ def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
                 for lost in results:
                     if lost.status == ExecStatus.FATAL_ERROR:
                         return results
-                raise psycopg.OperationalError("the server closed the connection")
+                raise psycopg.OperationalError(_CLOSED)
         elif result.status == ExecStatus.PIPELINE_SYNC:
             return results
         else:

@@ -74,14 +74,12 @@ class SqlCore(StoreCore):
             now = self.stamps.now()
             renewed: list[int] = []
             work: Work[list[Outcome]]
-            if alone is None:
-                work = partial(self._work, groups, now, renewed)
-            elif not isinstance(alone, Write):
+            if alone is not None and not isinstance(alone, Write):
                 work = partial(self._reader.read_one, alone, now, renewed)
-            elif alone.data is None or alone.if_version is not None or self._has_vectors:
-                work = partial(self._work, groups, now, renewed)
-            else:
+            elif alone is not None and self._takes_one_statement(alone):
                 work = partial(self._writer.put_one, alone, now)
+            else:
+                work = partial(self._work, groups, now, renewed)
             try:
                 outcomes: list[Outcome] = yield Transact(work, write)
             except Raced:
@@ -95,9 +93,23 @@ class SqlCore(StoreCore):
             break
         return outcomes
 
+    def single_put(self, group: Group) -> Work[list[Outcome]] | None:
+        """All that a group asks for, if it is one put and that takes one statement.
+
+        A sync caller need not go through a program then. Between two round trips a processor
+        forgets its way, and each function on it costs several times what it does in a loop.
+        """
+        task = group[0] if self._ready and len(group) == 1 else None
+        if type(task) is not Write or not self._takes_one_statement(task):
+            return None
+        return partial(self._writer.put_one, task, self.stamps.now())
+
+    def _takes_one_statement(self, write: Write) -> bool:
+        return write.data is not None and write.if_version is None and not self._has_vectors
+
     @property
     def _has_vectors(self) -> bool:
-        return self.embedder is not None or bool(self.generations.tables)
+        return self.embedder is not None or self.generations.exist
 
     def _work(
         self, groups: Sequence[Group], now: int, renewed: list[int]

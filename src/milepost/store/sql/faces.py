@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 from milepost.store.faces import CoreStore
+from milepost.store.records import Result
 from milepost.store.sql.core import SqlCore
-from milepost.store.tasks import Transact
+from milepost.store.tasks import Group, Transact
 
 
 class SqlStore(CoreStore):
@@ -30,6 +31,13 @@ class SqlStore(CoreStore):
     async def asetup(self) -> None:
         """`setup`, for use on an event loop."""
         await self._adrive(self._sql_core.ready())
+
+    def _drive_group(self, group: Group) -> list[Result]:
+        put = self._sql_core.single_put(group)
+        if put is None:
+            return super()._drive_group(group)
+        self._engine.run(put, write=True)
+        return [None]
 
     def _transact(self, request: Transact) -> Any:
         if request.first and hasattr(self._engine, "set_up"):

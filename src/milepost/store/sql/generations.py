@@ -64,6 +64,11 @@ class Generations:
         return [one.table for one in (self.current, self.coming) if one is not None]
 
     @property
+    def exist(self) -> bool:
+        """Whether there are vectors at all."""
+        return self.current is not None or self.coming is not None
+
+    @property
     def target(self) -> Generation:
         """Where new vectors go: to the generation that this store's model makes."""
         fitting = self._fitting()

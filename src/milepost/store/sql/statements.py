@@ -89,7 +89,6 @@ _PLAIN: Final = "(?, ?, 'msgpack', ?, %json%, NULL, ?, ?, NULL, NULL, {}, {})"
 """Of an item that has nothing special: what is not sent needs not be read."""
 
 
-@lru_cache(maxsize=64)
 def put(rows: int = 1, plain: tuple[int, int] | None = None) -> str:
     """Store so many items, or so many plain ones with these marks; after their values comes the
     time."""
@@ -184,6 +183,10 @@ class Speech:
         """A statement in this database's words."""
         return _dressed(self, statement)
 
+    def putting(self, rows: int, plain: tuple[int, int] | None = None) -> str:
+        """A `put`, in this database's words."""
+        return _putting(self, rows, plain)
+
     def searching(self, statement: str, clause: str, order: Order | None) -> str:
         """A search, in this database's words."""
         return _searching(self, statement, clause, order)
@@ -203,6 +206,11 @@ class Speech:
         for _, more in clauses:
             parameters += more
         return " AND ".join(sql for sql, _ in clauses), parameters
+
+
+@lru_cache(maxsize=64)
+def _putting(speech: Speech, rows: int, plain: tuple[int, int] | None) -> str:
+    return _dressed(speech, put(rows, plain))
 
 
 @lru_cache(maxsize=256)

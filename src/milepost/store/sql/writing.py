@@ -8,7 +8,7 @@ from itertools import chain, count
 from operator import itemgetter
 from typing import Any, Final
 
-from milepost.sql.operations import Batch, Many, Operation, Query, Run
+from milepost.sql.operations import Alone, Batch, Many, Operation, Query, Run
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.sql import statements as sql
@@ -38,6 +38,8 @@ class Writer:
         self._generations = generations
         self._vectors = vectors
         self._stamps = stamps
+        self._put = speech.putting(1)
+        self._put_plain = speech.putting(1, _NO_MARKS)
         self._put_new = speech.dress(sql.PUT_NEW)
         self._delete = speech.dress(sql.DELETE)
 
@@ -74,8 +76,11 @@ class Writer:
     def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
         """The only group, of one put on no conditions, to a store without vectors."""
         place = (namespaces.to_text(write.namespace), write.key)
-        puts = self._puts([(place, write, self._stamps.next())], now, self._generations.marks)
-        yield Batch([*puts], last=True)
+        stamp = self._stamps.next()
+        if _is_plain(write):
+            yield Alone(self._put_plain, (*_plain_row(place, write, stamp), now))
+        else:
+            yield Alone(self._put, (*_row(place, write, now, stamp, _NO_MARKS), now))
         return [[None]]
 
     def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
@@ -118,7 +123,7 @@ class Writer:
             if write.data is not None and place not in guarded
         ]
         statements += self._puts(puts, now, marks)
-        if self._vectors is not None or self._generations.tables:
+        if self._vectors is not None or self._generations.exist:
             kept = {place: final[place] for place in sorted(final) if final[place].data is not None}
             statements += with_new_vectors(self._speech, self._generations, self._vectors, kept)
         yield Batch(statements, last=True)
@@ -127,26 +132,24 @@ class Writer:
         self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
     ) -> Iterator[Run | Many]:
         plain = all(_is_plain(write) for _, write, _ in puts)
-        rows: list[tuple[Any, ...]]
         if plain:
-            rows = [
-                (*place, write.data[1], write.view, stamp, stamp)  # type: ignore[index]
-                for place, write, stamp in puts
-            ]
+            rows = [_plain_row(place, write, stamp) for place, write, stamp in puts]
         else:
             rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         rows.sort(key=_PLACE)
-        dress, size = self._speech.dress, self._speech.rows
+        putting, size = self._speech.putting, self._speech.rows
         while size > 1 and len(rows) >= size:
             some, rows = rows[:size], rows[size:]
-            block = dress(sql.put(size, marks if plain else None))
+            block = putting(size, marks if plain else None)
             yield Run(block, (*chain.from_iterable(some), now))
         if rows:
-            one = dress(sql.put(1, marks if plain else None))
+            one = putting(1, marks if plain else None)
             yield many(one, [(*row, now) for row in rows])
 
 
+_NO_MARKS: Final = (0, 0)
+"""Of an item that was put where there are no vectors."""
 _PLACE: Final = itemgetter(0, 1)
 
 
@@ -165,6 +168,10 @@ def _row(
         None if write.ttl is None else now + write.ttl,
         *marks,
     )
+
+
+def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
+    return (*place, write.data[1], write.view, stamp, stamp)  # type: ignore[index]
 
 
 def _is_plain(write: Write) -> bool:
