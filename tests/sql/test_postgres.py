@@ -403,3 +403,25 @@ def test_so_does_the_async_one(uri, config):
         await manager.__aexit__(None, None, None)
 
     asyncio.run(main())
+
+
+def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(uri):
+    async def main(other: Any) -> None:
+        async with AsyncPostgresSaver.from_conn_string(uri) as saver:
+            await saver.setup()
+            step = saver.prepare(capture(saver, "t"))
+            other.execute("BEGIN")
+            other.execute("LOCK TABLE checkpoints")
+            committing = asyncio.create_task(saver.acommit([step]))
+            for _ in range(3):
+                await asyncio.sleep(0)
+                committing.cancel()
+            assert not committing.done()
+            other.execute("COMMIT")
+            with pytest.raises(asyncio.CancelledError):
+                await committing
+            assert await saver.aget_tuple(thread("t")) is not None
+            assert await aruns(saver, "u") == DONE
+
+    with psycopg.connect(uri, autocommit=True) as other:
+        asyncio.run(main(other))

@@ -72,14 +72,22 @@ class AsyncPostgresEngine:
         self._from_outside(lambda: self.aset_up(work))
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
-        """Take part in a group commit."""
+        """Take part in a group commit; a cancellation waits until it has ended."""
         self._bind()
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.append((waiting, future))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.ensure_future(self._write(committer))
-        await future
-        assert waiting.outcome is not None
+        cancelled: asyncio.CancelledError | None = None
+        while waiting.outcome is None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._sleepers.append((waiting, future))
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.ensure_future(self._write(committer))
+            try:
+                await future
+            except asyncio.CancelledError as error:
+                if self._writer.done():
+                    raise  # with the loop: nobody is left to end it
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
         return waiting.outcome
 
     async def _write(self, committer: Committer[S]) -> None:

@@ -30,6 +30,7 @@ class AsyncPostgresSaver(MaintainedSaver):
 
     dialect = POSTGRES
     engine: AsyncPostgresEngine
+    steadfast = True
 
     def __init__(
         self,
