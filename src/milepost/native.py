@@ -56,30 +56,38 @@ same: Callable[[Segments, Segments], tuple[int, int]] | None = None
 Columns: TypeAlias = "tuple[str | int | None, ...]"
 """What stands beside a stored cell: see `milepost.checkpoint.codec`."""
 
-bound: Callable[[tuple[str, ...], Columns], int] | None = None
-"""`bound(place, columns)`: the checksum of what a cell is bound to, which that of its bytes starts
-with."""
-
 summed: Callable[[bytes, tuple[str, ...], Columns], bytes] | None = None
-"""`summed(data, place, columns)`: the bytes of a cell, and their checksum."""
+"""`summed(data, place, columns)`: the bytes of a cell, and the checksum of these and of what it is
+bound to."""
+
+holds: Callable[[bytes, tuple[str, ...], Columns], bool] | None = None
+"""`holds(data, place, columns)`: whether the bytes of a cell end with their checksum."""
+
+SWIFT = False
+"""Whether the processor has instructions for these. Else zlib sums up large cells faster."""
+
+steps: Callable[[Buffer], list[Buffer | tuple[int, int]] | None] | None = None
+"""`steps(data)`: the steps of a stored difference, large ones as views; None if it is none."""
 
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
+    from milepost._native import SWIFT as _SWIFT
     from milepost._native import after as _after
-    from milepost._native import bound as _bound
     from milepost._native import cuts as _cuts
+    from milepost._native import holds as _holds
     from milepost._native import pack as _pack
     from milepost._native import same as _same
+    from milepost._native import steps as _steps
     from milepost._native import summed as _summed
     from milepost._native import unpack as _unpack
     from milepost._native import unpack_pieces as _unpack_pieces
 except ImportError:
     pass
 else:
-    after, cuts, same = _after, _cuts, _same
-    bound, summed = _bound, _summed
+    after, cuts, same, steps = _after, _cuts, _same, _steps
+    summed, holds, SWIFT = _summed, _holds, _SWIFT
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 
 AVAILABLE: Final = pack is not None

@@ -9,16 +9,16 @@ static PyMethodDef methods[] = {
     {"after", (PyCFunction)(void (*)(void))native_after, METH_FASTCALL, NULL},
     {"cuts", native_cuts, METH_O, NULL},
     {"same", (PyCFunction)(void (*)(void))native_same, METH_FASTCALL, NULL},
-    {"bound", (PyCFunction)(void (*)(void))native_bound, METH_FASTCALL, NULL},
     {"summed", (PyCFunction)(void (*)(void))native_summed, METH_FASTCALL, NULL},
+    {"holds", (PyCFunction)(void (*)(void))native_holds, METH_FASTCALL, NULL},
+    {"steps", native_steps, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static int
-start(PyObject *Py_UNUSED(module))
+start(PyObject *module)
 {
-    sums_start();
-    return 0;
+    return PyModule_AddObjectRef(module, "SWIFT", sums_start() ? Py_True : Py_False);
 }
 
 static PyModuleDef_Slot slots[] = {

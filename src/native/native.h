@@ -63,7 +63,12 @@ const unsigned char *skip(const unsigned char *at, const unsigned char *end, uin
 
 /* -- checksums */
 
-void sums_start(void);
+enum { LANE = 16, LANES = 4 * LANE };
+
+int sums_start(void); /* whether large cells are summed up with the processor's help */
+int has_lanes(void);
+/* Of four lanes or more, and whole ones; only if there are any. Start and sum are inverted. */
+uint32_t sum_of_lanes(uint32_t sum, const unsigned char *at, Py_ssize_t size);
 
 /* -- what Python calls */
 
@@ -74,7 +79,8 @@ PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cuts(PyObject *module, PyObject *data);
 PyObject *native_same(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_bound(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_steps(PyObject *module, PyObject *data);
 PyObject *native_summed(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_holds(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

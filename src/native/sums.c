@@ -5,8 +5,9 @@
 #define SUM 4
 
 static uint32_t table[8][256];
+static int swift;
 
-void
+int
 sums_start(void)
 {
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -22,13 +23,22 @@ sums_start(void)
             table[ahead][byte] = table[0][sum & 255] ^ sum >> 8;
         }
     }
+    swift = has_lanes();
+    return swift;
 }
 
-/* Eight bytes at a time, each through the table for how far it is from the end of them. */
+/* What is not in lanes, eight bytes at a time, each through the table for how far it is from the
+   end of them. */
 static uint32_t
 crc(uint32_t sum, const unsigned char *data, Py_ssize_t size)
 {
     sum = ~sum;
+    if (swift && size >= LANES) {
+        Py_ssize_t whole = size - size % LANE;
+        sum = sum_of_lanes(sum, data, whole);
+        data += whole;
+        size -= whole;
+    }
     for (; size >= 8; size -= 8, data += 8) {
         sum ^= data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
         sum = table[7][sum & 255] ^ table[6][sum >> 8 & 255] ^ table[5][sum >> 16 & 255]
@@ -115,16 +125,6 @@ bind(PyObject *const *args, uint32_t *sum)
 }
 
 PyObject *
-native_bound(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
-{
-    if (count != 2) {
-        return PyErr_Format(PyExc_TypeError, "bound takes 2 arguments, not %zd", count);
-    }
-    uint32_t sum;
-    return bind(args, &sum) < 0 ? NULL : PyLong_FromUnsignedLong(sum);
-}
-
-PyObject *
 native_summed(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3) {
@@ -150,4 +150,31 @@ native_summed(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
         }
     }
     return made;
+}
+
+PyObject *
+native_holds(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3) {
+        return PyErr_Format(PyExc_TypeError, "holds takes 3 arguments, not %zd", count);
+    }
+    uint32_t sum, stored = 0;
+    if (bind(args + 1, &sum) < 0) {
+        return NULL;
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    const unsigned char *data = view.buf;
+    Py_ssize_t size = view.len - SUM;
+    int same = 0;
+    if (size >= 0) {
+        for (int byte = 0; byte < SUM; byte++) {
+            stored = stored << 8 | data[size + byte];
+        }
+        same = crc(sum, data, size) == stored;
+    }
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(same);
 }

@@ -13,7 +13,7 @@ from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
-from milepost.sql import pg_transaction
+from milepost.sql import pg_results, pg_transaction
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Query, Run, Several
 from milepost.sql.pg_wire import asks_of
 from milepost.types import Send
@@ -81,6 +81,55 @@ def test_in_a_schema_it_is_one_as_well(uri, trips):
         line("a", "b").compile(checkpointer=saver).invoke({}, thread("t"), durability="sync")
     assert kinds(trips[-1])[:3] == ["BEGIN", "SET", "WITH"]
     assert kinds(trips[-1])[-1] == "COMMIT"
+
+
+def chatted(saver: PostgresSaver, turns: int = 8) -> Any:
+    """A graph with a log that has grown over several turns, in rows of its own."""
+    builder = StateGraph(Log).add_node("say", lambda state: {"log": [f"{len(state['log'])} " * 90]})
+    graph = builder.add_edge(START, "say").compile(checkpointer=saver)
+    for _ in range(turns):
+        graph.invoke({"log": ["asked " * 50]}, thread("t"), durability="sync")
+    return graph
+
+
+@pytest.mark.parametrize("schema", [None, "mine"])
+def test_a_state_is_read_in_one_round_trip_by_a_saver_that_remembers_nothing(uri, trips, schema):
+    with PostgresSaver.from_conn_string(uri, schema=schema) as saver:
+        saver.setup()
+        expected = chatted(saver).get_state(thread("t"))
+        with PostgresSaver.from_conn_string(uri, schema=schema) as cold:
+            graph = chatted(cold, turns=0)
+            trips.clear()
+            assert graph.get_state(thread("t")) == expected
+    begin = ["BEGIN", "SET"] if schema is None else ["BEGIN", "SET", "SET"]
+    assert [kinds(trip) for trip in trips] == [[*begin, "WITH", "WITH", "COMMIT"]]
+
+
+def test_where_the_newest_values_are_not_those_of_the_latest_checkpoint_it_is_read_anew(
+    postgres, uri, trips
+):
+    graph = chatted(postgres)
+    early = [s for s in graph.get_state_history(thread("t")) if len(s.values["log"]) == 4][-1]
+    graph.update_state(early.config, {"log": ["another way " * 60]}, "say")
+    expected = [*early.values["log"], "another way " * 60]
+    with PostgresSaver.from_conn_string(uri) as cold:
+        trips.clear()
+        assert chatted(cold, turns=0).get_state(thread("t")).values["log"] == expected
+    assert [kinds(trip)[-1] for trip in trips] == ["COMMIT", "WITH", "COMMIT"]
+    assert all("REPEATABLE READ" in trip[0] for trip in trips[:2])
+
+
+def test_reading_is_planned_once_for_all_parameters(postgres):
+    graph = chatted(postgres)
+    for n in range(4):
+        graph.get_state(thread(f"nobody{n}"))
+        assert len(list(postgres.list(thread("t")))) == 24
+    plans = postgres.conn.execute(
+        "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements"
+        " WHERE statement LIKE '%RECURSIVE%'"
+    ).fetchall()
+    assert len(plans) >= 3
+    assert [custom for _, custom, _ in plans] == [0] * len(plans)
 
 
 def test_what_is_first_and_last_is_one_round_trip_without_a_transaction_around_it(table, trips):
@@ -170,6 +219,39 @@ def test_a_run_that_lost_its_thread_gets_a_conflict_and_changes_nothing(uri, sch
         with pytest.raises(ThreadConflict):
             graph.invoke({}, thread("t"), durability="sync")
         assert graph.get_state(thread("t")).values["log"] == ["a", "taken"]
+
+
+# -- large rows
+
+
+def test_large_rows_are_taken_over_a_few_at_a_time(table, monkeypatch):
+    most = 0
+    transformer = pg_results.Transformer
+
+    class Watched(transformer):  # type: ignore[misc, valid-type]
+        def load_rows(self, first: int, last: int, make: Any) -> Any:
+            nonlocal most
+            most = max(most, last - first)
+            return super().load_rows(first, last, make)
+
+    monkeypatch.setattr(pg_results, "Transformer", Watched)
+    series = "SELECT n, repeat(n::text, 9000) FROM generate_series(1, 11) n"
+    expected = [(n, str(n) * 9000) for n in range(1, 12)]
+    assert table(Query(series, large=True), Query("SELECT a FROM t")) == [expected, [("x",)]]
+    assert most < 11
+    assert table(Query(series, (), True, large=True), write=False) == [expected]
+    none = Query("SELECT a FROM t WHERE b = %s", (7,), large=True)
+    both = Several([Query(series, large=True), none, Query("SELECT b FROM t")])
+    assert table(both) == [[expected, [], [(1,)]]]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_query_that_fails_among_its_rows_raises_and_leaves_the_connection_usable(table, first):
+    fails = Query("SELECT 1 / (9 - n) FROM generate_series(1, 11) n", large=True)
+    more = Query("SELECT a FROM t", large=True)
+    with pytest.raises(SaverError, match="division by zero"):
+        table(Several([fails, more] if first else [more, fails]), write=False)
+    assert table(more, write=False) == [[("x",)]]
 
 
 # -- many rows

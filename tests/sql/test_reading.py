@@ -49,7 +49,9 @@ def statements(saver: Any) -> Iterator[list[str]]:
                     statement = inner.send(answer)
                 except StopIteration as done:
                     return done.value
-                asked.append(statement.sql)
+                queries = getattr(statement, "queries", [statement])
+                sqls = [getattr(query, "sql", "a large cell") for query in queries]
+                asked.extend(sql for sql in sqls if "plan_cache_mode" not in sql)
                 answer = yield statement
 
         return run(operation, write=write)
@@ -81,6 +83,23 @@ def test_what_a_saver_remembers_is_not_fetched_again(saver, reopen):
         assert len(asked) == 1
 
 
+def test_sqlite_reads_the_largest_cells_without_a_query_and_leaves_its_cache_as_it_was(path):
+    builder = StateGraph(Log).add_node("node", lambda s: {"lines": ["x" * 200_000]})
+    builder.add_edge(START, "node")
+    config = {"configurable": {"thread_id": "t"}}
+    with SqliteSaver.from_conn_string(path) as saver:
+        expected = builder.compile(checkpointer=saver).invoke({"lines": ["y" * 90_000]}, config)
+    with SqliteSaver.from_conn_string(path) as cold, statements(cold) as asked:
+        cold.conn.execute("PRAGMA cache_size=-1234")
+        assert builder.compile(checkpointer=cold).get_state(config).values == expected
+        assert asked[2:] == ["a large cell"]
+        assert cold.conn.execute("PRAGMA cache_size").fetchone() == (-1234,)
+        asked.clear()
+        newest, *_ = cold.list(config)
+        assert newest.checkpoint["channel_values"] == expected
+        assert asked.count("a large cell") == 1
+
+
 def test_a_state_with_its_metadata_takes_no_more(saver, reopen):
     config = fill(saver)
     with reopen() as cold, statements(cold) as asked:
@@ -99,6 +118,26 @@ def test_the_newest_states_take_one_page(saver, reopen):
         assert len(asked) <= 3
         assert [tuple(s) for s in newest] == whole[:10]
         assert len(asked) <= 3
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_thread_is_sorted_for_each_page_only_if_it_has_inner_graphs(saver, config, inner):
+    class Count(TypedDict):
+        n: int
+
+    step = StateGraph(Count).add_node("step", lambda s: {"n": s["n"] + 1})
+    child = step.add_edge(START, "step").compile(checkpointer=inner)
+    builder = StateGraph(Count).add_node("child", child).add_edge(START, "child")
+    outer = builder.compile(checkpointer=saver)
+    for turn in range(30):
+        outer.invoke({"n": turn}, config, durability="sync")
+    with statements(saver) as asked:
+        ids = [found.config["configurable"]["checkpoint_id"] for found in saver.list(config)]
+    pages = [sql for sql in asked if "DESC" in sql]
+    assert len(pages) > 2
+    assert [("checkpoint_ns DESC" in sql) for sql in pages] == [True, *[inner] * (len(pages) - 1)]
+    assert ids == sorted(set(ids), reverse=True)
+    assert len(ids) >= 60
 
 
 def test_delta_channels_are_rebuilt_with_two_queries(saver, config, reopen):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost import native
 from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.cutting import split_like
 from milepost.checkpoint.rope import Rope
@@ -60,6 +61,46 @@ def test_so_it_does_for_edits_of_one_list(elements, data):
 def test_a_program_survives_being_stored(old, new):
     program = difference(old, new)
     assert unpack(pack(program)) == program
+
+
+steps = st.lists(
+    st.binary(max_size=300)
+    | st.just(b"x" * 70_000)
+    | st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)),
+    max_size=20,
+)
+
+
+@given(steps, st.booleans())
+def test_a_program_is_read_alike_with_the_accelerator_and_without(program, as_view):
+    stored = pack(program)
+    found = unpack(memoryview(stored) if as_view else stored)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "steps", None)
+        assert unpack(stored) == found == program
+
+
+@given(st.binary(max_size=40) | steps.map(lambda program: pack(program)[:-1] + b"\xc1"))
+def test_what_is_no_program_is_refused_alike(data):
+    def outcome() -> object:
+        try:
+            return unpack(data)
+        except DeserializationError as error:
+            return str(error)
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "steps", None)
+        assert outcome() == found
+
+
+@pytest.mark.skipif(native.steps is None, reason="the accelerator was not built")
+def test_large_pieces_are_not_copied():
+    stored = pack([b"head", (4, 9), b"x" * 5_000])
+    head, _, large = unpack(stored)
+    assert type(head) is bytes
+    assert type(large) is memoryview
+    assert large.obj is stored
 
 
 @given(st.lists(parts, min_size=1, max_size=6))

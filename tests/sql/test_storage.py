@@ -129,8 +129,7 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
     for _ in range(300):
         graph.invoke({"messages": [message()]}, config, durability="exit")
     with SqliteSaver.from_conn_string(path) as cold:
-        statements: list[str] = []
-        fetched = []
+        fetched: list[int] = []
         run = cold.engine.run
 
         def counted(work: Any, *, write: bool) -> Any:
@@ -143,14 +142,14 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
                     except StopIteration as done:
                         return done.value
                     answer = yield statement
-                    statements.append(statement.sql)
-                    fetched.append(len(answer))
+                    several = hasattr(statement, "queries")
+                    fetched.extend(map(len, answer) if several else [len(answer)])
 
             return run(watched, write=write)
 
         cold.engine.run = counted  # type: ignore[method-assign]
         assert len(cold.get_tuple(config).checkpoint["channel_values"]["messages"]) == 600
-        assert len(statements) <= 5
+        assert len(fetched) <= 5
         assert max(fetched) <= 70
 
 

@@ -15,6 +15,7 @@ Seal and checksum also cover the columns beside the cell that say what its bytes
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 _SUM = 4
 """Bytes of a checksum."""
 _LARGE = 4096
-"""From this size on a view is cheaper than a copy, and zlib's checksum than our own."""
+"""From this size on a view is cheaper than a copy."""
+_OURS = sys.maxsize if native.SWIFT else _LARGE
+"""Up to this size our own checksum is cheaper than zlib's."""
 
 
 Columns: TypeAlias = native.Columns
@@ -188,7 +191,7 @@ class Codec:
         if self.seals:
             sealed: bytes = self.serde.seal(data, _bound(place, columns))
             return sealed
-        return (_summed if len(data) < _LARGE else _pure_summed)(data, place, columns)
+        return (_summed if len(data) < _OURS else _pure_summed)(data, place, columns)
 
     def unseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more, and
@@ -196,9 +199,8 @@ class Codec:
         if self.seals and not self._reads_plain(data):
             opened: bytes = self.serde.unseal(data, _bound(place, columns))
             return opened
-        end = len(data) - _SUM
-        body = data[:end] if end < _LARGE else memoryview(data)[:end]
-        if end < 0 or crc32(body, _start(place, columns)) != int.from_bytes(data[end:], "big"):
+        size = len(data)
+        if not (_holds if size < _OURS else _pure_holds)(data, place, columns):
             what, thread_id, ns, *key = place
             where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
             if is_sealed(data):
@@ -212,7 +214,7 @@ class Codec:
                 "written. Restore the row from a backup, or go on from another "
                 "checkpoint; `verify()` names all that is damaged."
             )
-        return body
+        return data[:-_SUM] if size < _LARGE else memoryview(data)[:-_SUM]
 
 
 _SCALARS = frozenset((int, str, bool, float))
@@ -249,5 +251,14 @@ def _pure_summed(data: bytes, place: tuple[str, ...], columns: Columns) -> bytes
     return data + crc32(data, _pure_start(place, columns)).to_bytes(_SUM, "big")
 
 
-_start = native.bound or _pure_start
+def _pure_holds(data: bytes, place: tuple[str, ...], columns: Columns) -> bool:
+    """Whether bytes end with their checksum."""
+    start = _pure_start(place, columns)
+    return (
+        len(data) >= _SUM
+        and crc32(memoryview(data)[:-_SUM], start).to_bytes(_SUM, "big") == data[-_SUM:]
+    )
+
+
 _summed = native.summed or _pure_summed
+_holds = native.holds or _pure_holds

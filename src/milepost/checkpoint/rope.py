@@ -16,7 +16,7 @@ from milepost.errors import DeserializationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.splice import Buffer, Program
+    from milepost.checkpoint.splice import Buffer, Steps
 
 _length = itemgetter(2)
 
@@ -39,14 +39,14 @@ class Rope:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def apply(self, program: Program) -> Rope:
+    def apply(self, program: Steps) -> Rope:
         """The value that `program` makes of this one."""
         pieces: list[tuple[Buffer, int, int]] = []
         for step in program:
-            if isinstance(step, bytes):
-                pieces.append((step, 0, len(step)))
-            else:
+            if isinstance(step, tuple):
                 pieces += self._cut(*step)
+            else:
+                pieces.append((step, 0, len(step)))
         return Rope(pieces)
 
     def start(self, size: int) -> bytes:

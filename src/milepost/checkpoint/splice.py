@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import ormsgpack
 
+from milepost import native
 from milepost.checkpoint.serde.packed import Packed
 from milepost.errors import DeserializationError
 
@@ -26,6 +27,8 @@ Program: TypeAlias = list[bytes | tuple[int, int]]
 """New bytes, or the start and length of a piece of the base."""
 Buffer: TypeAlias = bytes | memoryview
 """Bytes, or a view of some that were not worth copying."""
+Steps: TypeAlias = "Sequence[Buffer | tuple[int, int]]"
+"""A program that was stored."""
 
 _CHUNK = 4096
 _WORTH_COPYING = 16
@@ -109,8 +112,12 @@ def pack(program: Program) -> bytes:
     return ormsgpack.packb(program)
 
 
-def unpack(data: Buffer) -> Program:
-    """The program that `pack` was given."""
+def unpack(data: Buffer) -> Steps:
+    """The program that `pack` was given; of large pieces there may be views."""
+    if native.steps is not None:
+        steps = native.steps(data)
+        if steps is not None:
+            return steps
     try:
         return [
             step if isinstance(step, bytes) else (int(step[0]), int(step[1]))

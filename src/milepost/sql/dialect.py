@@ -44,6 +44,11 @@ class Dialect:
     """Ends a SELECT that keeps others from changing the row; SQLite's writers are alone anyway."""
     lock_threads: str
     """The same, where `threads` is not the only relation."""
+    remote: bool
+    """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    settled: tuple[str, ...]
+    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
+    each of the first five times, which takes longer than to carry it out."""
     chain: Bounds
     """Of a value that grows: how many rows add a little, before one adds all that at once; and
     how many of those there are before a full row.
@@ -89,6 +94,8 @@ SQLITE = Dialect(
     lookup=r"CROSS JOIN \1 \2 ON \3",
     lock="",
     lock_threads="",
+    remote=False,
+    settled=(),
     chain=(16, 16),
 )
 
@@ -111,5 +118,7 @@ POSTGRES = Dialect(
     lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
     lock=" FOR UPDATE",
     lock_threads=" FOR UPDATE OF threads",
+    remote=True,
+    settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=(64, 32),
 )

@@ -19,6 +19,7 @@ from milepost.sql.failures import (
     ForeignDatabaseError,
     StorageFullError,
 )
+from milepost.sql.lite_cells import read_cells
 from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import (
@@ -28,6 +29,7 @@ from milepost.sql.operations import (
     Many,
     Operation,
     Query,
+    Read,
     Run,
     Several,
     Work,
@@ -243,6 +245,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
                     execute(begin)
             elif isinstance(statement, Query):
                 answer = execute(statement.sql, statement.parameters).fetchall()
+            elif isinstance(statement, Read):
+                answer = read_cells(cursor, statement)
             elif isinstance(statement, Several):
                 answer = [execute(q.sql, q.parameters).fetchall() for q in statement.queries]
             elif isinstance(statement, Run):

@@ -5,6 +5,7 @@ their results. A driver runs a whole operation in one transaction, in its own co
 
     yielded   sent back
     Query     the rows, as a list of tuples
+    Read      the bytes in some cells, as a list
     Several   a list with the rows of each query
     Run       the number of rows that were changed
     Many      None; the statement has run once for each set of parameters
@@ -12,8 +13,8 @@ their results. A driver runs a whole operation in one transaction, in its own co
     Guarded   True if all of it has run; False if none of it has
     Alone     the same
 
-What says that it is the `last` is followed by nothing: a driver may end the transaction with it,
-which saves a round trip.
+With what says that it is the `last` a driver may end the transaction, which saves a round trip.
+Mostly nothing follows. What does is a transaction of its own, and must read anew what it needs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ class Query(NamedTuple):
     sql: str
     parameters: Sequence[Any] = ()
     last: bool = False
+    large: bool = False
+    """Whether its rows may be large: a driver may take them over a few at a time."""
+
+
+class Read(NamedTuple):
+    """Cells of one column, each by the number of its row: only where a database has such numbers.
+
+    The bytes are copied once, not twice as by a query.
+    """
+
+    table: str
+    column: str
+    numbers: Sequence[int]
 
 
 class Several(NamedTuple):
@@ -89,7 +103,7 @@ class Alone(NamedTuple):
     parameters: Sequence[Any]
 
 
-Statement: TypeAlias = Query | Several | Run | Many | Batch | Guarded | Alone
+Statement: TypeAlias = Query | Read | Several | Run | Many | Batch | Guarded | Alone
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""

@@ -18,14 +18,17 @@ from milepost.sql.operations import (
     Many,
     Operation,
     Query,
+    Read,
     Run,
     Several,
     Work,
 )
 from milepost.sql.pg_wire import (
+    Answer,
     Ask,
     TransactionStatus,
     asks_of,
+    changed_by,
     exchange,
     portions,
     psycopg,
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from psycopg.abc import PQGen
-    from psycopg.pq.abc import PGresult
 
     from milepost.sql.pg import Begin
 
@@ -69,10 +71,11 @@ class _Transaction:
                     answer: Any
                     if isinstance(statement, Alone):
                         results = yield from self._bare([statement])
-                        answer = results[0].command_tuples == 1
+                        answer = changed_by(results[0]) == 1
                     elif isinstance(statement, Guarded):
                         answer = yield from self._guarded(statement)
                     else:
+                        assert not isinstance(statement, Read), "rows have no numbers here"
                         answer = yield from self._statement(statement)
                     statement = operation.send(answer)
             except StopIteration as done:
@@ -100,23 +103,28 @@ class _Transaction:
             return None
         # A reader of several statements needs one snapshot for all of them.
         alone = last and not self._begun and (len(asks) == 1 or isinstance(statement, Batch))
-        results = yield from (self._bare(asks) if alone else self._send(asks, last=last))
+        large = _large(statement)
+        results = yield from (
+            self._bare(asks, large) if alone else self._send(asks, last=last, large=large)
+        )
         if isinstance(statement, Query):
             return rows_of(self._connection, results[0])
         if isinstance(statement, Several):
             return [rows_of(self._connection, result) for result in results]
         if isinstance(statement, Run):
-            return results[0].command_tuples or 0
+            return changed_by(results[0])
         return None
 
-    def _bare(self, asks: list[Ask]) -> PQGen[list[PGresult]]:
+    def _bare(self, asks: list[Ask], large: Sequence[int] = ()) -> PQGen[list[Answer]]:
         """The results of `asks`, which are all of the transaction: it needs no words of its own,
         unless there is more to set than that it begins."""
         if len(self._begin) < 2:
-            return exchange(self._connection, asks, prepare=self._prepare)
-        return self._send(asks, last=True)
+            return exchange(self._connection, asks, prepare=self._prepare, large=large)
+        return self._send(asks, last=True, large=large)
 
-    def _send(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+    def _send(
+        self, asks: list[Ask], *, last: bool, large: Sequence[int] = ()
+    ) -> PQGen[list[Answer]]:
         """The results of `asks`, within the transaction."""
         count = len(asks)
         before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
@@ -124,7 +132,10 @@ class _Transaction:
             asks = [*asks, _COMMIT]
         self._begun = (self._begun or bool(before)) and not last
         results = yield from exchange(
-            self._connection, [*before, *asks] if before else asks, prepare=self._prepare
+            self._connection,
+            [*before, *asks] if before else asks,
+            prepare=self._prepare,
+            large=[len(before) + place for place in large],
         )
         return results[len(before) : len(before) + count]
 
@@ -164,6 +175,15 @@ def _guard(statement: str, rows: int) -> str:
     if not is_query:
         statement += " RETURNING 1"
     return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
+
+
+def _large(statement: Query | Several | Run | Many | Batch) -> Sequence[int]:
+    """Which of the queries may have large rows."""
+    if isinstance(statement, Query):
+        return (0,) if statement.large else ()
+    if isinstance(statement, Several):
+        return [place for place, query in enumerate(statement.queries) if query.large]
+    return ()
 
 
 def _asks(statements: Sequence[Query | Run | Many]) -> list[Ask]:

@@ -1,4 +1,4 @@
-"""Sends statements to PostgreSQL in one round trip, and reads the answers.
+"""Sends statements to PostgreSQL in one round trip.
 
 This stands below psycopg's cursors, on its wrapper of libpq: a cursor takes about 50 µs of the
 client's time for each statement, these functions about 7. Their generators yield what psycopg's
@@ -20,24 +20,28 @@ from milepost.sql.operations import Raw
 try:
     import psycopg
     from psycopg.adapt import PyFormat, Transformer
-    from psycopg.generators import execute, fetch, send
-    from psycopg.pq import ConnStatus, ExecStatus, Format, PipelineStatus, TransactionStatus
+    from psycopg.generators import execute, send
+    from psycopg.pq import ExecStatus, Format, PipelineStatus, TransactionStatus
+
+    from milepost.sql.pg_results import CLOSED, Answer, answers, changed_by, failure, rows_of
 except ImportError as error:
     raise MissingDependencyError(
         "The Postgres savers need psycopg: pip install 'milepost[postgres]'."
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from psycopg.abc import PQGen
     from psycopg.pq.abc import PGconn, PGresult
 
 __all__ = [
+    "Answer",
     "Ask",
     "PipelineStatus",
     "TransactionStatus",
     "asks_of",
+    "changed_by",
     "exchange",
     "forget_prepared",
     "portions",
@@ -53,7 +57,6 @@ _Key: TypeAlias = "tuple[str, tuple[int, ...]]"
 _BOOL, _BYTES, _INT8, _INT4, _FLOAT8 = 16, 17, 20, 23, 701
 _BY_CONTEXT: Final = 0
 """Text and NULL take the type that the statement has in their place."""
-_CLOSED: Final = "the server closed the connection"
 _MOST: Final = 128
 """Statements that are prepared on one connection; others are parsed each time."""
 _SIZES: Final = (64, 16, 4, 1)
@@ -71,10 +74,13 @@ class _Sent(NamedTuple):
     formats: list[int]
 
 
-def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[list[PGresult]]:
+def exchange(
+    connection: Any, asks: Sequence[Ask], *, prepare: bool, large: Collection[int] = ()
+) -> PQGen[list[Answer]]:
     """Send all, then wait for all. The first that failed is raised, and none has had an effect.
 
-    A pipeline without BEGIN is a transaction by itself, up to where it is synchronised.
+    A pipeline without BEGIN is a transaction by itself, up to where it is synchronised. `large`
+    are the places of those asks whose rows may be large.
     """
     pgconn: PGconn = connection.pgconn
     known: dict[_Key, bytes] | None = None
@@ -86,24 +92,24 @@ def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[li
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
     ready = [_encoded(connection, encoding, ask) for ask in asks]
     within = pgconn.pipeline_status != PipelineStatus.OFF
-    results: list[PGresult]
-    if len(ready) == 1 and known and not within and ready[0].key in known:
+    if len(ready) == 1 and known and not within and not large and ready[0].key in known:
         # Synchronised with its last message: what it does by itself needs no pipeline.
         key, values, formats = ready[0]
         pgconn.send_query_prepared(known[key], values, formats, Format.BINARY)
-        results = yield from execute(pgconn)
-        if results and results[0].status != ExecStatus.FATAL_ERROR:
-            return results
+        single = yield from execute(pgconn)
+        if single and single[0].status != ExecStatus.FATAL_ERROR:
+            return [*single]
         raise (
-            psycopg.errors.error_from_result(results[0], encoding)
-            if results
-            else psycopg.OperationalError(_CLOSED)
+            psycopg.errors.error_from_result(single[0], encoding)
+            if single
+            else psycopg.OperationalError(CLOSED)
         )
     if not within:
         pgconn.enter_pipeline_mode()
     new: dict[int, tuple[_Key, bytes]] = {}
     place = 0
-    for key, values, formats in ready:
+    bulky: set[int] = set()
+    for number, (key, values, formats) in enumerate(ready):
         name = None if known is None else known.get(key)
         if name is None and known is not None and len(known) + len(new) < _MOST:
             name = next((n for k, n in new.values() if k == key), None)
@@ -117,56 +123,33 @@ def exchange(connection: Any, asks: Sequence[Ask], *, prepare: bool) -> PQGen[li
             pgconn.send_query_params(text, values, key[1], formats, Format.BINARY)
         else:
             pgconn.send_query_prepared(name, values, formats, Format.BINARY)
+        if number in large:
+            bulky.add(place)
         place += 1
     pgconn.pipeline_sync()
     yield from send(pgconn)
-    results = yield from _results(pgconn)
+    results = yield from answers(connection, bulky)
     if not within:
         pgconn.exit_pipeline_mode()
-    answers = []
+    found: list[Answer] = []
     failed: PGresult | None = None
     for at, result in enumerate(results):
-        if result.status == ExecStatus.FATAL_ERROR:
-            failed = failed or result
+        if (lost := failure(result)) is not None:
+            failed = failed or lost
         elif at not in new:
-            answers.append(result)
-        elif known is not None and result.status == ExecStatus.COMMAND_OK:
+            found.append(result)
+        elif known is not None and not isinstance(result, list):
             key, name = new[at]
-            known[key] = name
+            if result.status == ExecStatus.COMMAND_OK:
+                known[key] = name
     if failed is not None:
         raise psycopg.errors.error_from_result(failed, encoding)
-    return answers
+    return found
 
 
 def forget_prepared(connection: Any) -> bool:
     """Prepare all statements anew on this connection. False if there were none."""
     return _prepared.pop(connection, None) is not None
-
-
-def rows_of(connection: Any, result: PGresult) -> list[tuple[Any, ...]]:
-    """The rows of a result, in Python's types."""
-    if not result.ntuples:
-        return []
-    reader = Transformer(connection)
-    reader.set_pgresult(result)
-    return reader.load_rows(0, result.ntuples, tuple)
-
-
-def _results(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """Everything up to the synchronisation."""
-    results: list[PGresult] = []
-    while True:
-        result = yield from fetch(pgconn)
-        if result is None:  # ends the results of one statement
-            if pgconn.status == ConnStatus.BAD:
-                for lost in results:
-                    if lost.status == ExecStatus.FATAL_ERROR:
-                        return results
-                raise psycopg.OperationalError(_CLOSED)
-        elif result.status == ExecStatus.PIPELINE_SYNC:
-            return results
-        else:
-            results.append(result)
 
 
 # -- parameters

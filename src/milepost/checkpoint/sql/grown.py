@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from milepost.checkpoint.codec import Codec
-    from milepost.checkpoint.splice import Buffer, Parts, Program
+    from milepost.checkpoint.splice import Buffer, Parts, Steps
 
 _Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
 
 _LONGEST_HEAD: Final = 5
+_PADDING: Final = bytes(_LONGEST_HEAD)
 _SOME: Final = 64
 """Elements that are compared at a time."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -148,7 +149,7 @@ class Grown:
     def __len__(self) -> int:
         return len(self.head) + self.size
 
-    def apply(self, program: Program) -> Grown | Rope:
+    def apply(self, program: Steps) -> Grown | Rope:
         """The value that `program` makes of this one."""
         return self._grown(program) or self.rope().apply(program)
 
@@ -200,39 +201,39 @@ class Grown:
             size, at = size - part, end
         return at == self.count
 
-    def grows_from(self, base: Grown | Rope, program: Program) -> bool:
+    def grows_from(self, base: Grown | Rope, program: Steps) -> bool:
         """Whether `program` has made it out of all of `base`, with something added."""
         if not isinstance(base, Grown):
             return False
         kept = program[0] if len(program) == 1 else program[1]
         return kept in ((0, len(base)), (len(base.head), base.size))
 
-    def _grown(self, program: Program) -> Grown | None:
+    def _grown(self, program: Steps) -> Grown | None:
         """The same as `apply`, for a beginning of this version, or one that adds to it."""
-        if program == [(0, len(self))]:
-            return self
-        if len(program) not in (2, 3):
+        if len(program) == 1:
+            return self if program[0] == (0, len(self)) else None
+        if len(program) > 3 or not program:
             return None
-        head, kept, *added = program
-        if not isinstance(head, bytes) or isinstance(kept, bytes):
+        head, kept = program[:2]
+        if not isinstance(head, bytes) or not isinstance(kept, tuple):
             return None
         start, size = kept
         count = self._count_in(head)
         if count is None or start != len(self.head):
             return None
-        if not added and 0 <= size <= self.size and count <= self.count:
-            return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
-        if not added or size != self.size or count < self.count:
+        if len(program) == 2:
+            if 0 <= size <= self.size and count <= self.count:
+                return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
             return None
-        (new,) = added
-        if not isinstance(new, bytes):
+        new = program[2]
+        if size != self.size or count < self.count or isinstance(new, tuple):
             return None
         segments = (*self._closed(), Segment(new, count - self.count))
         return Grown(head, count, size + len(new), segments, 0, is_list=self.is_list)
 
     def _count_in(self, head: bytes) -> int | None:
         """How many elements a head speaks of; None if it is not one of such a value."""
-        kind, count, body = skim.head(head + bytes(_LONGEST_HEAD), 0)
+        kind, count, body = skim.head(head + _PADDING, 0)
         expected = skim.ARRAY if self.is_list else skim.MAP
         return count if kind == expected and body == len(head) else None
 

@@ -4,7 +4,8 @@ The rows of `checkpoint_blobs` lie in the order of their key, and to search amon
 every row that it compares with whole. With rows of a megabyte that takes longer than all the rest,
 in a thread as well as in a file with many. So there a large value is in `checkpoint_large`, and
 the column has its number. All that reads or adds values does so through `checkpoint_values`, which
-looks as if they were where they belong; what changes or deletes rows need not.
+looks as if they were where they belong; what changes or deletes rows need not. Of the largest, a
+reader gets the number from `checkpoint_held`, and then the bytes: a query would copy them twice.
 
 PostgreSQL moves what is large out of its tables by itself.
 """
@@ -19,21 +20,32 @@ if TYPE_CHECKING:
 _LARGE: Final = 750
 """Bytes. With them a row, key and all, still fits into its page."""
 
+_LARGEST: Final = 128 * 1024
+"""Bytes from which memory is taken from the system, and given back, for each copy."""
+DATA: Final = ("checkpoint_large", "data")
+"""The table and the column."""
+
 _KEY = "thread_id = {0}.thread_id AND checkpoint_ns = {0}.checkpoint_ns"
 _ROW = f"{_KEY} AND channel = {{0}}.channel AND version = {{0}}.version"
 _NEW, _OLD = _ROW.format("new"), _ROW.format("old")
 _STORED = f"CASE WHEN LENGTH(new.blob) > {_LARGE} THEN LAST_INSERT_ROWID() ELSE new.blob END"
 _IS_NUMBER = "TYPEOF(old.blob) = 'integer'"
 
-_STATEMENTS: Final = (
-    "CREATE TABLE IF NOT EXISTS checkpoint_large (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+
+def _view(name: str, case: str) -> str:
     # A number without a value reads as no bytes, which are not what was sealed. A subquery for the
     # value would copy it once more.
-    """CREATE VIEW IF NOT EXISTS checkpoint_values AS
+    return f"""CREATE VIEW IF NOT EXISTS {name} AS
         SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type,
-            CASE WHEN large.id IS NOT NULL THEN large.data
+            CASE {case}WHEN large.id IS NOT NULL THEN large.data
                 WHEN TYPEOF(blob) = 'integer' THEN x'' ELSE blob END AS blob
-        FROM checkpoint_blobs LEFT JOIN checkpoint_large AS large ON large.id = blob""",
+        FROM checkpoint_blobs LEFT JOIN checkpoint_large AS large ON large.id = blob"""
+
+
+_STATEMENTS: Final = (
+    "CREATE TABLE IF NOT EXISTS checkpoint_large (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    _view("checkpoint_values", ""),
+    _view("checkpoint_held", f"WHEN LENGTH(large.data) > {_LARGEST} THEN large.id "),
     f"""CREATE TRIGGER IF NOT EXISTS checkpoint_values_add INSTEAD OF INSERT ON checkpoint_values
         BEGIN
             INSERT INTO checkpoint_large (data) SELECT new.blob WHERE LENGTH(new.blob) > {_LARGE}
@@ -66,8 +78,9 @@ UNLESS_THERE: Final = "UNLESS THERE"
 
 
 def through_values(dialect: Dialect, query: str) -> str:
-    """A query that speaks of `checkpoint_values`, in the words of a database."""
+    """A query that speaks of these views, in the words of a database."""
     if dialect.name == "sqlite":
         return query.replace(UNLESS_THERE, "")  # the view sees to that
-    query = query.replace("checkpoint_values", "checkpoint_blobs")
+    for view in ("checkpoint_values", "checkpoint_held"):
+        query = query.replace(view, "checkpoint_blobs")
     return query.replace(UNLESS_THERE, "ON CONFLICT DO NOTHING")

@@ -54,6 +54,8 @@ class Listing:
         self.thread_id: str | None = None
         self._ns: str | None = None
         self._id: str | None = None
+        self._plain: str | None = None
+        """The thread of which only the outermost graph has checkpoints, once that is known."""
         if config is not None:
             place = check_place(place_of(config))
             self.thread_id = place.thread_id
@@ -107,6 +109,7 @@ class Listing:
         # With a filter most rows may be left out, and those cost little.
         if self.left is not None and not self._filter:
             size = min(size, self.left)
+        graph = "" if self._plain == thread_id else self._ns
         if self._id is not None:
             rows = yield Query(q.with_id, (thread_id, self._id))
             rows = [
@@ -114,12 +117,17 @@ class Listing:
                 for r in rows
                 if self._ns in (None, r[0]) and (self._before == _LAST or r[1] < self._before)
             ]
-        elif self._ns is not None:
+        elif graph is not None:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
-            rows = yield Query(sql, (*self._run, thread_id, self._ns, cursor[0], size))
+            page = Query(sql, (*self._run, thread_id, graph, cursor[0], size))
+            (rows,) = yield from self._reader.first(page)
         else:
+            # Has to sort what is left of the thread, unless there is but one graph.
             sql = q.page_of_thread_and_run if self._run else q.page_of_thread
-            rows = yield Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
+            page = Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
+            inner = Query(q.inner_graph, (thread_id,))
+            rows, others = yield from self._reader.first(page, inner)
+            self._plain = None if others else thread_id
         records = [(row[0], CheckpointRecord(*row[1:])) for row in rows]
         more = self._id is None and len(records) == size
         end = (records[-1][1].id, records[-1][0]) if more else None
@@ -138,9 +146,10 @@ class Listing:
         self, thread_id: str, rows: Sequence[tuple[str, CheckpointRecord]]
     ) -> Operation[list[CheckpointTuple]]:
         found: dict[tuple[str, str], CheckpointTuple] = {}
-        for ns in dict.fromkeys(ns for ns, _ in rows):
+        graphs = list(dict.fromkeys(ns for ns, _ in rows))
+        for ns in graphs:
             own = [row for other, row in rows if other == ns]
-            lot = yield from self._reader.lot(thread_id, ns, own)
+            lot = yield from self._reader.lot(thread_id, ns, own, last=ns == graphs[-1])
             for row in own:
                 found[ns, row.id] = lot.record(row)
         return [found[ns, row.id] for ns, row in rows]

@@ -69,10 +69,34 @@ def _rows_of(which: str) -> str:
                 AND c.channel = chain.channel AND c.version = chain.version END
             WHERE c.base IS NOT NULL)
         SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
-        FROM chain LOOKUP checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
+        FROM chain LOOKUP checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version END
         UNION ALL
         SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done"""
+
+
+_TIPS = f"""tip (channel, version) AS (
+            (SELECT channel, version FROM checkpoint_blobs
+                WHERE {_KEY} ORDER BY channel DESC, version DESC LIMIT 1)
+            UNION ALL
+            SELECT t.channel, t.version FROM tip, LATERAL (
+                SELECT channel, version FROM checkpoint_blobs WHERE {_KEY} AND channel < tip.channel
+                ORDER BY channel DESC, version DESC LIMIT 1) t),
+        """
+
+
+def _chains(before: str, tips: str) -> str:
+    return f"""
+        WITH RECURSIVE {before}chain (channel, version) AS (
+            {tips}
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            LOOKUP checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version END
+            WHERE c.base IS NOT NULL)
+        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
+        LOOKUP checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version END"""
 
 
 def _page_of_graph(which: str) -> str:
@@ -178,8 +202,11 @@ class Queries:
     # -- reading
 
     found: str = f"""
-        WITH RECURSIVE line (id, depth) AS (
-            SELECT {_WANTED}, 0
+        WITH RECURSIVE entry (head, epoch) AS (
+            SELECT {HEAD}, epoch FROM threads WHERE thread_id = ?),
+        line (id, depth) AS (
+            SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints WHERE {_KEY})), 0
             UNION ALL
             SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
             LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
@@ -196,8 +223,7 @@ class Queries:
         SELECT 1, id, checkpoint_id, 0, '{LED}', led, NULL, '', '', NULL
         FROM line {_LEDGER.format("id")} WHERE depth < 2
         UNION ALL
-        SELECT 2, {HEAD}, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL
-        FROM threads WHERE thread_id = ?"""
+        SELECT 2, head, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its
     parent's; the thread's head and epoch."""
     checkpoint: str = f"""
@@ -213,24 +239,20 @@ class Queries:
         SELECT {_CHECKPOINT} FROM line
         LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END"""
     """Frames, with those that they are changes to."""
-    blobs: str = """
-        WITH RECURSIVE chain (channel, version) AS (
-            SELECT a, b FROM {pairs} AS wanted
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            LOOKUP checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version END
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        LOOKUP checkpoint_values b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version END"""
+    blobs: str = _chains("", "SELECT a, b FROM {pairs} AS wanted")
     """Values, with the versions that they are differences from."""
+    newest: str = _chains(_TIPS, "SELECT channel, version FROM tip")
+    """The newest values: mostly those that the latest checkpoint has."""
     rows_of: str = _rows_of("")
     rows_of_channels: str = _rows_of(" AND channel IN (SELECT a FROM {items} AS chosen)")
 
     # -- listing
 
     thread_page: str = "SELECT thread_id FROM threads WHERE thread_id > ? ORDER BY 1 LIMIT ?"
+    inner_graph: str = """
+        SELECT checkpoint_ns FROM checkpoints WHERE thread_id = ? AND checkpoint_ns > ''
+        ORDER BY checkpoint_ns LIMIT 1"""
+    """Finds one of a thread, if it has any."""
     page_of_graph: str = _page_of_graph("")
     page_of_thread: str = _page_of_thread("")
     thread_page_of_run: str = """

@@ -1,7 +1,9 @@
 """Reads checkpoints: operations that yield queries and return records.
 
 A checkpoint is read with two queries: one for it, its writes and the frames that its own is made
-of; one for the rows of its values. What the saver remembers is not fetched again.
+of; one for the rows of its values. What the saver remembers is not fetched again. Where each query
+is a round trip, the newest values are asked for together with the latest checkpoint: mostly they
+are its values.
 """
 
 from __future__ import annotations
@@ -17,69 +19,77 @@ from milepost.checkpoint.sql.fetched import (
     Framed,
     Frames,
     WriteRecord,
-    head_gone,
 )
+from milepost.checkpoint.sql.found import Found, found_at
+from milepost.checkpoint.sql.large import DATA
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
-from milepost.sql.operations import Operation, Query
+from milepost.sql.operations import Operation, Query, Read, Several
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
+    from milepost.sql.dialect import Dialect
 
 _FAR: Final = 256
 """Frames that the first query may return: more than a chain of them ever has."""
-_WRITE: Final = 1
 
 
 class Reader:
     """Reads through one dialect's queries."""
 
-    def __init__(self, codec: Codec, memory: Memory, queries: Queries) -> None:
+    def __init__(self, codec: Codec, memory: Memory, queries: Queries, dialect: Dialect) -> None:
         self.codec = codec
         self.memory = memory
         self.q = queries
+        self._guesses = dialect.remote
+        self._settled = [Query(sql) for sql in dialect.settled]
+
+    def first(self, *queries: Query, last: bool = False) -> Operation[list[list[Any]]]:
+        """The rows of the queries that a transaction begins with."""
+        answers: list[list[Any]] = yield Several([*self._settled, *queries], last)
+        return answers[len(self._settled) :]
 
     # -- one checkpoint
 
     def one(self, place: Place) -> Operation[CheckpointTuple | None]:
         """The checkpoint at `place`, or the latest one there."""
         thread_id, ns, id = place
-        far = 1 if self.memory.holds(thread_id, ns) else _FAR
+        holds = self.memory.holds(thread_id, ns)
         at = (thread_id, ns)
-        found = yield Query(
+        query = Query(
             self.q.found,
-            (id, thread_id, ns, *at, *at, far, *at, *at, *at, *at, thread_id),
+            (thread_id, id, ns, *at, *at, 1 if holds else _FAR, *at, *at, *at, *at),
         )
-        rows: dict[str, CheckpointRecord] = {}
-        writes = []
-        epoch: int | None = None
-        head: str | None = None
-        first: CheckpointRecord | None = None
-        for tag, id, other, number, kind, data, metadata, channel, path, base in found:
-            if tag <= 0:
-                rows[id] = CheckpointRecord(id, other, number, data, kind, metadata)
-                first = rows[id] if tag == 0 else first
-            elif tag == _WRITE:
-                writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
-            else:
-                head, epoch = id, number
-        if first is None:
-            if head is not None and place.checkpoint_id is None and ns == "":
-                raise head_gone(thread_id, head)
+        if self._guesses and id is None and not holds:
+            guess = Query(self.q.newest, (*at, *at, *at, *at), large=True)
+            answer, blobs = yield from self.first(query, guess, last=True)
+            found = found_at(place, answer)
+            if found is None:
+                return None
+            frames = Frames(self.codec, *at, found.rows, {row.id for row in found.asked}, {})
+            if found.wanted(frames).issubset((row[0], row[1]) for row in blobs):
+                resolver = Resolver(self.codec, *at, blobs, {})
+                return self._record(place, found, frames, resolver)
+            # That transaction has ended, and the rows may have changed since: all of them anew.
+        (answer,) = yield from self.first(query)
+        found = found_at(place, answer)
+        if found is None:
             return None
-        # The parent comes along at little cost, and tells what made this checkpoint.
-        row = first
-        parent = rows.get(row.parent_id) if row.parent_id is not None else None
-        asked = [row] if parent is None else [row, parent]
-        frames = yield from self._frames(thread_id, ns, asked, rows, epoch)
-        wanted = {(write.channel, write.base) for write in writes if write.base is not None}
-        wanted.update(frames.wanted())
-        resolver = yield from self.values(thread_id, ns, wanted, last=True)
-        lot = Lot(self.codec, thread_id, ns, frames, by_checkpoint(writes), resolver)
+        frames = yield from self._frames(thread_id, ns, found.asked, found.rows, found.epoch)
+        resolver = yield from self.values(thread_id, ns, found.wanted(frames), last=True)
+        return self._record(place, found, frames, resolver)
+
+    def _record(
+        self, place: Place, found: Found, frames: Frames, resolver: Resolver
+    ) -> CheckpointTuple:
+        """A checkpoint whose rows are all there; it and its parent are remembered."""
+        thread_id, ns, _ = place
+        lot = Lot(self.codec, thread_id, ns, frames, by_checkpoint(found.writes), resolver)
+        row, parent, epoch = found.row, found.parent, found.epoch
         record = lot.record(row)
         for name in record._fields:
             getattr(record, name)
@@ -174,11 +184,13 @@ class Reader:
 
     # -- values and writes
 
-    def lot(self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]) -> Operation[Lot]:
+    def lot(
+        self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord], *, last: bool
+    ) -> Operation[Lot]:
         """All rows that some checkpoints of one graph are put together from."""
         frames = yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows})
         ids = [row.id for row in rows]
-        return (yield from self.rows_of(thread_id, ns, frames, ids, frames.wanted()))
+        return (yield from self.rows_of(thread_id, ns, frames, ids, frames.wanted(), last=last))
 
     def rows_of(
         self,
@@ -188,6 +200,8 @@ class Reader:
         ids: Sequence[str],
         wanted: Collection[tuple[str, str]],
         channels: Sequence[str] | None = None,
+        *,
+        last: bool = False,
     ) -> Operation[Lot]:
         """The writes at some checkpoints, and values, at once.
 
@@ -200,7 +214,9 @@ class Reader:
         found = yield Query(
             self.q.rows_of if channels is None else self.q.rows_of_channels,
             (json.dumps(list(ids)), *at, *at, *at, pairs, *some, *at, *at),
+            last,
         )
+        found = yield from _whole(found)
         blobs, writes = [], []
         for tag, a, b, c, base, number, path, kind, data in found:
             if tag:
@@ -222,10 +238,13 @@ class Reader:
     ) -> Operation[Resolver]:
         """Fetches the rows of certain versions of channels, except those that we remember."""
         known = self._known(thread_id, ns, wanted) if warm else {}
-        rows: Sequence[Any] = ()
+        rows: list[tuple[Any, ...]] = []
         if missing := [key for key in wanted if key not in known]:
             place = (thread_id, ns)
-            rows = yield Query(self.q.blobs, (json.dumps(missing), *place, *place), last)
+            rows = yield Query(
+                self.q.blobs, (json.dumps(missing), *place, *place), last, large=True
+            )
+            rows = yield from _whole(rows)
         return Resolver(self.codec, thread_id, ns, rows, known)
 
     def _known(
@@ -233,3 +252,13 @@ class Reader:
     ) -> dict[tuple[str, str], Known]:
         found = ((key, self.memory.value(thread_id, ns, *key)) for key in wanted)
         return {key: value for key, value in found if value is not None}
+
+
+def _whole(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
+    """Rows of values, with the bytes of those that came with a number instead: see large.py."""
+    places = [place for place, row in enumerate(rows) if type(row[-1]) is int]
+    if places:
+        cells = yield Read(*DATA, [rows[place][-1] for place in places])
+        for place, cell in zip(places, cells, strict=True):
+            rows[place] = (*rows[place][:-1], cell)
+    return rows

@@ -63,7 +63,7 @@ class SqlSaver(StepSaver[Prepared]):
         """Make the parts that work with the serializer."""
         self._codec = Codec(self.serde)
         self._memory = Memory()
-        self._reader = Reader(self._codec, self._memory, self._queries)
+        self._reader = Reader(self._codec, self._memory, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._memory, self.dialect.chain)
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)

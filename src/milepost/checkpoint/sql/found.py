@@ -1,0 +1,65 @@
+"""A checkpoint as the first query of a reader returns it: its rows, and what they ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, head_gone
+from milepost.record import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from milepost.checkpoint.records import Place
+
+_WRITE: Final = 1
+
+
+@record
+class Found:
+    """A checkpoint, its parent, the frames that theirs are made of, and the writes at both."""
+
+    row: CheckpointRecord
+    rows: dict[str, CheckpointRecord]
+    """All frames, by the id of their checkpoint."""
+    writes: list[WriteRecord]
+    epoch: int | None
+
+    @property
+    def parent(self) -> CheckpointRecord | None:
+        """Comes along at little cost, and tells what made this checkpoint."""
+        return None if self.row.parent_id is None else self.rows.get(self.row.parent_id)
+
+    @property
+    def asked(self) -> list[CheckpointRecord]:
+        """Those of the rows whose frames are wanted."""
+        parent = self.parent
+        return [self.row] if parent is None else [self.row, parent]
+
+    def wanted(self, frames: Frames) -> set[tuple[str, str]]:
+        """The channels and versions that have rows of their own."""
+        wanted = {(write.channel, write.base) for write in self.writes if write.base is not None}
+        wanted.update(frames.wanted())
+        return wanted
+
+
+def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> Found | None:
+    """What `Queries.found` has found; BrokenChainError if there should be more."""
+    rows: dict[str, CheckpointRecord] = {}
+    writes = []
+    epoch: int | None = None
+    head: str | None = None
+    first: CheckpointRecord | None = None
+    for tag, id, other, number, kind, data, metadata, channel, path, base in answer:
+        if tag <= 0:
+            rows[id] = CheckpointRecord(id, other, number, data, kind, metadata)
+            first = rows[id] if tag == 0 else first
+        elif tag == _WRITE:
+            writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
+        else:
+            head, epoch = id, number
+    if first is not None:
+        return Found(first, rows, writes, epoch)
+    if head is not None and place.checkpoint_id is None and place.checkpoint_ns == "":
+        raise head_gone(place.thread_id, head)
+    return None

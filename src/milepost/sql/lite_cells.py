@@ -1,0 +1,33 @@
+"""Reads large cells of SQLite tables, with as little fresh memory as can be.
+
+Memory that a process has not used before is provided page by page, and that costs more than all
+that is done with the bytes. A query makes a copy of a cell for itself, and another one for us;
+and each page of the cell stays in SQLite's cache, where it takes the place of others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from milepost.sql.operations import Read
+
+_PAGES: Final = 32
+"""As many as stay in the cache while a cell is read, if so many can be let go."""
+
+
+def read_cells(cursor: sqlite3.Cursor, read: Read) -> list[bytes]:
+    """The bytes of each cell."""
+    (usual,) = cursor.execute("PRAGMA cache_size").fetchone()
+    cursor.execute(f"PRAGMA cache_size={_PAGES}")
+    try:
+        return [_cell(cursor.connection, read, number) for number in read.numbers]
+    finally:
+        cursor.execute(f"PRAGMA cache_size={usual}")
+
+
+def _cell(connection: sqlite3.Connection, read: Read, number: int) -> bytes:
+    with connection.blobopen(read.table, read.column, number, readonly=True) as cell:
+        return cell.read()
