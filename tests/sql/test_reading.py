@@ -12,6 +12,7 @@ import pytest
 
 from milepost import START, StateGraph
 from milepost.channels import DeltaChannel
+from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import BrokenChainError, DamagedRowError, MilepostError
 
@@ -138,6 +139,31 @@ def test_a_thread_is_sorted_for_each_page_only_if_it_has_inner_graphs(saver, con
     assert [("checkpoint_ns DESC" in sql) for sql in pages] == [True, *[inner] * (len(pages) - 1)]
     assert ids == sorted(set(ids), reverse=True)
     assert len(ids) >= 60
+
+
+def test_a_listing_knows_which_checkpoint_comes_after_another_unless_it_leaves_some_out(
+    saver, monkeypatch
+):
+    config = fill(saver)
+    told: list[tuple[list[str], dict[str, str]]] = []
+    rows_of = Reader.rows_of
+
+    def watched(self: Any, *arguments: Any, after: Any, **settings: Any) -> Any:
+        told.append((arguments[3], after))
+        return rows_of(self, *arguments, after=after, **settings)
+
+    monkeypatch.setattr(Reader, "rows_of", watched)
+    found = list(saver.list(config))
+    assert len(told) == 2
+    for ids, after in told:
+        assert after == {ids[n + 1]: ids[n] for n in range(len(ids) - 1)}
+    told.clear()
+    loops = list(saver.list(config, filter={"source": "loop"}))
+    assert 0 < len(loops) < len(found)
+    assert [after for _, after in told] == [{}] * len(told)
+    same = {f.config["configurable"]["checkpoint_id"]: f.pending_writes for f in found}
+    for one in loops:
+        assert one.pending_writes == same[one.config["configurable"]["checkpoint_id"]]
 
 
 def test_delta_channels_are_rebuilt_with_two_queries(saver, config, reopen):

@@ -149,7 +149,9 @@ class Listing:
         graphs = list(dict.fromkeys(ns for ns, _ in rows))
         for ns in graphs:
             own = [row for other, row in rows if other == ns]
-            lot = yield from self._reader.lot(thread_id, ns, own, last=ns == graphs[-1])
+            lot = yield from self._reader.lot(
+                thread_id, ns, own, adjacent=not self._filter, last=ns == graphs[-1]
+            )
             for row in own:
                 found[ns, row.id] = lot.record(row)
         return [found[ns, row.id] for ns, row in rows]

@@ -40,10 +40,11 @@ _WANTED = f"""COALESCE(?, (SELECT {HEAD} FROM threads WHERE thread_id = ? AND ? 
 
 
 _LEDGER = f"""LOOKUP checkpoints n ON {_KEY} AND led IS NOT NULL
-                AND checkpoint_id = (SELECT MIN(m.checkpoint_id) FROM checkpoints m
-                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > {{0}})
+                AND checkpoint_id = COALESCE({{1}}, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > {{0}}))
                 AND parent_checkpoint_id = {{0}} END"""
-"""The checkpoint after one, if it holds writes that belong to that one."""
+"""The checkpoint after one, if it holds writes that belong to that one. Perhaps its id is known:
+to look for the smallest after another takes longer than all the rest."""
 
 
 def _rows_of(which: str) -> str:
@@ -52,13 +53,13 @@ def _rows_of(which: str) -> str:
     `which` of the writes are to be put together; the others are only looked at.
     """
     return f"""
-        WITH RECURSIVE wanted AS (SELECT a FROM {{items}} AS given),
+        WITH RECURSIVE wanted AS (SELECT a, b FROM {{pairs}} AS given),
         done AS (
             SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
             FROM wanted LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY} END
             UNION ALL
             SELECT a, checkpoint_id, '', NULL, 0, '', '{LED}', led
-            FROM wanted {_LEDGER.format("a")}),
+            FROM wanted {_LEDGER.format("a", "b")}),
         chain (channel, version) AS (
             SELECT a, b FROM {{pairs}} AS pairs
             UNION
@@ -221,7 +222,7 @@ class Queries:
         FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
         UNION ALL
         SELECT 1, id, checkpoint_id, 0, '{LED}', led, NULL, '', '', NULL
-        FROM line {_LEDGER.format("id")} WHERE depth < 2
+        FROM line {_LEDGER.format("id", "NULL")} WHERE depth < 2
         UNION ALL
         SELECT 2, head, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import CheckpointTuple, Place
@@ -28,7 +29,7 @@ from milepost.checkpoint.sql.values import Resolver
 from milepost.sql.operations import Operation, Query, Read, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.queries import Queries
@@ -185,12 +186,23 @@ class Reader:
     # -- values and writes
 
     def lot(
-        self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord], *, last: bool
+        self,
+        thread_id: str,
+        ns: str,
+        rows: Sequence[CheckpointRecord],
+        *,
+        adjacent: bool = False,
+        last: bool = False,
     ) -> Operation[Lot]:
-        """All rows that some checkpoints of one graph are put together from."""
+        """All rows that some checkpoints of one graph are put together from.
+
+        `adjacent`: the latest comes first, and none between them was left out.
+        """
         frames = yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows})
         ids = [row.id for row in rows]
-        return (yield from self.rows_of(thread_id, ns, frames, ids, frames.wanted(), last=last))
+        after = dict(pairwise(reversed(ids))) if adjacent else {}
+        wanted = frames.wanted()
+        return (yield from self.rows_of(thread_id, ns, frames, ids, wanted, after=after, last=last))
 
     def rows_of(
         self,
@@ -201,19 +213,22 @@ class Reader:
         wanted: Collection[tuple[str, str]],
         channels: Sequence[str] | None = None,
         *,
+        after: Mapping[str, str] | None = None,
         last: bool = False,
     ) -> Operation[Lot]:
         """The writes at some checkpoints, and values, at once.
 
         With `channels`, what writes to others refer to is left out: those are not to be read.
+        `after` has the checkpoint that comes after another, where that is known.
         """
         known = self._known(thread_id, ns, wanted)
         at = (thread_id, ns)
         some = () if channels is None else (json.dumps(list(channels)),)
         pairs = json.dumps([key for key in wanted if key not in known])
+        given = [(id, after.get(id) if after else None) for id in ids]
         found = yield Query(
             self.q.rows_of if channels is None else self.q.rows_of_channels,
-            (json.dumps(list(ids)), *at, *at, *at, pairs, *some, *at, *at),
+            (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
             last,
         )
         found = yield from _whole(found)
