@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -15,6 +17,8 @@ from milepost.checkpoint.sql.large import through_values
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import DamagedRowError
 from milepost.sql.dialect import POSTGRES, SQLITE
+from milepost.sql.lite_cells import read_cells
+from milepost.sql.operations import Read
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
@@ -128,6 +132,16 @@ def test_a_value_that_is_gone_or_damaged_is_told(sqlite, path, damage):
         with pytest.raises(DamagedRowError, match="stored value"):
             other.get_tuple(thread("t"))
         assert "checkpoint_blobs" in {problem.table for problem in other.verify()}
+
+
+def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", [(3, b"three"), (70, b"seventy" * 99)])
+    without = SimpleNamespace(connection=object(), execute=connection.execute)
+    for cursor in (connection.cursor(), without):
+        cells = read_cells(cursor, Read("t", "data", [70, 3]))
+        assert cells == [b"seventy" * 99, b"three"]
 
 
 def test_elsewhere_values_are_in_their_rows():

@@ -7,7 +7,7 @@ and each page of the cell stays in SQLite's cache, where it takes the place of o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,11 +23,15 @@ def read_cells(cursor: sqlite3.Cursor, read: Read) -> list[bytes]:
     (usual,) = cursor.execute("PRAGMA cache_size").fetchone()
     cursor.execute(f"PRAGMA cache_size={_PAGES}")
     try:
-        return [_cell(cursor.connection, read, number) for number in read.numbers]
+        return [_cell(cursor, read, number) for number in read.numbers]
     finally:
         cursor.execute(f"PRAGMA cache_size={usual}")
 
 
-def _cell(connection: sqlite3.Connection, read: Read, number: int) -> bytes:
-    with connection.blobopen(read.table, read.column, number, readonly=True) as cell:
-        return cell.read()
+def _cell(cursor: sqlite3.Cursor, read: Read, number: int) -> bytes:
+    open_cell: Any = getattr(cursor.connection, "blobopen", None)
+    if open_cell is None:  # a module that was put in the place of `sqlite3` may lack it
+        query = f"SELECT {read.column} FROM {read.table} WHERE rowid = ?"
+        return bytes(cursor.execute(query, (number,)).fetchone()[0])
+    with open_cell(read.table, read.column, number, readonly=True) as cell:
+        return cell.read()  # type: ignore[no-any-return]
