@@ -26,6 +26,8 @@ _Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
 
 _LONGEST_HEAD: Final = 5
 _PADDING: Final = bytes(_LONGEST_HEAD)
+_USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
+"""Of 16 to 65,535 elements: their number follows in two bytes."""
 _SOME: Final = 64
 """Elements that are compared at a time."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -233,6 +235,8 @@ class Grown:
 
     def _count_in(self, head: bytes) -> int | None:
         """How many elements a head speaks of; None if it is not one of such a value."""
+        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.is_list else _DICT):
+            return head[1] << 8 | head[2]
         kind, count, body = skim.head(head + _PADDING, 0)
         expected = skim.ARRAY if self.is_list else skim.MAP
         return count if kind == expected and body == len(head) else None

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost import native
-from milepost.checkpoint.codec import Codec, Columns, Encoded
+from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.splice import Buffer, Parts, Steps, unpack
 from milepost.checkpoint.sql.grown import Grown, whole
@@ -31,11 +31,6 @@ class BlobRecord(NamedTuple):
     level: int
     kind: str | None
     data: bytes
-
-    @property
-    def columns(self) -> Columns:
-        """What `data` is bound to, besides its place."""
-        return self[2:6]  # by name it takes twice as long
 
 
 class Resolver:
@@ -77,7 +72,7 @@ class Resolver:
     def rope(self, channel: str, version: str) -> Rope | Grown:
         """A version as pieces of the rows that it was stored in."""
         key = (channel, version)
-        pending: list[tuple[str, str]] = []
+        pending: dict[tuple[str, str], None] = {}
         while key not in self._ropes:
             if (known := self._known.get(key)) is not None:
                 self._ropes[key] = _whole(known.kind, b"".join(known.pieces()))
@@ -86,7 +81,7 @@ class Resolver:
             if row.base is None:
                 self._ropes[key] = _whole(long_kind(row.kind), self.open(row))
                 break
-            pending.append(key)
+            pending[key] = None
             key = (row.base_channel or row.channel, row.base)
             if key in pending:
                 raise self._broken(channel, version, "its chain of differences is a circle")
@@ -182,8 +177,9 @@ class Resolver:
     def open(self, row: BlobRecord) -> Buffer:
         """What is stored in a row."""
         try:
-            place = ("blob", *self._place, row.channel, row.version)
-            return self._codec.unseal(row.data, place, row.columns)
+            # The channel and version are its place, and what follows is bound to it as well.
+            place = ("blob", *self._place, *row[:2])
+            return self._codec.unseal(row[6], place, row[2:6])
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=row.channel) from None
 
