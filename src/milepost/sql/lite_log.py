@@ -3,7 +3,8 @@
 A commit that makes the log longer has to make its new length durable too, and for that most file
 systems write to a journal of their own: such a commit takes nearly twice as long as one that finds
 room. SQLite's log has room only after it was full once and is written over from its start. Until
-then room is made here, in growing pieces: zeros, which end the log for whoever reads it.
+then room is made here, in growing pieces: zeros, which end the log for whoever reads it. They are
+appended, so that they can never overwrite anything.
 """
 
 from __future__ import annotations
