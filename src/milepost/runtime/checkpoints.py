@@ -213,7 +213,7 @@ class Bookkeeping:
         if not self._prepared:
             return None
         steps, self._prepared = self._prepared, []
-        if ledger.instant and self.quiet:
+        if self.quiet and (ledger.instant or (ledger.stores_whole and self.feed.may_wait)):
             ledger.store_now(steps)  # nobody waits for events in between
             return None
         return Save(ledger, steps, not ledger.deferred)

@@ -40,6 +40,7 @@ class Ledger:
         "native",
         "saver",
         "steadfast",
+        "stores_whole",
         "thread_id",
     )
 
@@ -59,6 +60,8 @@ class Ledger:
         self.steadfast = self.native is not None and self.native.steadfast
         self.deferred = durability == "async" and not self.instant
         """Whether steps are stored while the run goes on."""
+        self.stores_whole = self.native is not None and not self.deferred
+        """Whether whole steps are stored, and the run waits for that."""
         self.backlog: Backlog | None = None
         """Steps that are still to be stored; made by the driver when it is first needed."""
 
@@ -106,7 +109,9 @@ class Ledger:
         """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
         try:
-            _raise_first(self.native.commit(steps))
+            for error in self.native.commit(steps):
+                if error is not None:
+                    raise error
         except Exception as error:
             raise self._typed(error)  # noqa: B904 - it carries its cause
 
@@ -114,7 +119,9 @@ class Ledger:
         """`store_now`, for use on an event loop."""
         assert self.native is not None
         try:
-            _raise_first(await self.native.acommit(steps))
+            for error in await self.native.acommit(steps):
+                if error is not None:
+                    raise error
         except Exception as error:
             raise self._typed(error)  # noqa: B904 - it carries its cause
 
@@ -152,12 +159,6 @@ class Ledger:
             versions = new.checkpoint["channel_versions"]
             changed = {name: versions[name] for name in new.changed}
             yield Ask(self.saver, "put", (config, new.checkpoint, new.metadata, changed))
-
-
-def _raise_first(outcome: Sequence[Exception | None]) -> None:
-    for error in outcome:
-        if error is not None:
-            raise error
 
 
 class Backlog:

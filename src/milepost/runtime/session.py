@@ -197,7 +197,8 @@ class Session(Opening):
         self.pin_children()
         kept = () if at_exit else [to_store(task) for task in last]
         yield from self.save_checkpoint("loop", kept, ordered)
-        self._show_values()
+        if not (self.quiet and self.spoke):
+            self._show_values()
         return True
 
     def _way_back(self, writers: Sequence[Task]) -> Callable[[], None]:

@@ -32,7 +32,7 @@ def _nobody() -> None:
 class Feed:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
-    __slots__ = ("eager", "heard", "modes", "parent", "parts", "subgraphs", "wake")
+    __slots__ = ("eager", "heard", "may_wait", "modes", "parent", "parts", "subgraphs", "wake")
 
     def __init__(
         self,
@@ -50,6 +50,8 @@ class Feed:
         """Whether nodes of this graph start tasks whose events should not wait for them."""
         self.parts: deque[Part] = deque()
         """Events that the driver has not delivered yet."""
+        self.may_wait = False
+        """Whether the driver's thread waits anyway: then a run can do so for itself."""
         self.wake: Callable[[], None] = _nobody
         """Tells a driver that waits for tasks to look here."""
         self.heard: set[str] = set()

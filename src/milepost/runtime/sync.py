@@ -62,6 +62,7 @@ class SyncDriver:
         self._at_once = _MANY
         self._lock = threading.Lock()
         self._loop: workers.LoopThread | None = None
+        self.feed.may_wait = True
         if self.feed.flows_during_nodes:
             self.feed.wake = lambda: self._mailbox.put(_WAKE)
 

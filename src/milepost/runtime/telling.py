@@ -68,8 +68,6 @@ class Telling(Offering):
             self._push("debug", stream.as_debug(self.step + 1, "task_result", ended))
 
     def _show_values(self) -> None:
-        if self.quiet and self.spoke:
-            return
         keys = self.program.stream_keys
         names = (keys,) if isinstance(keys, str) else keys
         if self.changed is not None and self.changed.isdisjoint(names):

@@ -49,7 +49,7 @@ def entries(
         left = _BRIEF
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-            kind, data = in_one_piece(value)
+            kind, data = in_one_piece(value) if isinstance(value, Encoded) else value
             size = len(data)
             left -= size
             if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.checkpoint.codec import Codec, Value, in_one_piece, in_parts, size_of
+from milepost.checkpoint.codec import Codec, Encoded, Value, in_one_piece, in_parts
 from milepost.checkpoint.cutting import cut
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
@@ -20,7 +20,7 @@ from milepost.checkpoint.sql.placing import (
     place_writes,
     task_rows,
 )
-from milepost.checkpoint.sql.remembered import Frame, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, short_kind
 from milepost.checkpoint.threads import is_trigger
 from milepost.constants import ERROR, INTERRUPT
@@ -112,8 +112,9 @@ class Preparer:
     # -- checkpoints
 
     def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> CheckpointRow:
-        place, token = prepared.place, prepared.token
-        thread_id, ns, parent_id = place
+        fence = prepared.fence
+        token = None if fence is None else fence.token
+        thread_id, ns, parent_id = prepared.place
         checkpoint, metadata = new.checkpoint, new.metadata
         id = checkpoint["id"]
         versions = checkpoint["channel_versions"]
@@ -153,7 +154,10 @@ class Preparer:
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
         if self._codec.splices and token is not None:
-            values = {blob.channel: blob.known for blob in prepared.blobs if blob.known is not None}
+            values: dict[str, Known] = {}
+            for blob in prepared.blobs:
+                if blob.known is not None:
+                    values[blob.channel] = blob.known
             self._memory.learn(thread_id, ns, known, values)
         return row
 
@@ -175,7 +179,11 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
-        if size_of(encoded) <= INLINE:
+        if not isinstance(encoded, Encoded):
+            kind, data = encoded
+            if len(data) <= INLINE:
+                return [kind, data]
+        elif encoded.size <= INLINE:
             return list(in_one_piece(encoded))
         large = in_parts(encoded)
         if self._codec.splices:

@@ -192,8 +192,9 @@ class Memory:
     def frame(self, thread_id: str, ns: str, id: str, token: str | None) -> KnownFrame | None:
         """The frame of a checkpoint, if a run with this token may build on it."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
-            for known in reversed(graph.frames) if graph else ():
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
+            for known in reversed(graph.frames) if graph is not None else ():
                 if known.checkpoint_id == id and (known.owner is None or known.owner == token):
                     return known
             return None
@@ -230,14 +231,14 @@ class Memory:
             graph = thread.graph(ns)
             if frame is not None:
                 frames = graph.frames
-                thread.size -= _FRAME * len(frames)
-                for at, other in enumerate(frames):
-                    if other.checkpoint_id == frame.checkpoint_id:
-                        del frames[at]
-                        break
+                count = len(frames)
+                # Mostly it is newer than all of them.
+                if count and frame.checkpoint_id <= frames[-1].checkpoint_id:
+                    frames[:] = [f for f in frames if f.checkpoint_id != frame.checkpoint_id]
                 frames.append(frame)
-                del frames[:-_KEPT]
-                thread.size += _FRAME * len(frames)
+                if len(frames) > _KEPT:
+                    del frames[0]
+                thread.size += _FRAME * (len(frames) - count)
             for channel, known in values.items():
                 old = graph.values.get(channel, [])
                 kept = [k for k in old if k.version != known.version][1 - _KEPT :]
