@@ -1,24 +1,22 @@
 """The driver for sync code: carries out the effects of runtime generators with threads.
 
 A step's only task runs right here, in the caller's thread, unless somebody wants events while it
-runs. Several tasks run on worker threads, and come back through a mailbox.
+runs. Several tasks run on threads (`crew.py`).
 """
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import ColourError
 from milepost.runtime import workers
 from milepost.runtime.colour import is_async_only
+from milepost.runtime.crew import Crew
 from milepost.runtime.effects import (
     STARTING,
     Ask,
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
     from milepost.runtime.plan import Task
 
 R = TypeVar("R")
-_WAKE = object()
-_MANY = 64
-"""Tasks of one step that run at once if the config does not say."""
 
 
 class SyncDriver:
@@ -55,16 +50,12 @@ class SyncDriver:
 
     def __init__(self, feed: Feed | None = None) -> None:
         self.feed = feed or Feed()
-        self._mailbox: SimpleQueue[Any] = SimpleQueue()
-        """Tasks that have ended, with what they crashed with, or a call to look at the feed."""
-        self._queue: deque[tuple[Task, TaskProgram]] = deque()
-        self._running = 0
-        self._at_once = _MANY
+        self._crew = Crew(self._perform, hurried=bool(self.feed.modes))
         self._lock = threading.Lock()
         self._loop: workers.LoopThread | None = None
         self.feed.may_wait = True
         if self.feed.flows_during_nodes:
-            self.feed.wake = lambda: self._mailbox.put(_WAKE)
+            self.feed.wake = self._crew.wake
 
     # -- running programs
 
@@ -92,10 +83,10 @@ class SyncDriver:
                     elif type(effect) is Await:
                         while pending:
                             yield pending.popleft()
-                        while (item := self._mailbox.get()) is _WAKE:
+                        while (item := self._crew.wait()) is None:
                             while pending:
                                 yield pending.popleft()
-                        steps.answer = self._collect(item)
+                        steps.answer = self._crew.collect(item)
                     else:
                         steps.answer = self._carry_out(effect)
                     while pending:
@@ -105,7 +96,7 @@ class SyncDriver:
                     raise
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
-                        self._queue.clear()
+                        self._crew.dismiss()
                     steps.error = failure
         except Exception:
             # What was said before the failure still counts.
@@ -122,7 +113,7 @@ class SyncDriver:
 
     def _wind_up(self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
-        self._queue.clear()
+        self._crew.dismiss()
         if isinstance(effect, STARTING):
             steps.error = reason
         with suppress(type(reason)):
@@ -258,66 +249,12 @@ class SyncDriver:
             task, program = tasks[0]
             self._perform(program)
             return (task,)
-        self._at_once = effect.at_once or _MANY
-        self._queue.extend(tasks)
-        self._add_worker()
+        self._crew.start(tasks, effect.at_once)
         return ()
-
-    def _add_worker(self) -> None:
-        with self._lock:
-            if not self._queue or self._running >= self._at_once:
-                return
-            self._running += 1
-        context = contextvars.copy_context()
-        workers.submit(lambda: context.run(self._work))
-
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._queue:
-                    self._running -= 1
-                    return
-                task, program = self._queue.popleft()
-            self._add_worker()
-            self._run_apart(task, program)
 
     def spawn(self, task: Task, program: TaskProgram, ended: Callable[[], None]) -> None:
         """Start a task that a running task has called."""
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            self._run_apart(task, program, ended)
-
-        workers.submit(lambda: context.run(work))
-
-    def _run_apart(
-        self, task: Task, program: TaskProgram, ended: Callable[[], None] | None = None
-    ) -> None:
-        crash: BaseException | None = None
-        try:
-            self._perform(program)
-        except BaseException as error:
-            crash = error
-        if ended is not None:
-            ended()
-        self._mailbox.put((task, crash))
-
-    def _collect(self, item: tuple[Task, BaseException | None]) -> list[Task]:
-        """The tasks that have ended by now."""
-        ended: list[Task] = []
-        while True:
-            if item is not _WAKE:
-                task, crash = item
-                if crash is not None:
-                    if not ended:
-                        raise crash
-                    # The others first: they are done, and can be saved.
-                    self._mailbox.put(item)
-                    return ended
-                ended.append(task)
-            if self._mailbox.empty():
-                return ended
-            item = self._mailbox.get()
+        self._crew.spawn(task, program, ended)
 
     def _perform(self, program: TaskProgram) -> None:
         """Carry out a task's own effects."""

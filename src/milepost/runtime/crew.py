@@ -1,0 +1,130 @@
+"""The tasks of a step at work side by side, on threads, and how they come back.
+
+One thread takes them one after the other. While some wait that nobody has begun, there are twice
+as many threads every half millisecond: slow tasks are soon at work at once, and quick ones do not
+wake threads for nothing, which would take longer than the tasks.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
+
+from milepost.runtime import workers
+from milepost.runtime.effects import TaskProgram
+
+if TYPE_CHECKING:
+    from milepost.runtime.plan import Task
+
+Item: TypeAlias = "tuple[Task, BaseException | None] | None"
+"""A task that has ended, and what it crashed with; None only wakes whoever waits."""
+
+_MANY = 64
+"""Tasks of one step that are at work at once if the config does not say."""
+_PATIENCE = 0.0005
+"""Seconds that tasks wait for the threads that there are."""
+
+
+class Crew:
+    """The threads of one run. One thread asks them for tasks, and for those that have ended."""
+
+    def __init__(self, perform: Callable[[TaskProgram], None], *, hurried: bool) -> None:
+        self._perform = perform
+        self._hurried = hurried
+        """Whether the one who asks may stand still for long, so that threads must be added
+        without it: a consumer of events takes the time that it likes."""
+        self._mailbox: SimpleQueue[Item] = SimpleQueue()
+        self._queue: deque[tuple[Task, TaskProgram]] = deque()
+        self._running = 0
+        self._at_once = _MANY
+        self._more_at = 0.0
+        """When there will be more threads, if tasks still wait for one."""
+        self._lock = threading.Lock()
+
+    def start(self, tasks: Sequence[tuple[Task, TaskProgram]], at_once: int | None) -> None:
+        """Begin with the tasks of a step."""
+        self._at_once = at_once or _MANY
+        self._queue.extend(tasks)
+        self._add_thread()
+        self._more_at = time.monotonic() + _PATIENCE
+
+    def dismiss(self) -> None:
+        """Begin no more of them."""
+        self._queue.clear()
+
+    def spawn(self, task: Task, program: TaskProgram, ended: Callable[[], None]) -> None:
+        """Begin a task that a running task has called."""
+        context = contextvars.copy_context()
+        workers.submit(lambda: context.run(self._run, task, program, ended))
+
+    def wake(self) -> None:
+        """Let `wait` return, though no task has ended."""
+        self._mailbox.put(None)
+
+    def wait(self) -> Item:
+        """The next task that ends."""
+        while self._queue and self._running < self._at_once:
+            left = self._more_at - time.monotonic()
+            if left > 0:
+                with suppress(Empty):
+                    return self._mailbox.get(timeout=left)
+            for _ in range(max(1, self._running)):
+                self._add_thread()
+            self._more_at = time.monotonic() + _PATIENCE
+        return self._mailbox.get()
+
+    def collect(self, item: Item) -> list[Task]:
+        """The tasks that have ended by now, `item` first."""
+        ended: list[Task] = []
+        while True:
+            if item is not None:
+                task, crash = item
+                if crash is not None:
+                    if not ended:
+                        raise crash
+                    # The others first: they are done, and can be saved.
+                    self._mailbox.put(item)
+                    return ended
+                ended.append(task)
+            if self._mailbox.empty():
+                return ended
+            item = self._mailbox.get()
+
+    # -- in the threads
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            if not self._queue or self._running >= self._at_once:
+                return
+            self._running += 1
+        context = contextvars.copy_context()
+        workers.submit(lambda: context.run(self._work))
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._running -= 1
+                    return
+                task, program = self._queue.popleft()
+            if self._hurried:
+                self._add_thread()
+            self._run(task, program)
+
+    def _run(
+        self, task: Task, program: TaskProgram, ended: Callable[[], None] | None = None
+    ) -> None:
+        crash: BaseException | None = None
+        try:
+            self._perform(program)
+        except BaseException as error:
+            crash = error
+        if ended is not None:
+            ended()
+        self._mailbox.put((task, crash))
