@@ -1,4 +1,4 @@
-"""Ids of checkpoints and tasks.
+"""Ids of checkpoints, tasks and interrupts.
 
 A checkpoint id is a UUID of version 6: sorted as text, ids are in order of creation. The clock
 alone does not guarantee that, so a new id is told which ids it must come after.
@@ -81,6 +81,11 @@ def digest_id(*parts: str) -> str:
     """An id in the form of a UUID that depends on nothing but `parts`."""
     text = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def interrupt_id(task_ns: str, at: int) -> str:
+    """The id of the interrupt that a task raises as its `at`-th: the same on every re-run."""
+    return digest_id("interrupt", task_ns, str(at)).replace("-", "")
 
 
 def random_uuid() -> str:

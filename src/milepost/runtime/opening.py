@@ -9,13 +9,13 @@ from milepost.checkpoint.commit import TaskWrites
 from milepost.checkpoint.records import CheckpointTuple
 from milepost.constants import INPUT, START
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
+from milepost.ids import interrupt_id
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import RunProgram
 from milepost.runtime.loading import Loading
 from milepost.runtime.pending import (
     command_writes,
-    interrupt_id,
     is_id,
     null_task_id,
     open_interrupts,

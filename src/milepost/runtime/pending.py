@@ -17,7 +17,6 @@ from milepost.constants import (
     SCHEDULED,
 )
 from milepost.errors import InvalidUpdateError
-from milepost.ids import digest_id
 from milepost.types import Command, Interrupt, _Answered
 
 if TYPE_CHECKING:
@@ -27,11 +26,6 @@ if TYPE_CHECKING:
 
 _SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN})
 _NULL_PREFIX = NULL_TASK_ID[:24]
-
-
-def interrupt_id(task_ns: str, at: int) -> str:
-    """The id of the interrupt that a task raises as its `at`-th: the same on every re-run."""
-    return digest_id("interrupt", task_ns, str(at)).replace("-", "")
 
 
 def is_id(key: object) -> bool:

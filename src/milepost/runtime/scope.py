@@ -15,8 +15,8 @@ from typing_extensions import TypeVar
 
 from milepost.constants import NS_SEP
 from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
+from milepost.ids import interrupt_id
 from milepost.runtime.bridge import share_config, with_callbacks
-from milepost.runtime.pending import interrupt_id
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:

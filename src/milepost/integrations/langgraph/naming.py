@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.constants import BRANCH_TO, NS_END, NS_SEP, NULL_TASK_ID, PULL, PUSH, START, TASKS
-from milepost.ids import digest_id
+from milepost.ids import digest_id, interrupt_id
 from milepost.integrations.langgraph.requirement import needed
-from milepost.runtime.pending import interrupt_id
 from milepost.runtime.plan import path_text
 from milepost.types import Interrupt, Send, _Answered
 
