@@ -122,11 +122,7 @@ class Codec:
                 else:
                     parts = Parts(elements_head(shape, len(elements)), elements)
                     return Encoded("msgpack", parts, parts.size)
-        if self.splices:
-            kind, data = self.serde.encode(value)
-        else:
-            kind, data = dumps_at(self.serde, value, "\0".join(place))
-        return Encoded(kind, Parts(b"", [data]), len(data))
+        return in_parts(self.whole(value, *place))
 
     def scalar(self, value: Any) -> Typed | None:
         """The bytes of a number or a text, or of None; None if it is anything else."""

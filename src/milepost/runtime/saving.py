@@ -109,9 +109,7 @@ class Ledger:
         """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
         try:
-            for error in self.native.commit(steps):
-                if error is not None:
-                    raise error
+            _raise_first(self.native.commit(steps))
         except Exception as error:
             raise self._typed(error)  # noqa: B904 - it carries its cause
 
@@ -119,9 +117,7 @@ class Ledger:
         """`store_now`, for use on an event loop."""
         assert self.native is not None
         try:
-            for error in await self.native.acommit(steps):
-                if error is not None:
-                    raise error
+            _raise_first(await self.native.acommit(steps))
         except Exception as error:
             raise self._typed(error)  # noqa: B904 - it carries its cause
 
@@ -159,6 +155,12 @@ class Ledger:
             versions = new.checkpoint["channel_versions"]
             changed = {name: versions[name] for name in new.changed}
             yield Ask(self.saver, "put", (config, new.checkpoint, new.metadata, changed))
+
+
+def _raise_first(outcome: Sequence[Exception | None]) -> None:
+    for error in outcome:
+        if error is not None:
+            raise error
 
 
 class Backlog:

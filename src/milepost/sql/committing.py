@@ -22,8 +22,6 @@ Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
 _ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
 """Failures that have nothing to do with what was to be stored."""
 
-_BROKEN_OFF = "the commit was broken off"
-
 MOST = 256
 """Steps in one transaction."""
 
@@ -67,26 +65,8 @@ class Committer(Generic[Step]):
     def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
         """Return when the steps are stored, by this caller or by one that came before."""
         with self._turn:
-            if len(self._queue) == 1 and self._queue[0] is waiting:
-                self._queue.clear()
-                return self._commit_alone(waiting, run)
             while (outcome := waiting.outcome) is None:  # so many may have come before
                 drain(self.transactions(), run)
-        return outcome
-
-    def _commit_alone(
-        self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]
-    ) -> Outcome:
-        """What `transactions` does, for one who is alone: as mostly in sync code."""
-        steps = waiting.steps
-        outcome: Outcome = [RuntimeError(_BROKEN_OFF)] * len(steps)
-        try:
-            outcome = run(partial(self._storer.steps, steps))
-        except Exception as error:
-            outcome = [error] * len(steps)
-        finally:
-            self._storer.settle(steps, outcome)
-            waiting.outcome = outcome
         return outcome
 
     def transactions(self) -> Transactions:
@@ -108,7 +88,7 @@ class Committer(Generic[Step]):
                 else:
                     outcome = yield from self._one_by_one(taken)
         except BaseException:
-            outcome = [RuntimeError(_BROKEN_OFF)] * len(steps)
+            outcome = [RuntimeError("the commit was broken off")] * len(steps)
             raise
         finally:
             self._storer.settle(steps, outcome)

@@ -223,19 +223,20 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
         answer: Any
         statement = next(operation)
         crowded = begin == _WRITE and room is not None and room.is_used_up()
-        if type(statement) is Alone and not crowded:
-            answer = execute(statement.sql, statement.parameters).rowcount == 1
-            # sqlite3 begins a transaction by itself, unless the user has told it not to.
-            begun = cursor.connection.in_transaction
-            statement = operation.send(answer)
         # A read of one statement is a transaction by itself.
-        if not begun and (begin != _READ or not isinstance(statement, Query) or not statement.last):
+        by_itself = begin == _READ and isinstance(statement, Query) and statement.last
+        if not by_itself and (crowded or not isinstance(statement, Alone)):
             execute(begin)
             begun = True
         while True:
             answer = None
             if isinstance(statement, Alone):
                 answer = execute(statement.sql, statement.parameters).rowcount == 1
+                # sqlite3 begins a transaction by itself, unless the user has told it not to.
+                begun = cursor.connection.in_transaction
+                if not answer and not begun:
+                    execute(begin)
+                    begun = True
             elif isinstance(statement, Guarded):
                 answer = _holds(cursor, statement)
                 if answer:

@@ -34,4 +34,5 @@ def _cell(cursor: sqlite3.Cursor, read: Read, number: int) -> bytes:
         query = f"SELECT {read.column} FROM {read.table} WHERE rowid = ?"
         return bytes(cursor.execute(query, (number,)).fetchone()[0])
     with open_cell(read.table, read.column, number, readonly=True) as cell:
-        return cell.read()  # type: ignore[no-any-return]
+        data: bytes = cell.read()
+        return data

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.codec import Codec, Encoded
+from milepost.checkpoint.codec import Codec, Encoded, Typed, in_parts
 from milepost.checkpoint.memory.frames import Stored, stored
-from milepost.checkpoint.memory.logs import SMALL, Typed, whole
+from milepost.checkpoint.memory.logs import SMALL, whole
 from milepost.checkpoint.memory.rows import (
     NULL,
     Blobs,
@@ -23,9 +23,6 @@ from milepost.checkpoint.memory.rows import (
 )
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
-from milepost.checkpoint.serde.codec import packb
-from milepost.checkpoint.serde.elements import offers_elements
-from milepost.checkpoint.splice import Parts
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
@@ -46,7 +43,6 @@ class Encoder:
         self._codec = Codec(serde)
         self.cuts = self._codec.splices and not self._codec.seals
         """Whether values can be cut, and need no place: else each is sealed whole for its own."""
-        self._scalars = frozenset((int, str, bool, float) if offers_elements(serde) else ())
 
     def step(
         self,
@@ -69,25 +65,16 @@ class Encoder:
         return Prepared(place, writes, blobs, checkpoint, fence, status)
 
     def _value(self, value: Any) -> Typed | Encoded:
-        cls = type(value)
-        if cls in self._scalars:
-            try:  # a serializer's care for everything else would double the cost
-                typed: Typed = ("msgpack", packb(value))
-            except Exception:
-                typed = self.serde.dumps_typed(value)
-        elif value is None:
-            return NULL
-        elif (cls is list or cls is dict) and len(value) > _FEW:
+        typed = self._codec.scalar(value)
+        has_elements = typed is None and type(value) in (list, dict)
+        if has_elements and len(value) > _FEW:
             encoded = self._codec.encode(value)
             return encoded if encoded.size >= SMALL else whole(encoded)
-        else:
+        if typed is None:
             typed = self.serde.dumps_typed(value)
-        kind, data = typed
-        if len(data) < SMALL:
+        if len(typed[1]) < SMALL:
             return typed
-        if cls is list or cls is dict:
-            return self._codec.encode(value)
-        return Encoded(kind, Parts(b"", [data]), len(data))
+        return self._codec.encode(value) if has_elements else in_parts(typed)
 
     def _writes(
         self, place: Place, task: TaskWrites, rows: Rows, once: dict[int, Typed | Encoded]

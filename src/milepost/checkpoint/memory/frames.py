@@ -15,7 +15,7 @@ import ormsgpack
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from milepost.checkpoint.memory.logs import Typed
+    from milepost.checkpoint.codec import Typed
     from milepost.checkpoint.records import ChannelVersions, Checkpoint
 
 _LEVELS: Final = 64

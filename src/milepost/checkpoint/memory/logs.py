@@ -18,16 +18,12 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from milepost.checkpoint.codec import Encoded, Typed
 from milepost.checkpoint.cutting import place_in, split_like
 from milepost.checkpoint.splice import Parts, Program, cost, difference, joined, lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from milepost.checkpoint.codec import Encoded
-
-Typed: TypeAlias = tuple[str, bytes]
-"""Kind and bytes, as a serializer gives them: a value that is stored whole."""
 
 SMALL: Final = 256
 """Values with fewer bytes are stored whole."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint.codec import Typed
 from milepost.checkpoint.memory.keeping import Keeping
-from milepost.checkpoint.memory.logs import Kept, Typed, read
+from milepost.checkpoint.memory.logs import Kept, read
 from milepost.checkpoint.memory.rows import blob_place, blobs_of, metadata_place, write_place
 from milepost.checkpoint.records import Place
 from milepost.checkpoint.serde.rotation import NOT_ENCRYPTED, Progress, Reencrypted, rotates

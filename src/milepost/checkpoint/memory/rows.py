@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from milepost.checkpoint.codec import Typed
 from milepost.checkpoint.memory.frames import Stored, versions_used
-from milepost.checkpoint.memory.logs import Kept, Typed
+from milepost.checkpoint.memory.logs import Kept
 from milepost.checkpoint.records import PendingWrite, Place
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 

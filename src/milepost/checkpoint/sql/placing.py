@@ -49,12 +49,12 @@ def entries(
         left = _BRIEF
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-            kind, data = in_one_piece(value) if isinstance(value, Encoded) else value
+            kind, data = in_one_piece(value)
             size = len(data)
             left -= size
             if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
                 return None
-            writes.append((position, channel, None if kind == "msgpack" else kind, data))
+            writes.append((position, channel, short_kind(kind), data))
         found.append((task.task_id, task.task_path, writes))
     return found or None
 

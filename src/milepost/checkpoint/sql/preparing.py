@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from milepost.checkpoint.codec import Codec, Encoded, Value, in_one_piece, in_parts
+from milepost.checkpoint.codec import Codec, Value, in_one_piece, in_parts, size_of
 from milepost.checkpoint.cutting import cut
 from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
@@ -179,11 +179,7 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
-        if not isinstance(encoded, Encoded):
-            kind, data = encoded
-            if len(data) <= INLINE:
-                return [kind, data]
-        elif encoded.size <= INLINE:
+        if size_of(encoded) <= INLINE:
             return list(in_one_piece(encoded))
         large = in_parts(encoded)
         if self._codec.splices:

@@ -171,7 +171,8 @@ def _row(
 
 
 def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
-    return (*place, write.data[1], write.view, stamp, stamp)  # type: ignore[index]
+    assert write.data is not None
+    return (*place, write.data[1], write.view, stamp, stamp)
 
 
 def _is_plain(write: Write) -> bool:
