@@ -25,6 +25,7 @@ LAYERS = (
         "_native",
         "native",
         "deferred",
+        "on_demand",
         "record",
         "stepper",
         "ids",
@@ -98,24 +99,26 @@ def imports_of(
                 found = inner if exists(inner) else str(child.module)
                 yield found, child.lineno, in_function
         else:
-            looked_up = looked_up_by_name(child)
-            if looked_up is not None and (package, looked_up) not in BY_NAME:
-                yield looked_up, child.lineno, in_function
+            for looked_up in looked_up_by_name(child):
+                if (package, looked_up) not in BY_NAME:
+                    yield looked_up, child.lineno, in_function
             inside = in_function or isinstance(
                 child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
             )
             yield from imports_of(child, package, inside)
 
 
-def looked_up_by_name(node: ast.AST) -> str | None:
-    """The module in `import_module("...")`."""
+def looked_up_by_name(node: ast.AST) -> list[str]:
+    """The module in `import_module("...")`, or those in `on_demand(__name__, {...})`."""
     match node:
         case ast.Call(
             func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
             args=[ast.Constant(value=str(module)), *_],
         ):
-            return module
-    return None
+            return [module]
+        case ast.Call(func=ast.Name(id="on_demand"), args=[_, homes]):
+            return sorted(set(ast.literal_eval(homes).values()))
+    return []
 
 
 def exists(module: str) -> bool:
@@ -157,11 +160,13 @@ def test_a_violation_would_be_found(tmp_path, monkeypatch):
         "def late():\n"
         "    import milepost.runtime.session\n"
         "    return import_module('milepost.func.task')\n"
+        "__getattr__, __dir__ = on_demand(__name__, {'Session': 'milepost.runtime.session'})\n"
     )
     assert violations(file) == [
         "line 2 imports milepost.graph, from a layer below",
         "line 7 imports milepost.runtime.session, from a layer below",
         "line 8 imports milepost.func.task, from a layer below",
+        "line 9 imports milepost.runtime.session, from a layer below",
     ]
 
 
@@ -192,6 +197,34 @@ def test_an_import_loads_nothing_heavy(module):
     loaded = json.loads(done.stdout)
     assert module in loaded
     assert [name for name in loaded if name.partition(".")[0].startswith(HEAVY)] == []
+
+
+ON_DEMAND = {
+    "milepost.channels": "milepost.channels.topic",
+    "milepost.graph": "milepost.graph.message",
+    "milepost.graph.state": "milepost.graph.compiled",
+    "milepost.runtime": "milepost.runtime.scope",
+}
+"""Packages with public names that are imported when they are asked for, and a home of such."""
+
+
+@pytest.mark.parametrize(("module", "home"), ON_DEMAND.items())
+def test_names_on_demand_are_listed_before_they_are_loaded_and_found_when_asked_for(module, home):
+    program = f"""
+import sys, {module} as package
+assert {home!r} not in sys.modules, "loaded although nobody asked"
+names = package.__all__
+assert set(names) <= set(dir(package))
+assert all(getattr(package, name) is vars(package)[name] for name in names)
+try:
+    package.Nonsense
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == f"module '{module}' has no attribute 'Nonsense'"
 
 
 # -- the documented import paths

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from random import Random
+from _random import Random  # without the module around it, of which nothing is needed
 
 try:  # without hashlib, which loads OpenSSL
     from _blake2 import blake2b

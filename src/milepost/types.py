@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -22,8 +21,17 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from milepost.record import frozen
+
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
+else:
+    try:  # without the second set of classes, in Python, that `datetime` defines first
+        from _datetime import timedelta
+    except ImportError:
+        from datetime import timedelta
 
 __all__ = [
     "All",
@@ -166,7 +174,7 @@ class RetryPolicy(NamedTuple):
     """Which errors: a type, several types, or a function that decides."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TimeoutPolicy:
     """How long one attempt of an async node may take, in seconds or as a timedelta."""
 
@@ -216,7 +224,7 @@ def _cache_key_by_default(*args: Any, **kwargs: Any) -> bytes:
     return kind.encode() + data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CachePolicy:
     """Whether a node's result may be taken from the graph's cache."""
 
@@ -227,7 +235,7 @@ class CachePolicy:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Interrupt:
     """A question that a paused run is waiting to have answered."""
 
@@ -309,7 +317,7 @@ class Send:
 N = TypeVar("N", bound=Hashable)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@frozen(kw_only=True)
 class Command(Generic[N]):
     """Updates the state, answers interrupts and says where to go, in one value.
 
@@ -345,7 +353,7 @@ class Command(Generic[N]):
         return self.goto
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Overwrite:
     """A write that replaces the value of a reducer channel instead of passing through it."""
 

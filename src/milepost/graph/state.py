@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from typing_extensions import TypeVar
@@ -19,6 +18,7 @@ from milepost.graph.spec import (
     literal_ends,
 )
 from milepost.managed import ManagedValue
+from milepost.on_demand import on_demand
 from milepost.runtime.calls import callee_of, is_async, name_of
 from milepost.runtime.config import check_interrupt_nodes, retry_policies
 from milepost.state.schema import schema_of
@@ -33,9 +33,13 @@ from milepost.types import (
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from milepost.cache.base import BaseCache
     from milepost.graph.compiled import CompiledStateGraph
     from milepost.store.base import BaseStore
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph.compiled"})
 
 StateT = TypeVar("StateT", default=Any)
 ContextT = TypeVar("ContextT", default=None)
@@ -352,11 +356,3 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
 
 __all__ = ["CompiledStateGraph", "StateGraph"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "CompiledStateGraph":
-        from milepost.graph.compiled import CompiledStateGraph
-
-        return CompiledStateGraph
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

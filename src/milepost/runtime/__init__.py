@@ -16,14 +16,21 @@ checkpoints.py (where the run is in its thread), offering.py (what its tasks see
 its streams are told), loading.py (what is saved), opening.py (how it begins), session.py.
 """
 
-from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, current_scope
+from typing import TYPE_CHECKING
+
+from milepost.on_demand import on_demand
+
+if TYPE_CHECKING:
+    from milepost.runtime.scope import ExecutionInfo, RunControl, Runtime, get_runtime
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "ExecutionInfo": "milepost.runtime.scope",
+            "RunControl": "milepost.runtime.scope",
+            "Runtime": "milepost.runtime.scope",
+            "get_runtime": "milepost.runtime.scope",
+        },
+    )
 
 __all__ = ["ExecutionInfo", "RunControl", "Runtime", "get_runtime"]
-
-
-def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
-    """The runtime of the node that this is called in.
-
-    `context_schema` only tells type checkers what `runtime.context` is.
-    """
-    return current_scope("get_runtime").runtime

@@ -8,7 +8,7 @@ the run that they belong to through it.
 from __future__ import annotations
 
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from milepost.constants import NS_SEP
 from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
 from milepost.ids import interrupt_id
+from milepost.record import frozen
 from milepost.runtime.bridge import share_config, with_callbacks
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
@@ -80,7 +81,7 @@ class RunControl:
         return self._reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExecutionInfo:
     """Which attempt of which task this is."""
 
@@ -109,7 +110,7 @@ def _no_heartbeat() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Runtime(Generic[ContextT]):
     """What a node gets when it has a parameter `runtime`."""
 
@@ -137,6 +138,14 @@ class Runtime(Generic[ContextT]):
     def drain_reason(self) -> str | None:
         """Why, as told to `RunControl.request_drain`."""
         return None if self.control is None else self.control.drain_reason
+
+
+def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
+    """The runtime of the node that this is called in.
+
+    `context_schema` only tells type checkers what `runtime.context` is.
+    """
+    return current_scope("get_runtime").runtime
 
 
 class Scope:
