@@ -1,16 +1,13 @@
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
-
-_Segments: TypeAlias = tuple[tuple[bytes, bytes], ...]
+from typing import Any, final, overload
 
 def pack(value: Any, tuples: int, /) -> bytes | None: ...
 def unpack(data: bytes | memoryview, hooks: tuple[Callable[[int, bytes], Any], ...], /) -> Any: ...
 def unpack_pieces(
     pieces: Sequence[bytes | memoryview], hooks: tuple[Callable[[int, bytes], Any], ...], /
 ) -> Any: ...
-def after(value: Any, tuples: int, base: _Segments, /) -> tuple[int, int, _Segments] | None: ...
-def cuts(data: bytes, /) -> bytes | None: ...
-def same(old: _Segments, new: _Segments, /) -> tuple[int, int]: ...
+def after(value: Any, tuples: int, base: object, /) -> tuple[bytes, Packed] | None: ...
+def cut_up(data: bytes, /) -> tuple[bytes, Packed] | None: ...
 def summed(
     data: bytes, place: tuple[str, ...], columns: tuple[str | int | None, ...], /
 ) -> bytes: ...
@@ -20,3 +17,32 @@ def holds(
 def steps(data: bytes | memoryview, /) -> list[bytes | memoryview | tuple[int, int]] | None: ...
 
 SWIFT: bool
+
+@final
+class Packed(Sequence[bytes]):
+    @property
+    def size(self) -> int:
+        """How many bytes all elements take."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int, /) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[bytes]: ...
+    def span(self, start: int = ..., stop: int = ..., /) -> int:
+        """How many bytes the elements from `start` to `stop` take."""
+
+    def pieces(self, start: int = ..., stop: int = ..., /) -> list[bytes | memoryview]:
+        """Their bytes, in pieces that are not copied."""
+
+    def join(self, head: bytes, start: int = ..., stop: int = ..., /) -> bytes:
+        """Their bytes in one piece, behind a head."""
+
+    def lengths(self) -> list[int]:
+        """How long each of them is."""
+
+    def same(self, new: Packed, /) -> tuple[int, int]:
+        """How many elements `new` has in common from the start, and of the others from the end."""
+
+    def ends_with(self, other: Packed, /) -> bool:
+        """Whether the last elements are these."""

@@ -37,21 +37,25 @@ unpack_pieces: Callable[[Sequence[Buffer], tuple[Callable[[int, bytes], Any], ..
 ValueError if one is in two of them, or if `unpack` would raise it for all of them joined.
 """
 
-Segments: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
-"""Packed elements, and where they are cut: see `milepost.checkpoint.serde.packed`."""
+if TYPE_CHECKING:
+    from milepost._native import Packed as Packed
+else:
 
-after: Callable[[Any, int, Segments], tuple[int, int, Segments] | None] | None = None
-"""`after(value, tuples, base)`: a plain list or dict, compared with another version of it.
+    class Packed:
+        """The elements of a list or dict, many in one piece of bytes; there are none in Python.
 
-How many of its elements are the same from the start, how many of the others from the end, and all
-but the first of these, packed. None if there is anything that is not plain.
+        Versions of a value share what they begin with. One that follows another knows how much it
+        took over, so that nobody has to compare them again.
+        """
+
+
+after: Callable[[Any, int, object], tuple[bytes, Packed] | None] | None = None
+"""`after(value, tuples, base)`: head and elements of a plain list or dict; None if there is
+anything in it that is not plain. What a packed `base` begins with is taken from there.
 """
 
-cuts: Callable[[bytes], bytes | None] | None = None
-"""`cuts(data)`: where the elements of a packed list or dict are; None if it is none."""
-
-same: Callable[[Segments, Segments], tuple[int, int]] | None = None
-"""`same(old, new)`: how many elements are the same from the start, and from the end."""
+cut_up: Callable[[bytes], tuple[bytes, Packed] | None] | None = None
+"""`cut_up(data)`: head and elements of a list or dict as it is stored; None if it is none."""
 
 Columns: TypeAlias = "tuple[str | int | None, ...]"
 """What stands beside a stored cell: see `milepost.checkpoint.codec`."""
@@ -74,11 +78,11 @@ try:
         raise ImportError
     # By name: one that was built from older source lacks some, and counts as not built.
     from milepost._native import SWIFT as _SWIFT
+    from milepost._native import Packed as _Packed
     from milepost._native import after as _after
-    from milepost._native import cuts as _cuts
+    from milepost._native import cut_up as _cut_up
     from milepost._native import holds as _holds
     from milepost._native import pack as _pack
-    from milepost._native import same as _same
     from milepost._native import steps as _steps
     from milepost._native import summed as _summed
     from milepost._native import unpack as _unpack
@@ -86,7 +90,8 @@ try:
 except ImportError:
     pass
 else:
-    after, cuts, same, steps = _after, _cuts, _same, _steps
+    after, cut_up, steps = _after, _cut_up, _steps
+    Packed = _Packed  # type: ignore[misc]
     summed, holds, SWIFT = _summed, _holds, _SWIFT
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 

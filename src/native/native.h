@@ -1,4 +1,4 @@
-/* What the files of the accelerator share. It has no state: everything lives as long as a call. */
+/* What the files of the accelerator share. It has no state but its type. */
 
 #ifndef MILEPOST_NATIVE_H
 #define MILEPOST_NATIVE_H
@@ -77,8 +77,7 @@ PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count)
 PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_cuts(PyObject *module, PyObject *data);
-PyObject *native_same(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_cut_up(PyObject *module, PyObject *data);
 PyObject *native_steps(PyObject *module, PyObject *data);
 PyObject *native_summed(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_holds(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -17,10 +17,10 @@ from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.cutting import as_parts, place_in, split_like
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.serde.packed import Packed, cut_up, pack_elements
-from milepost.checkpoint.splice import Parts, difference, joined, lengths, span
+from milepost.checkpoint.splice import Parts, difference, ends_with, joined, lengths, span
 from milepost.checkpoint.sql.chains import blob_row
 from milepost.checkpoint.sql.remembered import Known
+from milepost.native import Packed
 
 if not native.AVAILABLE:
     pytest.skip("the accelerator was not built, or is switched off", allow_module_level=True)
@@ -65,6 +65,11 @@ def plainly(value: Any) -> Encoded:
     return found
 
 
+def kept_alive(packed: Packed) -> int:
+    """How many bytes there are for these elements."""
+    return sum(len(p.obj if isinstance(p, memoryview) else p) for p in packed.pieces())
+
+
 def shape(row: Any) -> Any:
     """All that becomes of a row, but for what is remembered of it."""
     base = row.base_version or (row.base.version if row.base else None)
@@ -92,7 +97,7 @@ def test_rows_are_the_same_as_without(edits: Any, as_dicts: bool, forgetful: boo
         assert SERDE.decode_pieces("msgpack", encoded.parts.pieces()) == stored
         row = blob_row("c", str(n), encoded, base, None, (3, 3))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "cuts", None)
+            patch.setattr(native, "cut_up", None)
             other = blob_row("c", str(n), expected, plain, None, (3, 3))
         assert shape(row) == shape(other)
         base, plain = row.known, other.known
@@ -161,8 +166,8 @@ def test_versions_share_what_has_not_changed_and_keep_nothing_else_alive() -> No
     packed = encoded.parts.elements
     assert isinstance(packed, Packed)
     assert encoded.parts.join() == SERDE.dumps_typed(value)[1]
-    assert len(packed.segments) < 60
-    assert sum(len(data) for data, _ in packed.segments) == packed.size
+    assert len(packed.pieces()) < 60
+    assert kept_alive(packed) == packed.size
 
 
 def test_a_value_that_shrinks_lets_go_of_what_it_was() -> None:
@@ -173,12 +178,13 @@ def test_a_value_that_shrinks_lets_go_of_what_it_was() -> None:
         assert isinstance(packed, Packed)
         assert before.parts.elements.same(packed) == (70, 0)
         assert after.parts == plainly(value[:70]).parts
-        assert sum(len(data) for data, _ in packed.segments) <= 2 * packed.size
+        assert kept_alive(packed) <= 2 * packed.size
 
 
 def test_what_is_not_plain_is_left_to_python() -> None:
     for value in ([1, {2}], [bytearray(b"x")], {"a": 1j}, {(1,): 2}, ["\ud800"]):
-        assert pack_elements(value, 4, None) is None
+        assert native.after(value, 4, None) is None
+        assert native.after([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements) is None
     assert CODEC.encode([1, {2}]).parts == plainly([1, {2}]).parts
 
 
@@ -193,11 +199,12 @@ def test_what_is_not_plain_is_left_to_python() -> None:
 @settings(max_examples=500, deadline=None)
 def test_other_bytes_are_cut_as_python_cuts_them_or_not_at_all(data: bytes) -> None:
     assert split_like(data, Parts(b"", [])).join() == data
-    packed = cut_up(data)
-    if packed is not None:
+    found = native.cut_up(data)
+    if found is not None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "cuts", None)
-            assert split_like(data, Parts(b"", [])).elements == packed
+            patch.setattr(native, "cut_up", None)
+            parts = split_like(data, Parts(b"", []))
+        assert (parts.head, parts.elements) == found
 
 
 def test_cuts_of_every_kind_of_value() -> None:
@@ -225,16 +232,13 @@ def test_cuts_of_every_kind_of_value() -> None:
         *(dict.fromkeys(range(n)) for n in (0, 15, 16, 70_000)),
     ]
     for value in (members, dict(enumerate(members))):
-        packed = cut_up(SERDE.dumps_typed(value)[1])
-        assert packed is not None
-        assert packed == CODEC.encode(value).parts.elements
+        assert native.cut_up(SERDE.dumps_typed(value)[1]) == CODEC.encode(value).parts
 
 
 def test_pieces_are_read_only_if_elements_are_whole() -> None:
     value = {"a": [1, "é"], "b": {"c": (1, 2)}, "d": 7}
     data = SERDE.dumps_typed(value)[1]
-    packed = cut_up(data)
-    assert packed is not None
+    _, packed = native.cut_up(data)
     ends = [1, *accumulate(packed.lengths(), initial=1)]
     for at in range(len(data) + 1):
         pieces = [data[:at], b"", memoryview(data)[at:]]
@@ -258,32 +262,142 @@ def test_pieces_are_read_only_if_elements_are_whole() -> None:
             native.unpack_pieces(wrong, HOOKS)
 
 
-def test_segments_that_are_none_are_refused() -> None:
-    for wrong in ([], (1,), ((b"",),), ((b"", b""),), ((b"", b"1234567"),), (("", b"12345678"),)):
+class Model:
+    """What packed elements say, said by a list."""
+
+    def __init__(self, elements: list[bytes]) -> None:
+        self.elements = elements
+
+    def same(self, new: list[bytes]) -> tuple[int, int]:
+        most = min(len(self.elements), len(new))
+        first = 0
+        while first < most and self.elements[first] == new[first]:
+            first += 1
+        last = 0
+        while last < most - first and self.elements[-1 - last] == new[-1 - last]:
+            last += 1
+        return first, last
+
+    def ends_with(self, last: list[bytes]) -> bool:
+        return not last or self.elements[-len(last) :] == last
+
+
+_SIZES = (1, 20, 300, 9_000, 33_000, 70_000)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_history_of_versions_is_what_plain_lists_say(seed: int) -> None:
+    """With elements of every size, so that segments are joined, filled, cut and left behind."""
+    source = random.Random(seed)
+    sizes = _SIZES[: source.randint(1, len(_SIZES))]
+
+    def members(count: int) -> list[Any]:
+        return [chr(source.randrange(97, 100)) * source.choice(sizes) for _ in range(count)]
+
+    value = members(source.randrange(30))
+    versions: list[tuple[list[bytes], Packed]] = []
+    for _ in range(30):
+        before = source.choice(versions)[1] if versions and source.random() < 0.9 else None
+        _, packed = native.after(value, 0, before)
+        elements = [SERDE.dumps_typed(member)[1] for member in value]
+        assert (list(packed), packed.size) == (elements, sum(map(len, elements)))
+        assert packed.lengths() == list(map(len, elements))
+        assert kept_alive(packed) <= 2 * packed.size
+        start, stop = sorted((source.randrange(40), source.randrange(40)))
+        part = b"".join(elements[start:stop])
+        assert packed.span(start, stop) == len(part)
+        assert packed.join(b"head", start, stop) == b"head" + part
+        assert b"".join(packed.pieces(start, stop)) == part
+        assert b"".join(packed.pieces(start)) == packed.join(b"", start)
+        assert packed[start:stop:3] == elements[start:stop:3]
+        assert packed[stop : start or None : -2] == elements[stop : start or None : -2]
+        versions.append((elements, packed))
+        for plain, other in versions:
+            model = Model(plain)
+            assert other.same(packed) == model.same(elements)
+            assert packed.same(other) == Model(elements).same(plain)
+            assert (
+                other.ends_with(packed) == ends_with(plain, elements) == model.ends_with(elements)
+            )
+            assert (
+                ends_with(other, elements) == ends_with(plain, packed) == model.ends_with(elements)
+            )
+            assert (other == packed) == (plain == elements) == (other == elements)
+            assert (other != packed) == (plain != elements) == (elements != other)
+        at, count = source.randrange(len(value) + 1), source.randrange(4)
+        if source.random() < 0.6:
+            value = [*value, *members(count)]
+        elif source.random() < 0.5:
+            value = [*value[:at], *members(count), *value[at + source.randrange(3) :]]
+        else:
+            value = value[: source.randrange(len(value) + 1)]
+
+
+def test_what_has_not_changed_is_not_made_anew() -> None:
+    value = ["x" * 500 for _ in range(10)]
+    head, packed = native.after(value, 0, None)
+    assert native.after(list(value), 0, packed) == (head, packed)
+    assert native.after(list(value), 0, packed)[1] is packed
+    assert packed.same(packed) == (10, 0)
+
+
+def test_only_the_accelerator_makes_packed_elements() -> None:
+    with pytest.raises(TypeError):
+        Packed()
+    _, packed = native.after(["a", "b"], 0, None)
+    for wrong in (None, [], [b"\xa1a"]):
         with pytest.raises(TypeError):
-            native.after([], 0, wrong)
+            packed.same(wrong)
         with pytest.raises(TypeError):
-            native.same((), wrong)
-    outside = ((b"abc", b"".join(n.to_bytes(8, sys.byteorder) for n in (0, 9, 2**64 - 1))),)
-    assert native.same(outside, outside) == (0, 0)
-    assert native.after(["abc", "d"], 0, outside)[:2] == (0, 0)
+            packed.ends_with(wrong)
+        assert native.after(["a", "b"], 0, wrong)[1] == packed
+    with pytest.raises(TypeError):
+        hash(packed)
+    with pytest.raises(TypeError):
+        packed < packed  # noqa: B015
+    assert packed != (b"\xa1a", b"\xa1b")
+    assert b"\xa1b" in packed
+    for call in (
+        lambda: packed.span("a"),
+        lambda: packed.pieces(0, None),
+        lambda: packed.pieces(0, 1, 2),
+        lambda: packed.join(),
+        lambda: packed.join("head"),
+        lambda: packed.join(b"", 0, 1, 2),
+        lambda: packed["a"],
+        lambda: native.after(["a"], 0),
+        lambda: native.after(["a"], "0", None),
+        lambda: native.cut_up("a"),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    assert packed.span(-5, 1 << 70) == packed.size == 4
+    assert packed.join(b"", 2, 1) == b""
+    with pytest.raises(ValueError):
+        packed[::0]
 
 
 def test_nothing_leaks() -> None:
     source = random.Random(1)
     value: list[Any] = [{"a": "x" * source.randrange(400), "é": [n, (n,)]} for n in range(800)]
     member = value[5]["é"]
-    base = native.after(value, 4, ())[2]
+    _, base = native.after(value, 4, None)
     data = SERDE.dumps_typed(value)[1]
 
     def work() -> None:
         for changed in (value, [*value, 1], [1, *value], value[:300], [*value, object()], [{1}]):
             native.after(changed, 4, base)
         native.after(dict(enumerate(value)), 4, base)
-        native.same(base, native.after(value[:500], 4, ())[2])
-        native.cuts(data)
-        native.cuts(data[:-3])
-        pieces = Packed(base).pieces()
+        _, other = native.after(value[:500], 4, None)
+        assert base.same(other) == (500, 0)
+        assert base.ends_with(other) is False
+        assert base != other
+        assert native.cut_up(data)[1] == base == list(base)
+        native.cut_up(data[:-3])
+        native.cut_up(b"\x90")
+        assert base.span(0, 9) == sum(base.lengths()[:9]) == sum(map(len, base[8::-1]))
+        assert base.join(b"head", 0, 300) == b"head" + b"".join(base.pieces(0, 300))
+        pieces = base.pieces()
         head = data[: len(data) - sum(map(len, pieces))]
         assert len(native.unpack_pieces([head, *pieces], HOOKS)) == 800
         for broken in ([head, *pieces[:-1]], [head, *pieces, b"x"], [b"\x92\x01\xd4\x70\x01"]):
@@ -330,10 +444,9 @@ def with_little_garbage(value: Any, work: Any) -> Any:
         gc.set_threshold(*before)
 
 
-def test_a_list_that_shrinks_while_it_is_packed_is_left_to_python() -> None:
-    """Making a segment may run the garbage collector, and that may run anything."""
+def test_nothing_else_runs_while_a_value_is_packed() -> None:
+    """No garbage is collected, which could run anything: not for one segment, nor for many."""
     long = "x" * 70_000
     for value in ([long] * 300, dict.fromkeys(range(300), long)):
-        found = with_little_garbage(value, lambda value: native.after(value, 0, ()))
-        # Later versions collect only while Python code runs.
-        assert found is None if sys.version_info < (3, 12) else len(Packed(found[2])) == 300
+        _, packed = with_little_garbage(value, lambda value: native.after(value, 0, None))
+        assert len(packed) == 300

@@ -29,7 +29,6 @@ from milepost.checkpoint.serde.elements import (
     offers_elements,
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.serde.packed import pack_elements
 from milepost.checkpoint.serde.rotation import is_sealed, rotates
 from milepost.checkpoint.splice import Buffer, Parts
 from milepost.errors import DamagedRowError, DecryptionError, SerializationError
@@ -108,11 +107,12 @@ class Codec:
         `after` is the version before it, if that is at hand: what has not changed is shared.
         """
         if self._elements and type(value) in (list, dict):
-            base = None if after is None else after.elements
-            packed = pack_elements(value, self.serde.level.tuples, base)
-            if packed is not None:
-                head = elements_head("list" if type(value) is list else "dict", len(packed))
-                return Encoded("msgpack", Parts(head, packed), len(head) + packed.size)
+            if native.after is not None:
+                base = None if after is None else after.elements
+                found = native.after(value, self.serde.level.tuples, base)
+                if found is not None:
+                    head, packed = found
+                    return Encoded("msgpack", Parts(head, packed), len(head) + packed.size)
             shape = elements_kind(value)
             if shape is not None:
                 try:

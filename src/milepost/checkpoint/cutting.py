@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from milepost import native
 from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.serde import skim
-from milepost.checkpoint.serde.packed import cut_up
-from milepost.checkpoint.splice import Parts, Program
+from milepost.checkpoint.splice import Parts, Program, ends_with
 
 _NEAR: Final = 256
 """How many elements from the end of a list to look for a write."""
@@ -26,12 +26,12 @@ def split_like(data: bytes, new: Parts) -> Parts:
 
     Cutting msgpack apart in Python is slow, and mostly the elements are still the same.
     """
+    found = None if native.cut_up is None else native.cut_up(data)
+    if found is not None:
+        return Parts(*found)
     head = container_head(data)
     if head is None:
         return Parts(b"", [data])
-    packed = cut_up(data)
-    if packed is not None:
-        return Parts(head, packed)
     at = len(head)
     size = skim.head(data, 0)[1]
     if size <= len(new.elements):
@@ -64,13 +64,10 @@ def as_parts(typed: tuple[str, bytes]) -> Encoded:
 
 def cut(encoded: Encoded) -> Encoded:
     """A stored value, cut where that costs little: with the accelerator."""
-    if encoded.parts.head or encoded.kind != "msgpack":
+    if encoded.parts.head or encoded.kind != "msgpack" or native.cut_up is None:
         return encoded
-    data = encoded.parts.join()
-    head, packed = container_head(data), cut_up(data)
-    return (
-        encoded if head is None or packed is None else encoded._replace(parts=Parts(head, packed))
-    )
+    found = native.cut_up(encoded.parts.join())
+    return encoded if found is None else encoded._replace(parts=Parts(*found))
 
 
 def place_in(value: Encoded, write: Encoded) -> Program | None:
@@ -86,10 +83,10 @@ def place_in(value: Encoded, write: Encoded) -> Program | None:
     if not (parts.head and value.parts.head and count):
         return None
     size = write.size - len(parts.head)
+    if ends_with(value.parts.elements, parts.elements):  # mostly it does
+        return [parts.head, (value.size - size, size)]
     wanted = list(parts.elements)
-    near = value.parts.elements[-count:]
-    if near != wanted:  # mostly it is what the value ends with
-        near = value.parts.elements[-_NEAR - count :]
+    near = value.parts.elements[-_NEAR - count :]
     after = 0  # the bytes behind the place that is looked at
     for end in range(len(near), max(count, len(near) - _NEAR) - 1, -1):
         if near[end - count : end] == wanted:

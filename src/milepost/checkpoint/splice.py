@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import ormsgpack
 
 from milepost import native
-from milepost.checkpoint.serde.packed import Packed
 from milepost.errors import DeserializationError
+from milepost.native import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 Program: TypeAlias = list[bytes | tuple[int, int]]
 """New bytes, or the start and length of a piece of the base."""
@@ -75,7 +75,7 @@ def span(elements: Sequence[bytes], start: int, stop: int) -> int:
 def joined(elements: Sequence[bytes], start: int, stop: int) -> bytes:
     """The elements from `start` to `stop`, in one piece."""
     if isinstance(elements, Packed):
-        return b"".join(elements.pieces(start, stop))
+        return elements.join(b"", start, stop)
     return b"".join(elements[start:stop])
 
 
@@ -84,27 +84,48 @@ def lengths(elements: Sequence[bytes]) -> list[int]:
     return elements.lengths() if isinstance(elements, Packed) else list(map(len, elements))
 
 
+def ends_with(elements: Sequence[bytes], last: Sequence[bytes]) -> bool:
+    """Whether the last elements are these."""
+    if isinstance(elements, Packed) and isinstance(last, Packed):
+        return elements.ends_with(last)
+    return len(last) <= len(elements) and elements[len(elements) - len(last) :] == list(last)
+
+
 def difference(old: Parts, new: Parts, old_size: int | None = None) -> Program:
     """What makes `new` out of `old`; counting the old one's bytes can be spared."""
+    before, after = old.elements, new.elements
+    size = old.size if old_size is None else old_size
+    first, last = _same(before, after)
+    if first == len(before):
+        return _growth(old.head, new.head, size, joined(after, first, len(after)))
     program = _Writer()
+    at = len(old.head)
     if old.head == new.head:
-        program.copy(0, len(old.head))
+        program.copy(0, at)
     else:
         program.literal(new.head)
-    before, after = old.elements, new.elements
-    first, last = _same(before, after)
-    at = len(old.head)
-    if first == len(before):
-        size = (old.size if old_size is None else old_size) - at
-    else:
-        size = span(before, 0, first)
-    program.copy(at, size)
-    at += size
-    _middle(program, at, before[first : len(before) - last], after[first : len(after) - last])
+    kept = span(before, 0, first)
+    program.copy(at, kept)
+    _middle(
+        program, at + kept, before[first : len(before) - last], after[first : len(after) - last]
+    )
     if last:
         tail = span(before, len(before) - last, len(before))
-        program.copy((old.size if old_size is None else old_size) - tail, tail)
+        program.copy(size - tail, tail)
     return program.finish()
+
+
+def _growth(old_head: bytes, new_head: bytes, size: int, added: bytes) -> Program:
+    """The difference of most versions: after what there was, something was added."""
+    at = 0 if old_head == new_head else len(old_head)
+    program: Program
+    if at == size:
+        program = [new_head + added]
+    elif old_head == new_head:
+        program = [(0, size), added]
+    else:
+        program = [new_head, (at, size - at), added]
+    return list(filter(None, program))
 
 
 def pack(program: Program) -> bytes:
@@ -129,7 +150,10 @@ def unpack(data: Buffer) -> Steps:
 
 def cost(program: Program) -> int:
     """About how many bytes it takes to store."""
-    return sum(len(step) + 3 if isinstance(step, bytes) else 8 for step in program)
+    total = 0
+    for step in program:
+        total += len(step) + 3 if isinstance(step, bytes) else 8
+    return total
 
 
 def common_start(a: bytes, b: bytes) -> int:
@@ -228,11 +252,7 @@ def _same_from_end(a: Sequence[bytes], b: Sequence[bytes], first: int) -> int:
 
 
 def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[bytes]) -> None:
-    """The elements between the first and the last change."""
-    if not before:
-        for element in after:
-            program.literal(element)
-        return
+    """The elements between the first and the last change; there are some in `before`."""
     starts = list(accumulate(map(len, before), initial=at))
     places: dict[bytes, int] = {}
     for n, element in enumerate(before):
@@ -257,16 +277,8 @@ def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[
 
 def _inside(program: _Writer, at: int, old: bytes, new: bytes) -> None:
     """One element that changed: its common start and end, and what can be found between."""
-    for step in _pieces(old, new):
-        if isinstance(step, bytes):
-            program.literal(step)
-        else:
-            program.copy(at + step[0], step[1])
-
-
-def _pieces(old: bytes, new: bytes) -> Iterator[bytes | tuple[int, int]]:
     if min(len(old), len(new)) < _WORTH_COPYING:
-        yield new
+        program.literal(new)
         return
     end = common_end(old, new, min(len(old), len(new)))
     end = end if end >= _WORTH_COPYING else 0
@@ -274,17 +286,18 @@ def _pieces(old: bytes, new: bytes) -> Iterator[bytes | tuple[int, int]]:
     stop_left, stop_right = len(old) - end, len(new) - end
     while right < stop_right:
         same = common_start(old[left:stop_left], new[right:stop_right])
-        if same:
-            yield (left, same) if same >= _WORTH_COPYING else new[right : right + same]
-            left, right = left + same, right + same
+        if same >= _WORTH_COPYING:
+            program.copy(at + left, same)
+        else:
+            program.literal(new[right : right + same])
+        left, right = left + same, right + same
         found = _resync(old, new, left, right, stop_left, stop_right)
         if found is None:
-            yield new[right:stop_right]
+            program.literal(new[right:stop_right])
             break
-        yield new[right : found[1]]
+        program.literal(new[right : found[1]])
         left, right = found
-    if end:
-        yield (stop_left, end)
+    program.copy(at + stop_left, end)
 
 
 def _resync(

@@ -117,7 +117,7 @@ def _since(root: Older, new: Encoded) -> Program:
         first -= 1
         left -= len(elements[first])
     program: Program = [new.parts.head, (len(root.head), body), b"".join(elements[first:])]
-    return [step for step in program if step]
+    return list(filter(None, program))
 
 
 def _fold(older: Older, new: Encoded) -> Fold:
@@ -144,7 +144,7 @@ def moved(known: Known, row: BlobRow) -> Program | None:
         return None
     at, start, size = best
     program: Program = [data[:at], (start, size), data[at + size :]]
-    return [step for step in program if step]
+    return list(filter(None, program))
 
 
 def _new_pieces(row: BlobRow) -> list[tuple[int, bytes]]:

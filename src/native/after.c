@@ -1,0 +1,277 @@
+/* Packs a list or dict against another version of it: an element that is the same is found by its
+   bytes, and not kept a second time.
+
+   Segments are of moderate size, because large pieces of memory are given back to the system, and
+   getting them again costs more than all the packing. */
+
+#include "packed.h"
+
+enum { SEGMENT = 1 << 16 };
+
+typedef struct {
+    Buffer data; /* of the segment that is being packed */
+    Buffer cuts;
+    Segment *segments; /* those before it */
+    Py_ssize_t count;
+    Py_ssize_t room;
+} Line;
+
+static void
+line_drop(Line *line)
+{
+    buffer_drop(&line->data);
+    buffer_drop(&line->cuts);
+    for (Py_ssize_t n = 0; n < line->count; n++) {
+        segment_drop(&line->segments[n]);
+    }
+    PyMem_Free(line->segments);
+}
+
+/* Takes the segment over, also if it fails. */
+static int
+add_segment(Line *line, Segment segment)
+{
+    if (segment.data == NULL || segment.cuts == NULL) {
+        segment_drop(&segment);
+        return -1;
+    }
+    if (line->count == line->room) {
+        Py_ssize_t room = 2 * line->room + 8;
+        Segment *segments = PyMem_Realloc(line->segments, (size_t)room * sizeof segment);
+        if (segments == NULL) {
+            segment_drop(&segment);
+            PyErr_NoMemory();
+            return -1;
+        }
+        line->segments = segments;
+        line->room = room;
+    }
+    line->segments[line->count++] = segment;
+    return 0;
+}
+
+/* The first bytes of some; if that is little of them, the rest is not kept alive. */
+static PyObject *
+first_bytes(PyObject *bytes, Py_ssize_t size)
+{
+    return 2 * size > PyBytes_GET_SIZE(bytes)
+               ? Py_NewRef(bytes)
+               : PyBytes_FromStringAndSize(PyBytes_AS_STRING(bytes), size);
+}
+
+/* The first elements of another version. */
+static int
+add_first(Line *line, const Packed *base, Py_ssize_t first)
+{
+    for (Py_ssize_t n = 0; first > 0; n++) {
+        const Segment *segment = &base->segments[n];
+        Py_ssize_t count = first < segment->count ? first : segment->count;
+        Segment found = {first_bytes(segment->data, cut_of(segment, count)),
+                         first_bytes(segment->cuts, 8 * (count + 1)), count, 0};
+        first -= count;
+        if (add_segment(line, found) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Where the next bytes and cuts of a segment go that is put together from others. */
+typedef struct {
+    char *to;
+    PyObject *cuts;
+    Py_ssize_t size;
+    Py_ssize_t count;
+} Joint;
+
+static void
+add_to(Joint *joint, const char *data, const char *cuts, Py_ssize_t count)
+{
+    uint64_t start, cut = 0;
+    memcpy(&start, cuts, 8);
+    for (Py_ssize_t n = 1; n <= count; n++) {
+        memcpy(&cut, cuts + 8 * n, 8);
+        set_cut(joint->cuts, joint->count + n, joint->size + (Py_ssize_t)(cut - start));
+    }
+    memcpy(joint->to + joint->size, data + start, (size_t)(cut - start));
+    joint->size += (Py_ssize_t)(cut - start);
+    joint->count += count;
+}
+
+/* What was packed becomes a segment, and the buffers are empty again. Short ones before it are
+   joined with it, where that pays: a byte is then copied once for each doubling, not for each
+   version. */
+static int
+flush(Line *line)
+{
+    Py_ssize_t size = line->data.size, count = line->cuts.size / 8 - 1, with = line->count;
+    while (with > 0) {
+        Py_ssize_t before = size_of(&line->segments[with - 1]);
+        if (before > 2 * size || before + size > SEGMENT) {
+            break;
+        }
+        with -= 1;
+        size += before;
+        count += line->segments[with].count;
+    }
+    Segment made = {PyBytes_FromStringAndSize(NULL, size),
+                    PyBytes_FromStringAndSize(NULL, 8 * (count + 1)), count, 0};
+    if (made.data != NULL && made.cuts != NULL) {
+        Joint joint = {PyBytes_AS_STRING(made.data), made.cuts, 0, 0};
+        set_cut(made.cuts, 0, 0);
+        for (Py_ssize_t n = with; n < line->count; n++) {
+            Segment *segment = &line->segments[n];
+            add_to(&joint, PyBytes_AS_STRING(segment->data), PyBytes_AS_STRING(segment->cuts),
+                   segment->count);
+            segment_drop(segment);
+        }
+        line->count = with;
+        add_to(&joint, line->data.data, line->cuts.data, line->cuts.size / 8 - 1);
+    }
+    line->data.size = 0;
+    line->cuts.size = 0;
+    return add_segment(line, made);
+}
+
+/* Begins, or goes on with, the segment that is being packed: an element ends here. */
+static int
+add_cut(Line *line, Py_ssize_t at)
+{
+    if (buffer_reserve(&line->cuts, 8) < 0) {
+        return -1;
+    }
+    uint64_t number = (uint64_t)at;
+    memcpy(line->cuts.data + line->cuts.size, &number, 8);
+    line->cuts.size += 8;
+    return 0;
+}
+
+static inline Py_ssize_t
+count_of(PyObject *value)
+{
+    return PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyDict_GET_SIZE(value);
+}
+
+/* Counts the elements that are the same as those of `base` from the start. If there are others,
+   takes these over, and packs the others. No object is made that the garbage collector looks after, so nothing can run
+   that changes the value meanwhile. */
+static Outcome
+pack_after(Line *line, PyObject *value, int tuples, const Packed *base, Py_ssize_t *first)
+{
+    int is_list = PyList_CheckExact(value);
+    Py_ssize_t count = count_of(value), most = base == NULL ? 0 : base->count, position = 0;
+    Cursor cursor = {base == NULL ? NULL : base->segments, 0};
+    for (Py_ssize_t n = 0; n < count; n++) {
+        Outcome outcome = PACKED;
+        PyObject *key, *member;
+        if (is_list) {
+            member = PyList_GET_ITEM(value, n);
+        }
+        else if (PyDict_Next(value, &position, &key, &member)) {
+            outcome = pack_key(&line->data, key);
+        }
+        else {
+            return NOT_PLAIN;
+        }
+        if (outcome == PACKED) {
+            outcome = pack_value(&line->data, member, 1, tuples);
+        }
+        if (outcome != PACKED) {
+            return outcome;
+        }
+        if (n == *first && n < most) {
+            Py_ssize_t size;
+            const char *old = next_element(&cursor, &size);
+            if (size == line->data.size && memcmp(old, line->data.data, (size_t)size) == 0) {
+                line->data.size = 0;
+                *first = n + 1;
+                continue;
+            }
+        }
+        if (n == *first && add_first(line, base, *first) < 0) {
+            return FAILED;
+        }
+        if ((line->cuts.size == 0 && add_cut(line, 0) < 0) || add_cut(line, line->data.size) < 0
+            || (line->data.size >= SEGMENT && flush(line) < 0)) {
+            return FAILED;
+        }
+    }
+    return line->cuts.size > 0 && flush(line) < 0 ? FAILED : PACKED;
+}
+
+/* Notes what a version has in common with the one before it. */
+static int
+follow(Packed *new, Packed *base, Py_ssize_t first)
+{
+    if (base->mark == NULL) {
+        base->mark = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+        if (base->mark == NULL) {
+            return -1;
+        }
+    }
+    Py_ssize_t most = (base->count < new->count ? base->count : new->count) - first;
+    new->follows = Py_NewRef(base->mark);
+    new->first = first;
+    new->last = packed_same_end(base, new, most);
+    return 0;
+}
+
+/* The elements of a value that has `count`. */
+static Packed *
+finish(Line *line, PyTypeObject *type, Packed *base, Py_ssize_t first, Py_ssize_t count)
+{
+    if (base != NULL && first == count && first == base->count) {
+        return (Packed *)Py_NewRef(base);
+    }
+    if (first == count && add_first(line, base, first) < 0) {
+        return NULL;
+    }
+    Packed *packed = packed_new(type, line->segments, line->count);
+    line->count = 0; /* they are taken over */
+    if (packed != NULL && base != NULL && follow(packed, base, first) < 0) {
+        Py_CLEAR(packed);
+    }
+    return packed;
+}
+
+/* after(value, tuples, base): head and elements of a list or dict. What packed elements of another
+   version begin with is taken from there; any other `base` is none. None if it is not plain. */
+PyObject *
+native_after(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    int tuples = 0;
+    if (count != 3) {
+        return PyErr_Format(PyExc_TypeError, "after takes 3 arguments, not %zd", count);
+    }
+    if (!take_tuples("after", args, 2, &tuples)) {
+        return NULL;
+    }
+    PyObject *value = args[0];
+    int is_list = PyList_CheckExact(value);
+    if (!is_list && !PyDict_CheckExact(value)) {
+        Py_RETURN_NONE;
+    }
+    PyTypeObject *type = packed_type(module);
+    Packed *base = Py_TYPE(args[2]) == type ? (Packed *)args[2] : NULL, *packed = NULL;
+    Line line = {.segments = NULL};
+    buffer_start(&line.data);
+    buffer_start(&line.cuts);
+    Py_ssize_t first = 0, size = count_of(value);
+    Outcome outcome = pack_after(&line, value, tuples, base, &first);
+    if (outcome == PACKED) {
+        packed = finish(&line, type, base, first, size);
+        outcome = packed == NULL ? FAILED
+                                 : pack_count(&line.data, size, is_list ? 0x90 : 0x80,
+                                              is_list ? 0xdc : 0xde);
+    }
+    PyObject *found = NULL;
+    if (outcome == PACKED) {
+        found = behind_head(line.data.data, line.data.size, packed);
+    }
+    else {
+        Py_XDECREF(packed);
+        found = outcome == NOT_PLAIN ? Py_NewRef(Py_None) : NULL;
+    }
+    line_drop(&line);
+    return found;
+}
