@@ -41,7 +41,7 @@ def blob_row(
     most: Bounds,
 ) -> BlobRow:
     """How to store a version whose predecessor is `base`. `most`: see `Dialect.chain`."""
-    known = Known(token, base.epoch if base else None, version, encoded, Chain())
+    known = Known(token, base.epoch if base else None, version, encoded, Chain(), encoded.size)
     row = BlobRow(channel, version, encoded, known)
     if base is None or base.kind != encoded.kind or base.version == version:
         return row

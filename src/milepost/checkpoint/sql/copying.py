@@ -62,14 +62,15 @@ class Move:
         columns = (parent, complete)
         opened = self._codec.unseal(frame, ("frame", self._source, ns, id), columns)
         if not self._codec.splices:
-            stamp, held = frames.unpack(opened)
+            unpacked = frames.unpack(opened)
+            *_, versions, seen, held = unpacked
             inline = {
-                channel: [*self._anew(*small, "blob", ns, channel, str(held.versions[channel]))]
-                if isinstance(small, list) and channel in held.versions
+                channel: [*self._anew(*small, "blob", ns, channel, str(versions[channel]))]
+                if isinstance(small, list) and channel in versions
                 else small
-                for channel, small in held.inline.items()
+                for channel, small in held.items()
             }
-            opened = frames.pack(stamp.read(), Frame(held.versions, held.seen, inline))
+            opened = frames.pack(frames.stamp(unpacked), Frame(versions, seen, inline))
         frame = self._codec.seal(bytes(opened), ("frame", self._target, ns, id), columns)
         told = self._value(metadata, (), kind, "metadata", ns, id)
         if led is not None:

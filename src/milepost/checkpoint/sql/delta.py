@@ -62,7 +62,7 @@ def history(
     wanted = {
         key
         for channel, seed in seeds.items()
-        for key in frames.of(seed.id).wanted
+        for key in frames.of(seed.id).frame.large()
         if key[0] == channel
     }
     lot = yield from reader.rows_of(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, head_gone
+from milepost.checkpoint.sql.fetched import (
+    UNREADABLE,
+    CheckpointRecord,
+    Frames,
+    WriteRecord,
+    head_gone,
+)
 from milepost.record import record
 
 if TYPE_CHECKING:
@@ -20,26 +26,28 @@ class Found:
     """A checkpoint, its parent, the frames that theirs are made of, and the writes at both."""
 
     row: CheckpointRecord
+    parent: CheckpointRecord | None
+    """Comes along at little cost, and tells what made this checkpoint."""
     rows: dict[str, CheckpointRecord]
     """All frames, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
 
-    @property
-    def parent(self) -> CheckpointRecord | None:
-        """Comes along at little cost, and tells what made this checkpoint."""
-        return None if self.row.parent_id is None else self.rows.get(self.row.parent_id)
-
-    @property
     def asked(self) -> list[CheckpointRecord]:
         """Those of the rows whose frames are wanted."""
-        parent = self.parent
-        return [self.row] if parent is None else [self.row, parent]
+        return [self.row] if self.parent is None else [self.row, self.parent]
 
     def wanted(self, frames: Frames) -> set[tuple[str, str]]:
         """The channels and versions that have rows of their own."""
-        wanted = {(write.channel, write.base) for write in self.writes if write.base is not None}
-        wanted.update(frames.wanted())
+        wanted = set(frames.of(self.row.id).frame.large())
+        for write in self.writes:
+            if write.base is not None:
+                wanted.add((write.channel, write.base))
+        try:
+            if self.parent is not None:
+                wanted.update(frames.of(self.parent.id).frame.large())
+        except UNREADABLE:
+            return wanted  # whoever looks at the parent will be told
         return wanted
 
 
@@ -59,7 +67,8 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> Found | None:
         else:
             head, epoch = id, number
     if first is not None:
-        return Found(first, rows, writes, epoch)
+        parent = None if first.parent_id is None else rows.get(first.parent_id)
+        return Found(first, parent, rows, writes, epoch)
     if head is not None and place.checkpoint_id is None and place.checkpoint_ns == "":
         raise head_gone(place.thread_id, head)
     return None

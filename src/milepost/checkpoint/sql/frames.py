@@ -7,7 +7,7 @@ small for a row of their own. It is stored as what differs from the parent's fra
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import ormsgpack
 
@@ -67,33 +67,29 @@ def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
     )
 
 
-class Stamp(NamedTuple):
-    """What a frame has of its own, as it is stored."""
-
-    format: Any
-    time: str | int
-    updated: Any
-    """A list, None, or True: those that the frame, or the changes, name."""
-    versions: Sequence[Sequence[Any]]
-
-    def read(self) -> tuple[Any, str, Any]:
-        """What `pack` was given."""
-        updated = self.updated
-        if updated is True:
-            updated = sorted(name for _, *names in self.versions for name in names)
-        return self.format, _long(self.time), updated
+Unpacked: TypeAlias = "tuple[Any, str | int, Any, dict[str, Any], dict[str, Any], dict[str, Any]]"
+"""What `pack` was given, the stamp still to be read: see there."""
 
 
-def unpack(data: Buffer) -> tuple[Stamp, Frame]:
-    """What `pack` was given; the stamp is still to be read."""
+def unpack(data: Buffer) -> Unpacked:
+    """A frame, or changes to one: format, time, updated channels; versions, seen, inline."""
     try:
         format, time, updated, grouped, seen, inline = ormsgpack.unpackb(data)
-        versions = {name: version for version, *names in grouped for name in names}
+        versions = {}
+        for version, *names in grouped:
+            for name in names:
+                versions[name] = version
         if type(seen) is not dict or type(inline) is not dict:
             raise ValueError("it has another form")
-        return Stamp(format, time, updated, grouped), Frame(versions, seen, inline)
+        return format, time, updated, versions, seen, inline
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
+
+
+def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
+    """What a frame has of its own: format, time, updated channels."""
+    format, time, updated, versions, _, _ = unpacked
+    return format, _long(time), sorted(versions) if updated is True else updated
 
 
 def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:

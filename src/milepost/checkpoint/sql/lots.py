@@ -7,18 +7,16 @@ listed can be read later, whatever becomes of the rows, and a listing costs no d
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.checkpoint.records import (
     Checkpoint,
     CheckpointTuple,
     PendingWrite,
-    Place,
 )
 from milepost.checkpoint.splice import Buffer, unpack
 from milepost.checkpoint.sql.fetched import (
     CheckpointRecord,
-    Framed,
     Frames,
     WriteRecord,
     metadata_of,
@@ -28,13 +26,18 @@ from milepost.checkpoint.sql.rows import long_kind
 from milepost.checkpoint.sql.writes import LED, TOGETHER, apart, ledger
 from milepost.deferred import Deferred
 from milepost.errors import SerdeError
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.sql.remembered import Frame
     from milepost.checkpoint.sql.values import Resolver
+    from milepost.types import RunnableConfig
+
+    _Read: TypeAlias = Callable[[Frame, str], Any]
+    """Gives the value of a channel, or MISSING."""
 
 
 class Record(Deferred, CheckpointTuple):  # type: ignore[misc]
@@ -42,6 +45,18 @@ class Record(Deferred, CheckpointTuple):  # type: ignore[misc]
 
     parent: CheckpointTuple | None = None
     """The checkpoint before it, if that was fetched along with it."""
+
+
+class Whole(CheckpointTuple):
+    """The same, read already: an ordinary tuple for whoever copies or shows it."""
+
+    parent: CheckpointTuple | None = None
+
+    def __reduce__(self) -> Any:
+        return CheckpointTuple, tuple(self)
+
+    def __repr__(self) -> str:
+        return repr(CheckpointTuple(*self))
 
 
 class Lot:
@@ -67,46 +82,50 @@ class Lot:
         record: Record = Record({}, partial(self._field, row))
         return record
 
+    def whole(self, row: CheckpointRecord) -> Whole:
+        """One of them, put together at once."""
+        config, parent_config = self._config(row.id), self._parent_config(row)
+        checkpoint, writes = self.checkpoint(row), self.pending_writes(row.id)
+        metadata = metadata_of(self._codec, *self._place, row)
+        return Whole(config, checkpoint, metadata, parent_config, writes)
+
     def _field(self, row: CheckpointRecord, name: str) -> Any:
         if name == "checkpoint":
-            return self.checkpoint(row.id)
+            return self.checkpoint(row)
         if name == "pending_writes":
             return self.pending_writes(row.id)
         if name == "metadata":
             return metadata_of(self._codec, *self._place, row)
         if name == "config":
-            return Place(*self._place, row.id).config()
+            return self._config(row.id)
+        return self._parent_config(row)
+
+    def _config(self, id: str) -> RunnableConfig:
+        thread_id, ns = self._place
+        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+    def _parent_config(self, row: CheckpointRecord) -> RunnableConfig | None:
         self._frames.check(row)
-        return Place(*self._place, row.parent_id).config() if row.parent_id else None
+        return self._config(row.parent_id) if row.parent_id else None
 
-    def checkpoint(self, id: str) -> Checkpoint:
-        """The checkpoint itself."""
-        framed = self._frames.of(id)
-        frame = framed.frame
-        values = {channel: self.channel(frame, channel) for channel in self.channels(frame)}
-        return self.bare(framed, values)
-
-    @staticmethod
-    def channels(frame: Frame) -> list[str]:
-        """Those that have a value."""
+    def checkpoint(self, row: CheckpointRecord, read: _Read | None = None) -> Checkpoint:
+        """The checkpoint itself, with those of its values for which there is something to read."""
+        read = read or self.channel
+        frame = self._frames.of(row.id).frame
         versions = frame.versions
-        return [
-            channel
-            for channel, held in frame.inline.items()
-            if held is not None and channel in versions
-        ]
-
-    @staticmethod
-    def bare(framed: Framed, values: dict[str, Any]) -> Checkpoint:
-        """A checkpoint with these values."""
-        frame = framed.frame
-        format, time, updated = framed.stamp
+        values = {}
+        for channel, held in frame.inline.items():
+            if held is not None and channel in versions:
+                value = read(frame, channel)
+                if value is not MISSING:
+                    values[channel] = value
+        format, time, updated = self._frames.stamp(row)
         return Checkpoint(
             v=format,
-            id=framed.row.id,
+            id=row.id,
             ts=time,
             channel_values=values,
-            channel_versions=dict(frame.versions),
+            channel_versions=dict(versions),
             versions_seen={node: dict(seen) for node, seen in frame.seen.items()},
             updated_channels=updated,
         )
@@ -126,6 +145,8 @@ class Lot:
         self, id: str, channels: Collection[str] | None = None
     ) -> list[PendingWrite]:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        if id not in self._writes:
+            return []
         found = []
         for write in first_of_each([w for row in self.rows_at(id) for w in self.writes_in(row)]):
             if channels is None or write.channel in channels:
@@ -204,6 +225,9 @@ def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
 def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
     """The writes of each checkpoint, in the order in which they come back."""
     found: dict[str, list[WriteRecord]] = {}
-    for write in sorted(rows, key=write_order):
+    for write in rows:
         found.setdefault(write.checkpoint_id, []).append(write)
+    for some in found.values():
+        if len(some) > 1:
+            some.sort(key=write_order)
     return found

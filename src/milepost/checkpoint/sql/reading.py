@@ -17,7 +17,6 @@ from milepost.checkpoint.records import CheckpointTuple, Place
 from milepost.checkpoint.sql.fetched import (
     UNREADABLE,
     CheckpointRecord,
-    Framed,
     Frames,
     WriteRecord,
 )
@@ -71,16 +70,17 @@ class Reader:
             found = found_at(place, answer)
             if found is None:
                 return None
-            frames = Frames(self.codec, *at, found.rows, {row.id for row in found.asked}, {})
+            ids = {row.id for row in found.asked()}
+            frames = Frames(self.codec, *at, found.rows, ids, {}, found.epoch)
             if found.wanted(frames).issubset((row[0], row[1]) for row in blobs):
                 resolver = Resolver(self.codec, *at, blobs, {})
                 return self._record(place, found, frames, resolver)
             # That transaction has ended, and the rows may have changed since: all of them anew.
-        (answer,) = yield from self.first(query)
-        found = found_at(place, answer)
+        answer = yield query if not self._settled else Several([*self._settled, query])
+        found = found_at(place, answer if not self._settled else answer[-1])
         if found is None:
             return None
-        frames = yield from self._frames(thread_id, ns, found.asked, found.rows, found.epoch)
+        frames = yield from self._frames(thread_id, ns, found.asked(), found.rows, found.epoch)
         resolver = yield from self.values(thread_id, ns, found.wanted(frames), last=True)
         return self._record(place, found, frames, resolver)
 
@@ -91,15 +91,14 @@ class Reader:
         thread_id, ns, _ = place
         lot = Lot(self.codec, thread_id, ns, frames, by_checkpoint(found.writes), resolver)
         row, parent, epoch = found.row, found.parent, found.epoch
-        record = lot.record(row)
-        for name in record._fields:
-            getattr(record, name)
+        record = lot.whole(row)
         if parent is not None:
             record.parent = lot.record(parent)
         if self.codec.splices:
-            if parent is not None:
-                with suppress(*UNREADABLE):
-                    self._learn(thread_id, ns, frames.of(parent.id), resolver, epoch)
+            for known in frames.made:
+                if known.checkpoint_id != row.id:
+                    with suppress(*UNREADABLE):
+                        self._learn(thread_id, ns, known, resolver, epoch)
             self._learn(thread_id, ns, frames.of(row.id), resolver, epoch)
         return record
 
@@ -112,33 +111,24 @@ class Reader:
             return None
         row = CheckpointRecord(*rows[0])
         found = yield from self.frames(place.thread_id, place.checkpoint_ns, [row])
-        return found[row.id].frame
+        return found.of(row.id).frame
 
     def _learn(
-        self,
-        thread_id: str,
-        ns: str,
-        framed: Framed,
-        resolver: Resolver,
-        epoch: int | None,
+        self, thread_id: str, ns: str, frame: KnownFrame, resolver: Resolver, epoch: int | None
     ) -> None:
         values = {
             channel: resolver.remember(channel, version, epoch)
-            for channel, version in framed.wanted
+            for channel, version in frame.frame.large()
         }
-        known = KnownFrame(
-            None, epoch, framed.row.id, framed.frame, framed.rows, framed.spent, framed.size
-        )
-        self.memory.learn(thread_id, ns, known, values)
+        self.memory.learn(thread_id, ns, frame, values)
 
     # -- frames
 
     def frames(
         self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]
-    ) -> Operation[dict[str, Framed]]:
+    ) -> Operation[Frames]:
         """The frames of some checkpoints of one graph."""
-        found = yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows})
-        return {row.id: found.of(row.id) for row in rows}
+        return (yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows}))
 
     def _frames(
         self,
@@ -168,7 +158,7 @@ class Reader:
                 if parent is None:
                     break
                 known = self.memory.frame(thread_id, ns, parent, None)
-                if known is not None and not known.partial:
+                if known is not None and not known.partial and epoch in (None, known.epoch):
                     bases[parent] = known
                     break
                 if parent not in found:
@@ -181,7 +171,7 @@ class Reader:
             )
             for record in more:
                 found.setdefault(record[0], CheckpointRecord(*record))
-        return Frames(self.codec, thread_id, ns, found, {row.id for row in rows}, bases)
+        return Frames(self.codec, thread_id, ns, found, {row.id for row in rows}, bases, epoch)
 
     # -- values and writes
 
@@ -265,8 +255,12 @@ class Reader:
     def _known(
         self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]]
     ) -> dict[tuple[str, str], Known]:
-        found = ((key, self.memory.value(thread_id, ns, *key)) for key in wanted)
-        return {key: value for key, value in found if value is not None}
+        found = {}
+        for key in wanted:
+            known = self.memory.value(thread_id, ns, *key)
+            if known is not None:
+                found[key] = known
+        return found
 
 
 def _whole(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:

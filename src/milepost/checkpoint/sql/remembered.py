@@ -77,16 +77,13 @@ class Known(Remembered):
     version: str
     encoded: Encoded
     chain: Chain
+    size: int
+    """How long it is."""
 
     @property
     def kind(self) -> str:
         """How it is encoded."""
         return self.encoded.kind
-
-    @property
-    def size(self) -> int:
-        """How long it is."""
-        return self.encoded.size
 
     def pieces(self) -> Sequence[Buffer]:
         """Its bytes, in pieces."""
@@ -106,6 +103,15 @@ class Frame:
     versions: Mapping[str, Any]
     seen: Mapping[str, Mapping[str, Any]]
     inline: Mapping[str, Inline]
+
+    def large(self) -> list[tuple[str, str]]:
+        """The channels and versions that have rows of their own."""
+        versions = self.versions
+        return [
+            (channel, str(versions[channel]))
+            for channel, held in self.inline.items()
+            if held is False and channel in versions
+        ]
 
 
 @record(frozen=False)
@@ -186,7 +192,8 @@ class Memory:
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is remembered of a graph's checkpoints."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
             return graph is not None and bool(graph.frames)
 
     def frame(self, thread_id: str, ns: str, id: str, token: str | None) -> KnownFrame | None:
@@ -202,8 +209,9 @@ class Memory:
     def latest(self, thread_id: str, ns: str, channel: str, token: str | None) -> Known | None:
         """The most recent version of a value that a run with this token may build on."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
-            for known in reversed(graph.values.get(channel, ())) if graph else ():
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
+            for known in reversed(graph.values.get(channel, ())) if graph is not None else ():
                 if known.owner in (None, token):
                     return known
             return None
@@ -211,8 +219,9 @@ class Memory:
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> Known | None:
         """One version of a value, if it is stored."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
-            for known in graph.values.get(channel, ()) if graph else ():
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
+            for known in graph.values.get(channel, ()) if graph is not None else ():
                 if known.version == version and known.owner is None:
                     return known
             return None
@@ -229,8 +238,8 @@ class Memory:
                 self._threads.move_to_end(thread_id)
             before = thread.size
             graph = thread.graph(ns)
-            if frame is not None:
-                frames = graph.frames
+            frames = graph.frames
+            if frame is not None and not (frames and frames[-1] is frame):
                 count = len(frames)
                 # Mostly it is newer than all of them.
                 if count and frame.checkpoint_id <= frames[-1].checkpoint_id:
@@ -240,11 +249,18 @@ class Memory:
                     del frames[0]
                 thread.size += _FRAME * (len(frames) - count)
             for channel, known in values.items():
-                old = graph.values.get(channel, [])
-                kept = [k for k in old if k.version != known.version][1 - _KEPT :]
-                graph.values[channel] = [*kept, known]
-                thread.size += sum(k.size for k in graph.values[channel])
-                thread.size -= sum(k.size for k in old)
+                line = graph.values.setdefault(channel, [])
+                if line and line[-1] is known:
+                    continue
+                for old in line:
+                    if old.version == known.version:
+                        line.remove(old)
+                        thread.size -= old.size
+                        break
+                line.append(known)
+                thread.size += known.size
+                if len(line) > _KEPT:
+                    thread.size -= line.pop(0).size
             self._size += thread.size - before
             while self._size > self._limit and len(self._threads) > 1:
                 _, dropped = self._threads.popitem(last=False)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Framed, WriteRecord, metadata_of
+from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, metadata_of
 from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sql.rows import short_kind
 from milepost.checkpoint.sql.writes import LED, own_rows
@@ -17,6 +17,7 @@ from milepost.record import record
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.sql.remembered import Frame
     from milepost.checkpoint.sql.values import Resolver
 
 
@@ -25,15 +26,21 @@ class Thread:
     """All checkpoints of a thread, oldest first."""
 
     rows: Mapping[Node, CheckpointRecord]
-    framed: Mapping[Node, Framed]
+    frames: Mapping[str, Frames]
+    """By their graph."""
     metadata: Mapping[Node, Mapping[str, Any]]
 
     def history(self) -> dict[Node, Lineage]:
         """What decides which of them can be done without."""
         return {node: self._lineage(node, row) for node, row in self.rows.items()}
 
+    def frame(self, node: Node) -> Frame:
+        """The frame of one of them."""
+        ns, id = node
+        return self.frames[ns].of(id).frame
+
     def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
-        frame = self.framed[node].frame
+        frame = self.frame(node)
         counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
         leans = any(frame.inline.get(channel) is None for channel in counters)
         return Lineage(row.parent_id, row.run_id, leans, frame.seen.get(CHILDREN, {}))
@@ -113,16 +120,15 @@ class Remover:
     def _load(self, thread_id: str) -> Operation[Thread]:
         rows = yield Query(self._q.checkpoints_of, (thread_id,))
         records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
-        framed: dict[Node, Framed] = {}
+        found: dict[str, Frames] = {}
         for ns in dict.fromkeys(ns for ns, _ in records):
             own = [row for (other, _), row in records.items() if other == ns]
-            found = yield from self._reader.frames(thread_id, ns, own)
-            framed.update({(ns, id): one for id, one in found.items()})
+            found[ns] = yield from self._reader.frames(thread_id, ns, own)
         metadata = {
             node: metadata_of(self._reader.codec, thread_id, node[0], row)
             for node, row in records.items()
         }
-        return Thread(records, framed, metadata)
+        return Thread(records, found, metadata)
 
     def _part_writes(
         self, thread_id: str, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
@@ -172,8 +178,7 @@ class Remover:
             row = thread.rows[ns, id]
             if row.parent_id is None or (ns, row.parent_id) in kept:
                 continue
-            framed = thread.framed[ns, id]
-            data = frames.pack(framed.stamp, framed.frame)
+            data = frames.pack(thread.frames[ns].stamp(row), thread.frame((ns, id)))
             sealed = self._reader.codec.seal(data, ("frame", thread_id, ns, id), (None, 1))
             rows.append((sealed, thread_id, ns, id))
         yield Many(self._q.cut_checkpoint, rows)
@@ -184,7 +189,7 @@ def _used(
 ) -> set[tuple[str, str, str]]:
     used = set()
     for node in kept:
-        frame = thread.framed[node].frame
+        frame = thread.frame(node)
         for channel, held in frame.inline.items():
             if held is False and channel in frame.versions:
                 used.add((node[0], channel, str(frame.versions[channel])))

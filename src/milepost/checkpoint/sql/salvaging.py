@@ -15,11 +15,13 @@ from milepost.checkpoint.sql.fetched import (
 from milepost.checkpoint.sql.lots import first_of_each
 from milepost.checkpoint.sql.verifying import Graph, graphs
 from milepost.checkpoint.sql.writes import LED
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost.checkpoint.sql.reading import Reader
+    from milepost.checkpoint.sql.remembered import Frame
     from milepost.sql.operations import Operation
 
 
@@ -55,16 +57,11 @@ def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
             lost[what] = str(error)
             return otherwise
 
-    framed = graph.frames.of(row.id)
-    values: dict[str, Any] = {}
-    for channel in graph.lot.channels(framed.frame):
-        value = attempt(
-            f"channel '{channel}'",
-            partial(graph.lot.channel, framed.frame, channel),
-            otherwise=lost,
-        )
-        if value is not lost:
-            values[channel] = value
+    def channel(frame: Frame, name: str) -> Any:
+        read = partial(graph.lot.channel, frame, name)
+        return attempt(f"channel '{name}'", read, otherwise=MISSING)
+
+    checkpoint = graph.lot.checkpoint(row, channel)
     held: list[WriteRecord] = []
     for group in graph.lot.rows_at(row.id):
         several = "writes" if group.kind == LED else f"writes of task '{group.task_id}'"
@@ -80,7 +77,7 @@ def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
     place = Place(*graph.place, row.id)
     saved = CheckpointTuple(
         place.config(),
-        graph.lot.bare(framed, values),
+        checkpoint,
         metadata,
         place._replace(checkpoint_id=row.parent_id).config() if row.parent_id else None,
         writes,

@@ -233,10 +233,9 @@ class Storer:
             return
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
         children = [CheckpointRecord(*row) for row in rows]
-        framed = yield from self._reader.frames(thread_id, ns, children)
+        found = yield from self._reader.frames(thread_id, ns, children)
         for child in children:
-            one = framed[child.id]
-            data = frames.pack(one.stamp, one.frame)
+            data = frames.pack(found.stamp(child), found.of(child.id).frame)
             place = ("frame", thread_id, ns, child.id)
             sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))

@@ -97,12 +97,11 @@ class Resolver:
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
         known = self._known.get((channel, version))
-        kind = self.kind(channel, version)
         pieces: Sequence[Buffer]
         if known is not None and not self._shares:
-            pieces = known.pieces()
+            kind, pieces = known.kind, known.pieces()
         else:
-            rope = self.rope(channel, version)
+            kind, rope = self.kind(channel, version), self.rope(channel, version)
             if isinstance(rope, Grown) and kind == "msgpack" and self._by_parts(rope):
                 # What cannot be read in this way is read again below, which says why.
                 with suppress(SerdeError):
@@ -210,6 +209,7 @@ class Recalled(Known):
         self._resolver: Resolver | None = resolver
         self._channel = channel
         self._made: tuple[Encoded, Chain] | None = None
+        self.size = len(resolver.rope(channel, version))
 
     def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
         resolver, key = self._resolver, (self._channel, self.version)
@@ -239,13 +239,6 @@ class Recalled(Known):
     def kind(self) -> str:
         resolver = self._resolver
         return self.encoded.kind if resolver is None else resolver.kind(self._channel, self.version)
-
-    @property
-    def size(self) -> int:
-        resolver = self._resolver
-        if resolver is None:
-            return self.encoded.size
-        return len(resolver.rope(self._channel, self.version))
 
     def pieces(self) -> Sequence[Buffer]:
         resolver = self._resolver

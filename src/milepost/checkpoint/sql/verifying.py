@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from milepost.checkpoint.sql.fetched import (
     UNREADABLE,
     CheckpointRecord,
-    Framed,
     Frames,
     WriteRecord,
     metadata_of,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint.sql.reading import Reader
+    from milepost.checkpoint.sql.remembered import Frame
 
 
 class Graph:
@@ -128,21 +128,21 @@ class _Check:
                 self._report("checkpoint_blobs", f"{row.channel} {row.version}", error)
         for id in graph.checkpoints:
             try:
-                framed = graph.frames.of(id)
+                frame = graph.frames.of(id).frame
             except UNREADABLE:
                 continue
-            for channel, held in framed.frame.inline.items():
-                if held is not None and channel in framed.frame.versions:
-                    self._value(id, channel, framed)
+            for channel, held in frame.inline.items():
+                if held is not None and channel in frame.versions:
+                    self._value(id, channel, frame)
 
-    def _value(self, id: str, channel: str, framed: Framed) -> None:
-        version = str(framed.frame.versions[channel])
-        if framed.frame.inline[channel] is False:
+    def _value(self, id: str, channel: str, frame: Frame) -> None:
+        version = str(frame.versions[channel])
+        if frame.inline[channel] is False:
             if (channel, version) in self._used:
                 return
             self._use(channel, version)
         try:
-            self._graph.lot.channel(framed.frame, channel)
+            self._graph.lot.channel(frame, channel)
         except UNREADABLE as error:
             self._report("checkpoint_blobs", f"{channel} {version} of {id}", error)
 
