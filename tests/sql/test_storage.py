@@ -149,8 +149,7 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
 
         cold.engine.run = counted  # type: ignore[method-assign]
         assert len(cold.get_tuple(config).checkpoint["channel_values"]["messages"]) == 600
-        assert len(fetched) <= 5
-        assert max(fetched) <= 70
+        assert 5 < sum(fetched) <= 70
 
 
 def test_the_input_is_not_stored_a_second_time(sqlite, config):

@@ -153,7 +153,8 @@ class Grown:
 
     def apply(self, program: Steps) -> Grown | Rope:
         """The value that `program` makes of this one."""
-        return self._grown(program) or self.rope().apply(program)
+        grown = self._grown(program)
+        return self.rope().apply(program) if grown is None else grown
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -230,7 +231,8 @@ class Grown:
         new = program[2]
         if size != self.size or count < self.count or isinstance(new, tuple):
             return None
-        segments = (*self._closed(), Segment(new, count - self.count))
+        before = self._closed() if self._over else self.segments
+        segments = (*before, Segment(new, count - self.count))
         return Grown(head, count, size + len(new), segments, 0, is_list=self.is_list)
 
     def _count_in(self, head: bytes) -> int | None:
@@ -253,8 +255,6 @@ class Grown:
 
     def _closed(self) -> tuple[Segment, ...]:
         """The segments, the last one cut where this version ends."""
-        if not self._over:
-            return self.segments
         *before, last = self.segments
         count = self.count - sum(segment.count for segment in before)
         return (*before, Segment(memoryview(last.data)[: -self._over], count))

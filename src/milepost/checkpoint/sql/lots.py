@@ -84,10 +84,12 @@ class Lot:
 
     def whole(self, row: CheckpointRecord) -> Whole:
         """One of them, put together at once."""
-        config, parent_config = self._config(row.id), self._parent_config(row)
-        checkpoint, writes = self.checkpoint(row), self.pending_writes(row.id)
+        checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
+        parent_config = self._config(row.parent_id) if row.parent_id else None
         metadata = metadata_of(self._codec, *self._place, row)
-        return Whole(config, checkpoint, metadata, parent_config, writes)
+        return Whole(
+            self._config(row.id), checkpoint, metadata, parent_config, self.pending_writes(row.id)
+        )
 
     def _field(self, row: CheckpointRecord, name: str) -> Any:
         if name == "checkpoint":
@@ -98,15 +100,12 @@ class Lot:
             return metadata_of(self._codec, *self._place, row)
         if name == "config":
             return self._config(row.id)
-        return self._parent_config(row)
+        self._frames.check(row)
+        return self._config(row.parent_id) if row.parent_id else None
 
     def _config(self, id: str) -> RunnableConfig:
         thread_id, ns = self._place
         return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
-
-    def _parent_config(self, row: CheckpointRecord) -> RunnableConfig | None:
-        self._frames.check(row)
-        return self._config(row.parent_id) if row.parent_id else None
 
     def checkpoint(self, row: CheckpointRecord, read: _Read | None = None) -> Checkpoint:
         """The checkpoint itself, with those of its values for which there is something to read."""

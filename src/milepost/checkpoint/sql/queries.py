@@ -15,10 +15,9 @@ _CHECKPOINT = "checkpoint_id, parent_checkpoint_id, complete, frame, metadata_ty
 
 _KEY = "thread_id = ? AND checkpoint_ns = ?"
 
-HEAD = """CASE WHEN status = 'running' AND (SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') > COALESCE(head, '')
-            THEN (SELECT MAX(checkpoint_id) FROM checkpoints c
-                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = '') ELSE head END"""
+HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END"""
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
 
 _HELD = " WHERE thread_id = ? AND token = ? AND epoch = ?"
@@ -240,6 +239,10 @@ class Queries:
         SELECT {_CHECKPOINT} FROM line
         LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END"""
     """Frames, with those that they are changes to."""
+    blob: str = f"""
+        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_held
+        WHERE {_KEY} AND channel = ? AND version = ?"""
+    """One version of a value."""
     blobs: str = _chains("", "SELECT a, b FROM {pairs} AS wanted")
     """Values, with the versions that they are differences from."""
     newest: str = _chains(_TIPS, "SELECT channel, version FROM tip")

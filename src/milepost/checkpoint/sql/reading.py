@@ -3,7 +3,7 @@
 A checkpoint is read with two queries: one for it, its writes and the frames that its own is made
 of; one for the rows of its values. What the saver remembers is not fetched again. Where each query
 is a round trip, the newest values are asked for together with the latest checkpoint: mostly they
-are its values.
+are its values. Where it is none, the rows of values are looked up one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Reader:
         self.codec = codec
         self.memory = memory
         self.q = queries
-        self._guesses = dialect.remote
+        self._remote = dialect.remote
         self._settled = [Query(sql) for sql in dialect.settled]
 
     def first(self, *queries: Query, last: bool = False) -> Operation[list[list[Any]]]:
@@ -64,7 +64,7 @@ class Reader:
             self.q.found,
             (thread_id, id, ns, *at, *at, 1 if holds else _FAR, *at, *at, *at, *at),
         )
-        if self._guesses and id is None and not holds:
+        if self._remote and id is None and not holds:
             guess = Query(self.q.newest, (*at, *at, *at, *at), large=True)
             answer, blobs = yield from self.first(query, guess, last=True)
             found = found_at(place, answer)
@@ -243,14 +243,36 @@ class Reader:
     ) -> Operation[Resolver]:
         """Fetches the rows of certain versions of channels, except those that we remember."""
         known = self._known(thread_id, ns, wanted) if warm else {}
-        rows: list[tuple[Any, ...]] = []
-        if missing := [key for key in wanted if key not in known]:
-            place = (thread_id, ns)
-            rows = yield Query(
-                self.q.blobs, (json.dumps(missing), *place, *place), last, large=True
-            )
-            rows = yield from _whole(rows)
+        rows: Sequence[tuple[Any, ...]] = ()
+        if len(known) < len(wanted):
+            missing = [key for key in wanted if key not in known]
+            if self._remote:
+                given = (json.dumps(missing), thread_id, ns, thread_id, ns)
+                rows = yield Query(self.q.blobs, given, last, large=True)
+            else:
+                rows = yield from self._one_by_one(thread_id, ns, missing)
         return Resolver(self.codec, thread_id, ns, rows, known)
+
+    def _one_by_one(
+        self, thread_id: str, ns: str, keys: Iterable[tuple[str, str]]
+    ) -> Operation[list[tuple[Any, ...]]]:
+        """The rows of values, and of all that they are differences from.
+
+        One query that goes through the chains is no quicker, where it is no round trip, and to
+        compile it, as each new connection must, takes as long as to look up all rows of a chain.
+        """
+        found: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for wanted in keys:
+            key = wanted
+            while key not in found:
+                rows = yield Query(self.q.blob, (thread_id, ns, *key))
+                if not rows:
+                    break  # whoever needs it will be told
+                channel, _, base_channel, base, *_ = found[key] = rows[0]
+                if base is None:
+                    break
+                key = (base_channel or channel, base)
+        return (yield from _whole(list(found.values())))
 
     def _known(
         self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]]

@@ -77,12 +77,13 @@ class Resolver:
             if (known := self._known.get(key)) is not None:
                 self._ropes[key] = _whole(known.kind, b"".join(known.pieces()))
                 break
-            row = self._row(*key)
-            if row.base is None:
-                self._ropes[key] = _whole(long_kind(row.kind), self.open(row))
+            row = self._rows.get(key) or self._row(*key)
+            on, _, base_channel, base, _, kind, _ = row
+            if base is None:
+                self._ropes[key] = _whole(long_kind(kind), self.open(row))
                 break
             pending[key] = None
-            key = (row.base_channel or row.channel, row.base)
+            key = (base_channel or on, base)
             if key in pending:
                 raise self._broken(channel, version, "its chain of differences is a circle")
         rope = self._ropes[key]
