@@ -79,6 +79,13 @@ def joined(elements: Sequence[bytes], start: int, stop: int) -> bytes:
     return b"".join(elements[start:stop])
 
 
+def pieces(elements: Sequence[bytes], start: int, stop: int) -> list[Buffer]:
+    """The same in several, if that spares a copy."""
+    if isinstance(elements, Packed):
+        return elements.pieces(start, stop)
+    return [b"".join(elements[start:stop])]
+
+
 def lengths(elements: Sequence[bytes]) -> list[int]:
     """How long each element is."""
     return elements.lengths() if isinstance(elements, Packed) else list(map(len, elements))
@@ -95,20 +102,20 @@ def difference(old: Parts, new: Parts, old_size: int | None = None) -> Program:
     """What makes `new` out of `old`; counting the old one's bytes can be spared."""
     before, after = old.elements, new.elements
     size = old.size if old_size is None else old_size
-    first, last = _same(before, after)
+    if isinstance(before, Packed) and isinstance(after, Packed):
+        first, last = before.same(after)
+    else:
+        first, last = _same(before, after)
     if first == len(before):
         return _growth(old.head, new.head, size, joined(after, first, len(after)))
     program = _Writer()
-    at = len(old.head)
+    at = len(old.head) + (span(before, 0, first) if first else 0)
     if old.head == new.head:
         program.copy(0, at)
     else:
         program.literal(new.head)
-    kept = span(before, 0, first)
-    program.copy(at, kept)
-    _middle(
-        program, at + kept, before[first : len(before) - last], after[first : len(after) - last]
-    )
+        program.copy(len(old.head), at - len(old.head))
+    _middle(program, at, before[first : len(before) - last], after[first : len(after) - last])
     if last:
         tail = span(before, len(before) - last, len(before))
         program.copy(size - tail, tail)
@@ -228,8 +235,6 @@ class _Writer:
 
 def _same(before: Sequence[bytes], after: Sequence[bytes]) -> tuple[int, int]:
     """How many elements are the same from the start, and how many of the others from the end."""
-    if isinstance(before, Packed) and isinstance(after, Packed):
-        return before.same(after)
     first = _same_from_start(before, after)
     return first, _same_from_end(before, after, first)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from milepost.checkpoint.codec import Encoded, Typed
 from milepost.checkpoint.cutting import place_in, split_like
-from milepost.checkpoint.splice import Parts, Program, cost, difference, joined, lengths
+from milepost.checkpoint.splice import Parts, Program, cost, difference, joined, lengths, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -221,15 +221,20 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
     count = len(log.lengths)
     if len(elements) < count:
         return None
-    before = joined(elements, 0, count)
+    before = pieces(elements, 0, count)
+    size = sum(map(len, before))
     if len(spans) == 2:
-        start, end = spans
-        if len(before) != end - start or not log.data.startswith(before, start):
+        at, end = spans
+        if size != end - at:
             return None
-    elif before != _joined(b"", log, spans):
+        for piece in before:
+            if not log.data.startswith(piece, at):
+                return None
+            at += len(piece)
+    elif b"".join(before) != _joined(b"", log, spans):
         return None
     added = elements[count:]
-    program: Program = [(0, len(before)), b"".join(added)]
+    program: Program = [(0, size), b"".join(added)]
     found = _applied(base, new, program if added else program[:1], log.lengths)
     if found is not None:
         log.lengths.extend(map(len, added))

@@ -30,6 +30,8 @@ _FEW: Final = 16
 """Elements of a new list that are looked at one by one, to find where a value went."""
 _MOVED: Final = 64
 """Bytes that must be saved to store an emptied channel's value as a part of another's."""
+_FULL: Final = Chain()
+"""Of a version that is stored in full."""
 
 
 def blob_row(
@@ -41,11 +43,12 @@ def blob_row(
     most: Bounds,
 ) -> BlobRow:
     """How to store a version whose predecessor is `base`. `most`: see `Dialect.chain`."""
-    known = Known(token, base.epoch if base else None, version, encoded, Chain(), encoded.size)
+    known = Known(token, base.epoch if base else None, version, encoded, _FULL, encoded.size)
     row = BlobRow(channel, version, encoded, known)
-    if base is None or base.kind != encoded.kind or base.version == version:
+    if base is None or base.encoded.kind != encoded.kind or base.version == version:
         return row
-    base.cut_like(encoded.parts)
+    if not base.encoded.parts.head:
+        base.cut_like(encoded.parts)
     program = difference(base.encoded.parts, encoded.parts, base.encoded.size)
     row.fresh = program
     chain = base.chain
