@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from milepost.sql.failures import ConnectionUnusableError, DatabaseBusyError, StorageFullError
+from milepost.sql.failures import ALL_THE_SAME
 from milepost.sql.operations import Operation, Work
 
 Step = TypeVar("Step")
@@ -18,9 +18,6 @@ Outcome: TypeAlias = list[Exception | None]
 """For each step None, or why it was not stored."""
 Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
 """Yields work for one transaction each; is sent its result, or thrown what it failed with."""
-
-_ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
-"""Failures that have nothing to do with what was to be stored."""
 
 MOST = 256
 """Steps in one transaction."""
@@ -80,7 +77,7 @@ class Committer(Generic[Step]):
         try:
             try:
                 outcome = yield partial(self._storer.steps, steps)
-            except _ALL_THE_SAME as error:
+            except ALL_THE_SAME as error:
                 outcome = [error] * len(steps)
             except Exception as error:
                 if len(taken) == 1:

@@ -37,3 +37,7 @@ class ConnectionUnusableError(SaverError):
 
 class DatabaseBusyError(SaverError):
     """Another process holds the database, or it is restarting. Repeat the call later."""
+
+
+ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
+"""Failures that have nothing to do with what was wanted: others would fail alike."""

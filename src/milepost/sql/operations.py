@@ -20,7 +20,7 @@ Mostly nothing follows. What does is a transaction of its own, and must read ane
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 
 class Raw(bytes):
@@ -109,6 +109,18 @@ Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""
 Work: TypeAlias = Callable[[], Operation[R]]
 """Makes an operation, anew for each attempt: a transaction that failed may be tried again."""
+
+
+class Short(Generic[R]):
+    """Work that reads little, and may share a transaction with others of its kind."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Work[R]) -> None:
+        self._work = work
+
+    def __call__(self) -> Operation[R]:
+        return self._work()
 
 
 def single(sql: str) -> Operation[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from milepost.errors import ColourError
-from milepost.sql.operations import Work, single
+from milepost.sql.operations import Short, Work, single
 from milepost.sql.pg import (
     Begin,
     Patience,
@@ -21,7 +21,9 @@ from milepost.sql.pg import (
     is_piping,
     is_replaceable,
 )
+from milepost.sql.pg_held import Held
 from milepost.sql.pg_transaction import transaction
+from milepost.sql.sharing import Readers
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
@@ -53,11 +55,18 @@ class AsyncPostgresEngine:
             self._loop = asyncio.get_running_loop()
         self._sleepers: list[tuple[Waiting[Any], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._readers = Readers(self._read)
         self.settings = settings
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
-        """Carry out an operation in one transaction."""
+        """Carry out an operation in one transaction, which short reads share."""
+        if isinstance(work, Short):
+            self._bind()
+            return await self._readers.read(work)
         return await self._attempts(work, self.settings.begin(write))
+
+    async def _read(self, work: Work[R]) -> R:
+        return await self._attempts(work, self.settings.begin_read)
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
@@ -96,15 +105,20 @@ class AsyncPostgresEngine:
         One writer for all, also on a pool: what arrives while a transaction is under way shares
         the next one, instead of competing for the disk.
         """
+        held = None if self._pool is None else Held(self._pool)
         try:
             while self._sleepers:
-                await self._drain(committer.transactions())
+                await self._drain(committer.transactions(), held)
                 self._wake()
+                if held is not None and not self._sleepers:
+                    await held.release()  # somebody may come meanwhile
         except BaseException:  # the loop is being ended
             self._wake()
             for _, future in self._sleepers:
                 future.cancel()
             self._sleepers.clear()
+            if held is not None:
+                await held.release()
             raise
 
     def _wake(self) -> None:
@@ -115,12 +129,13 @@ class AsyncPostgresEngine:
             elif not future.done():  # or whoever waited was cancelled
                 future.set_result(None)
 
-    async def _drain(self, transactions: Transactions) -> None:
+    async def _drain(self, transactions: Transactions, held: Held | None) -> None:
+        begin = self.settings.begin_write
         try:
             work = next(transactions)
             while True:
                 try:
-                    result = await self.arun(work, write=True)
+                    result = await self._attempts(work, begin, held=held)
                 except BaseException as error:
                     work = transactions.throw(error)
                 else:
@@ -161,6 +176,7 @@ class AsyncPostgresEngine:
             )
         self._loop = loop
         self._sleepers, self._writer = [], None
+        self._readers = Readers(self._read)
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
@@ -190,7 +206,9 @@ class AsyncPostgresEngine:
             self._connection = await self._reconnect()
         return self._connection
 
-    async def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
+    async def _attempts(
+        self, work: Work[R], begin: Begin, *, prepare: bool = True, held: Held | None = None
+    ) -> R:
         patience: Patience | None = None
         while True:
             connection: Any = None
@@ -200,6 +218,9 @@ class AsyncPostgresEngine:
                     async with self._turns.on_loop(asyncio.get_running_loop()):
                         connection = await self._own_connection()
                         return await self._transaction(connection, work, begin, prepare)
+                if held is not None:
+                    connection = await held.take()
+                    return await self._transaction(connection, work, begin, prepare)
                 async with self._pool.connection() as connection:
                     return await self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:

@@ -34,7 +34,7 @@ from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
 from milepost.ids import getrandbits
 from milepost.sql.committing import Committer, Outcome
-from milepost.sql.operations import Operation, Query, Work
+from milepost.sql.operations import Operation, Query, Short, Work
 from milepost.stepper import Stepper
 from milepost.types import MISSING, RunnableConfig
 
@@ -123,7 +123,7 @@ class SqlSaver(StepSaver[Prepared]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         place = check_place(place_of(config))
-        return await self.engine.arun(lambda: self._reader.one(place), write=False)
+        return await self.engine.arun(Short(lambda: self._reader.one(place)), write=False)
 
     def list(
         self,
