@@ -2,8 +2,17 @@
 
 from typing import Any
 
-from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit
 from milepost.checkpoint.memory import InMemorySaver
+
+
+def first_step(saver: Any, thread_id: str, head: str | None = None) -> StepCommit:
+    """A step as the runtime would hand it over."""
+    version = saver.get_next_version(None, None)
+    checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
+    new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
+    return StepCommit(thread_id, "", None, [], new, Fence(head))
 
 
 class Lossy(BaseCheckpointSaver):

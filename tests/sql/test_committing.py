@@ -41,6 +41,16 @@ def test_a_step_of_a_run_that_has_its_thread_is_one_statement(sqlite):
     assert steps[1:] == [["INSERT checkpoints"]] * 3
 
 
+def test_a_run_takes_its_thread_without_looking_it_up(sqlite):
+    graph = counter(sqlite, 1)
+    graph.invoke({"n": 0}, thread("t"), durability="exit")
+    seen = statements(sqlite)
+    graph.invoke({"n": 0}, thread("t"), durability="exit")
+    graph.invoke({"n": 0}, thread("new"), durability="exit")
+    registry = [statement for statement in seen if statement.endswith("threads")]
+    assert registry == ["UPDATE threads", "INSERT threads"]
+
+
 def test_the_writes_of_a_task_share_a_row_and_come_back_one_by_one(saver, config, reopen):
     counter(saver, 2).invoke({"n": 0}, config, durability="sync")
     with reopen() as other:
@@ -101,6 +111,22 @@ def test_a_thread_that_is_pruned_in_mid_run_stays_whole(saver, config, reopen):
         assert [s.values["n"] for s in counter(other, 60).get_state_history(config)] == [
             *range(60, 39, -1)
         ]
+
+
+def test_a_thread_that_is_pruned_before_a_run_takes_it_stays_whole(saver, config, reopen):
+    """The head is as the run has found it, but what that is a difference from is gone."""
+
+    def prune(n: int) -> None:
+        if n == 12:
+            with reopen() as other:
+                assert other.prune(["t"], strategy="keep_latest").checkpoints > 0
+
+    counter(saver, 9).invoke({"n": 0}, config, durability="sync")
+    graph = counter(saver, 13, prune)
+    assert graph.invoke({"n": 12}, config, durability="exit") == {"n": 13}
+    with reopen() as other:
+        assert list(other.verify()) == []
+        assert [s.values["n"] for s in counter(other, 13).get_state_history(config)] == [13, 9]
 
 
 def test_a_thread_that_is_deleted_in_mid_run_is_a_conflict(saver, config, reopen):

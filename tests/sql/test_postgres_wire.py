@@ -17,9 +17,9 @@ from milepost.sql import pg_results, pg_transaction
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Query, Run, Several
 from milepost.sql.pg_wire import asks_of
 from milepost.types import Send
+from savers import first_step
 
 INSERT = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-NOTHING = Many("", [])
 REPLACE = "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT (a) DO UPDATE SET b = excluded.b"
 
 
@@ -61,18 +61,25 @@ def kinds(trip: list[str]) -> list[str]:
 # -- round trips
 
 
-def test_a_step_of_a_run_that_has_its_thread_is_one_round_trip(postgres, trips):
+def test_a_step_is_one_round_trip_and_so_is_taking_the_thread(postgres, trips):
     graph = line("a", "b", "c", "d").compile(checkpointer=postgres)
-    graph.invoke({}, thread("t"), durability="sync")
-    writing = [trip for trip in trips if any(s.startswith("INSERT") for s in trip)]
-    assert kinds(writing[0])[-1] == "COMMIT"
-    # The first takes the thread; each of the others is everything that its step sends.
-    assert [kinds(trip) for trip in writing[1:-1]] == [["INSERT"]] * 3
-    # The last one also says in the registry that the run has ended.
-    assert kinds(writing[-1])[0] == "WITH"
-    assert "BEGIN" not in kinds(writing[-1])
-    assert trips[-len(writing) + 1 :] == writing[1:]
-    assert len(writing) == 5
+    for _ in range(2):  # a new thread, then one that the saver knows
+        trips.clear()
+        graph.invoke({}, thread("t"), durability="sync")
+        first, *steps, last = [trip for trip in trips if "INSERT" in kinds(trip)]
+        # The first takes the thread, and holds the input and the step that takes it over.
+        assert kinds(first) == ["WITH", "INSERT", "INSERT"]
+        assert [kinds(trip) for trip in steps] == [["INSERT"]] * 3
+        # The last one also says in the registry that the run has ended.
+        assert kinds(last) == ["WITH", "INSERT"]
+
+
+def test_runs_that_begin_at_once_take_their_threads_together(postgres, trips):
+    steps = [postgres.prepare(first_step(postgres, f"t{n}")) for n in range(23)]
+    trips.clear()
+    assert postgres.commit(steps) == [None] * 23
+    assert len(trips) == 1
+    assert [postgres.head(f"t{n}") is not None for n in range(23)] == [True] * 23
 
 
 def test_in_a_schema_it_is_one_as_well(uri, trips):
@@ -168,9 +175,9 @@ def test_a_statement_with_a_guard_in_it_is_a_transaction_by_itself(table, trips)
 
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
     guard = "UPDATE t SET b = b + 1 WHERE a = %s"
-    held = table(Guarded(NOTHING, Many(guard, [("x",)]), [Many(INSERT, [("y", 5)])]))
+    held = table(Guarded([Many(guard, [("x",)])], [Many(INSERT, [("y", 5)])]))
     assert held == [True]
-    both = Guarded(NOTHING, Many(guard, [("x",), ("nobody",)]), [Many(INSERT, [("z", 6)])])
+    both = Guarded([Many(guard, [("x",), ("nobody",)])], [Many(INSERT, [("z", 6)])])
     assert table(both, Query("SELECT a, b FROM t ORDER BY a")) == [False, [("x", 2), ("y", 5)]]
 
 
@@ -179,14 +186,25 @@ def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
     guard = "UPDATE t SET b = COALESCE(%s, b) WHERE a = %s"
     rows = [(None if n % 3 else -1, f"g{n}") for n in range(23)]
     trips.clear()
-    assert table(Guarded(NOTHING, Many(guard, rows), [])) == [True]
+    assert table(Guarded([Many(guard, rows)], [])) == [True]
     assert [len(trip) for trip in trips] == [5]
     total = Query("SELECT sum(b)::bigint FROM t WHERE a LIKE 'g%%'")
     expected = sum(-1 if n % 3 == 0 else n for n in range(23))
     assert table(total) == [[(expected,)]]
     for missing in (0, 20, 22):
         broken = [(7, f"g{n}" if n != missing else "nobody") for n in range(23)]
-        assert table(Guarded(NOTHING, Many(guard, broken), []), total) == [False, [(expected,)]]
+        assert table(Guarded([Many(guard, broken)], []), total) == [False, [(expected,)]]
+
+
+def test_a_guard_may_add_rows_that_must_be_new(table, trips):
+    rows = [(f"g{n}", n) for n in range(23)]
+    trips.clear()
+    assert table(Guarded([Many(INSERT, rows)], [Many(INSERT, [("y", 5)])])) == [True]
+    assert [len(trip) for trip in trips] == [6]
+    for there in (0, 20, 22):
+        again = [(f"h{n}" if n != there else f"g{n}", n) for n in range(23)]
+        guarded = Guarded([Many(INSERT, again)], [Many(INSERT, [("z", 6)])])
+        assert table(guarded, Query("SELECT a FROM t WHERE a = 'z' OR a LIKE 'h%%'")) == [False, []]
 
 
 def test_a_guard_may_be_a_query_that_finds_one_row_each(table, trips):
@@ -194,11 +212,11 @@ def test_a_guard_may_be_a_query_that_finds_one_row_each(table, trips):
     guard = "SELECT 1 FROM t WHERE a = %s AND b = %s FOR UPDATE OF t"
     rows = [(f"g{n}", n) for n in range(23)]
     trips.clear()
-    assert table(Guarded(Many(guard, rows), NOTHING, [Many(INSERT, [("y", 5)])])) == [True]
+    assert table(Guarded([Many(guard, rows)], [Many(INSERT, [("y", 5)])])) == [True]
     assert [len(trip) for trip in trips] == [6]
     for missing in (0, 20, 22):
         broken = [(a, b if b != missing else 99) for a, b in rows]
-        guarded = Guarded(Many(guard, broken), NOTHING, [Many(INSERT, [("z", 6)])])
+        guarded = Guarded([Many(guard, broken)], [Many(INSERT, [("z", 6)])])
         assert table(guarded, Query("SELECT b FROM t WHERE a = 'z'")) == [False, []]
 
 

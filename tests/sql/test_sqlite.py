@@ -21,6 +21,7 @@ from milepost.sql.failures import (
     StorageFullError,
 )
 from milepost.store.sqlite import SqliteStore
+from savers import first_step
 
 
 @pytest.fixture
@@ -348,7 +349,9 @@ def test_runs_at_the_same_time_share_transactions(path):
                 *(graph.ainvoke({}, thread(str(n)), durability="sync") for n in range(64))
             )
             counting = Counting(saver)
-            steps = [saver.prepare(step) for step in [capture(saver, f"n{n}") for n in range(64)]]
+            steps = [
+                saver.prepare(step) for step in [first_step(saver, f"n{n}") for n in range(64)]
+            ]
             outcomes = await asyncio.gather(*(saver.acommit([step]) for step in steps))
             assert outcomes == [[None]] * 64
             assert counting.commits < 64 / 4
@@ -358,22 +361,11 @@ def test_runs_at_the_same_time_share_transactions(path):
     asyncio.run(main())
 
 
-def capture(saver: Any, thread_id: str, head: str | None = None) -> Any:
-    """A step as the runtime would hand it over."""
-    from milepost.checkpoint.base import empty_checkpoint
-    from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit
-
-    version = saver.get_next_version(None, None)
-    checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
-    new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
-    return StepCommit(thread_id, "", None, [], new, Fence(head))
-
-
 def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(path):
     async def main() -> None:
         async with AsyncSqliteSaver.from_conn_string(path) as saver:
             await saver.setup()
-            step = saver.prepare(capture(saver, "t"))
+            step = saver.prepare(first_step(saver, "t"))
             with saver.engine.lock:
                 committing = asyncio.create_task(saver.acommit([step]))
                 await asyncio.sleep(0)
@@ -392,9 +384,9 @@ def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(path):
 
 def test_one_stale_step_fails_alone(sqlite):
     good, stale, also = (
-        sqlite.prepare(capture(sqlite, "a")),
-        sqlite.prepare(capture(sqlite, "b", head="not the head")),
-        sqlite.prepare(capture(sqlite, "c")),
+        sqlite.prepare(first_step(sqlite, "a")),
+        sqlite.prepare(first_step(sqlite, "b", head="not the head")),
+        sqlite.prepare(first_step(sqlite, "c")),
     )
     first, second, third = sqlite.commit([good, stale, also])
     assert first is None
@@ -408,7 +400,7 @@ def test_more_may_wait_than_go_into_one_transaction(sqlite):
     """Whoever comes round first may have come last."""
     committer = sqlite._committer
     waiting = [
-        committer.add([sqlite.prepare(capture(sqlite, f"t{n:03}"))]) for n in range(2 * MOST + 1)
+        committer.add([sqlite.prepare(first_step(sqlite, f"t{n:03}"))]) for n in range(2 * MOST + 1)
     ]
     assert sqlite.engine.commit(committer, waiting[-1]) == [None]
     assert {tuple(one.outcome) for one in waiting} == {(None,)}

@@ -269,11 +269,13 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
 
 
 def _holds(cursor: sqlite3.Cursor, guarded: Guarded) -> bool:
-    found, changed, _ = guarded
-    for row in found.rows:
-        if cursor.execute(found.sql, row).fetchone() is None:
-            return False
-    return all(cursor.execute(changed.sql, row).rowcount == 1 for row in changed.rows)
+    for sql, rows in guarded.guards:
+        for row in rows:
+            cursor.execute(sql, row)
+            is_query = cursor.description is not None
+            if cursor.fetchone() is None if is_query else cursor.rowcount != 1:
+                return False
+    return True
 
 
 def _run_all(cursor: sqlite3.Cursor, statements: Sequence[Run | Many]) -> None:

@@ -86,10 +86,9 @@ class Guarded(NamedTuple):
     transaction has begun anew, and the operation goes on.
     """
 
-    found: Many
-    """A query that must find one row for each set of parameters."""
-    changed: Many
-    """A statement that must change one row for each set of parameters."""
+    guards: Sequence[Many]
+    """Queries that must find, or statements that must change, one row for each set of
+    parameters."""
     statements: Sequence[Run | Many]
 
 

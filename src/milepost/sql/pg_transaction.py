@@ -32,6 +32,7 @@ from milepost.sql.pg_wire import (
     exchange,
     portions,
     psycopg,
+    repeated,
     rows_of,
 )
 
@@ -140,13 +141,12 @@ class _Transaction:
         return results[len(before) : len(before) + count]
 
     def _guarded(self, guarded: Guarded) -> PQGen[bool]:
-        *guards, statements = guarded
         asks: list[Ask] = [
             (_guard(guard.sql, len(some)), [value for row in some for value in row])
-            for guard in guards
+            for guard in guarded.guards
             for some in portions(guard.rows)
         ]
-        asks += _asks(statements)
+        asks += _asks(guarded.statements)
         try:
             yield from self._bare(asks)
         except psycopg.errors.DivisionByZero:
@@ -160,7 +160,9 @@ class _Transaction:
 def _guard(statement: str, rows: int) -> str:
     """A statement that fails unless it finds or changes one row for each set of parameters."""
     is_query = statement.lstrip().startswith("SELECT")
-    if rows > 1:
+    if statement.lstrip().startswith("INSERT"):
+        statement = repeated(statement, rows)
+    elif rows > 1:
         start, condition = re.split(r"\bWHERE\b", statement, maxsplit=1)
         count = statement.count("%s")
         names = iter([f"p{n}" for n in range(count)])

@@ -251,7 +251,7 @@ def _insert(sql: str) -> _Insert | None:
 
 
 @lru_cache(256)
-def _repeated(sql: str, times: int) -> str:
+def repeated(sql: str, times: int) -> str:
     if times == 1:
         return sql
     insert = _insert(sql)
@@ -277,4 +277,4 @@ def asks_of(sql: str, rows: Sequence[Sequence[Any]]) -> Iterator[Ask]:
             yield sql, row
         return
     for some in portions(rows):
-        yield _repeated(sql, len(some)), [value for row in some for value in row]
+        yield repeated(sql, len(some)), [value for row in some for value in row]

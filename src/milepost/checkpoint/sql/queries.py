@@ -21,6 +21,10 @@ HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) 
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
 
 _HELD = " WHERE thread_id = ? AND token = ? AND epoch = ?"
+_ADVANCED = "head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END"
+_ADD_THREAD = """
+        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)"""
 """The run has the thread, and nothing that it builds on was removed."""
 
 _ADD_CHECKPOINT = """
@@ -121,18 +125,21 @@ class Queries:
 
     thread: str = "SELECT token FROM threads WHERE thread_id = ?"
     lock_thread: str = "SELECT head, token, epoch, status FROM threads WHERE thread_id = ?{lock}"
-    add_thread: str = """
-        INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)"""
+    add_thread: str = _ADD_THREAD
     touch_thread: str = (
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
     )
     holds_thread: str = f"SELECT 1 FROM threads{_HELD}{{lock_threads}}"
     """Finds a thread if the run still has it and nothing that it builds on was removed."""
     hold_thread: str = f"""
-        UPDATE threads SET head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END, status = ?,
-            updated_at = ?{_HELD}"""
+        UPDATE threads SET {_ADVANCED}, status = ?, updated_at = ?{_HELD}"""
     """The same, and brings its entry up to date."""
+    take_thread: str = f"""
+        UPDATE threads SET {_ADVANCED}, token = ?, status = ?, updated_at = ?
+        WHERE thread_id = ? AND head = ? AND epoch = ? AND status <> 'running'"""
+    """Gives a run a thread that is as the run has found it. Where a run is at work, or was before
+    it was killed, the entry does not say how far it has come."""
+    new_thread: str = f"{_ADD_THREAD} ON CONFLICT DO NOTHING"
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
 

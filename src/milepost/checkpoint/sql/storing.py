@@ -17,7 +17,7 @@ from milepost.record import record
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run, Several
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import Fence
@@ -40,6 +40,17 @@ class _Row:
     new: bool
     status: str | None = None
     """What it is to be; None as long as nothing is to be stored."""
+
+
+@record(frozen=False)
+class _Held:
+    """A thread that a run has, or is about to take."""
+
+    fence: Fence
+    epoch: int
+    head: str | None
+    """The last checkpoint of the root graph that is stored, once this transaction is."""
+    status: str = ""
 
 
 class Storer:
@@ -106,43 +117,59 @@ class Storer:
         return Alone(self._q.add_if_held, (*stored, *key))
 
     def _guarded(self, steps: Sequence[Prepared]) -> Guarded | None:
-        """All steps at once, if each comes from a run that took its thread before.
+        """All steps at once, if each comes from a run that has its thread, or will find it as it
+        was.
 
         Nothing has to be looked up for them, and while a run goes on, its thread's entry is only
         looked at: what a step changes there can be seen from its checkpoint.
         """
-        held: dict[str, tuple[Fence, str | None, str]] = {}
+        held: dict[str, _Held] = {}
         tables = Tables(self._codec, self._q)
         for step in steps:
-            fence, checkpoint = step.fence, step.checkpoint
-            if fence is None or not fence.taken or fence.epoch is None:
+            fence, row = step.fence, step.checkpoint
+            if fence is None or (row is not None and row.known.partial):
                 return None
             thread_id, ns, _ = step.place
-            holder, head, _ = held.get(thread_id, (fence, fence.reached, ""))
-            if holder is not fence:
-                return None
-            if checkpoint is not None:
-                if checkpoint.known.partial:
+            entry = held.get(thread_id)
+            if entry is None:
+                epoch = fence.epoch if fence.taken else _found_epoch(step, fence)
+                if epoch is None:
                     return None
-                if ns == "":
-                    head = checkpoint.checkpoint_id
-            tables.add(step, fence.epoch)
-            held[thread_id] = (fence, head, step.status)
+                entry = held[thread_id] = _Held(fence, epoch, fence.reached)
+            elif entry.fence is not fence:
+                return None
+            if row is not None and ns == "":
+                entry.head = row.checkpoint_id
+            entry.status = step.status
+            tables.add(step, entry.epoch)
+        return Guarded(self._claims(held), tables.statements())
+
+    def _claims(self, held: Mapping[str, _Held]) -> list[Many]:
         now = time.time()
-        looked_at, touched = [], []
+        looked_at, touched, taken, new = [], [], [], []
         # In order, so that two such transactions cannot wait for each other.
-        for thread_id, (fence, head, status) in sorted(held.items()):
-            key = (thread_id, fence.token, fence.epoch)
+        for thread_id, entry in sorted(held.items()):
+            fence, epoch, head, status = entry.fence, entry.epoch, entry.head, entry.status
+            key = (thread_id, fence.token, epoch)
             if status == fence.status == "running" and now - fence.touched < _FRESH:
                 looked_at.append(key)
-            else:
-                fence.touched = now
+                continue
+            if fence.taken:
                 touched.append((head, head, status, now, *key))
-        return Guarded(
-            Many(self._q.holds_thread, looked_at),
-            Many(self._q.hold_thread, touched),
-            tables.statements(),
+            elif fence.head is None:
+                new.append((thread_id, head, fence.token, epoch, status, now, now))
+            else:
+                found = (thread_id, fence.head, epoch)
+                taken.append((head, head, fence.token, status, now, *found))
+            fence.epoch, fence.touched = epoch, now
+        q = self._q
+        claims = (
+            Many(q.holds_thread, looked_at),
+            Many(q.hold_thread, touched),
+            Many(q.take_thread, taken),
+            Many(q.new_thread, new),
         )
+        return [claim for claim in claims if claim.rows]
 
     # -- all others
 
@@ -197,8 +224,7 @@ class Storer:
                     [(head,)] = yield Query(self._q.head, (id,))
                 threads[id] = _Row(head, token, epoch, False)
             else:
-                # At random, so that nobody mistakes a thread for an earlier one of the same name.
-                threads[id] = _Row(None, None, getrandbits(53), True)
+                threads[id] = _Row(None, None, _new_epoch(), True)
         return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
@@ -240,7 +266,7 @@ class Storer:
             sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Others may remember the old one: a new epoch tells them not to build on it.
-        thread.epoch = getrandbits(53)
+        thread.epoch = _new_epoch()
         yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
     def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
@@ -278,3 +304,23 @@ class Storer:
             },
         )
         known.partial = False
+
+
+def _found_epoch(step: Prepared, fence: Fence) -> int | None:
+    """The epoch of the thread that a run is about to take, if the run has found it at rest."""
+    row = step.checkpoint
+    if (
+        row is None
+        or fence.forced
+        or step.place.checkpoint_ns
+        or step.place.checkpoint_id != fence.head
+    ):
+        return None
+    if fence.head is None:
+        return _new_epoch()
+    return row.base.epoch if row.base is not None and row.base.owner is None else None
+
+
+def _new_epoch() -> int:
+    """At random, so that nobody mistakes a thread for an earlier one of the same name."""
+    return getrandbits(53)
