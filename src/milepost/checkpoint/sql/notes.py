@@ -50,16 +50,12 @@ def decoded(
     place = ("metadata", thread_id, ns, id)
     try:
         data = codec.unseal(stored, place, (kind,))
-        if kind == BRIEF:
-            return _lengthened(data)
-        return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
+        if kind != BRIEF:
+            return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
+        try:
+            source, step = ormsgpack.unpackb(data)
+        except (ValueError, TypeError) as error:
+            raise DeserializationError(f"stored metadata does not decode: {error}") from error
+        return {"source": source, "step": step, "parents": {}}
     except SerdeError as error:
         raise error.at(thread=thread_id, channel="(the metadata)") from None
-
-
-def _lengthened(data: Any) -> CheckpointMetadata:
-    try:
-        source, step = ormsgpack.unpackb(data)
-    except (ValueError, TypeError) as error:
-        raise DeserializationError(f"stored metadata does not decode: {error}") from error
-    return {"source": source, "step": step, "parents": {}}

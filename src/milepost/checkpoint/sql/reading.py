@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.records import CheckpointTuple, Place
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _FAR: Final = 256
 """Frames that the first query may return: more than a chain of them ever has."""
+_id: Final = attrgetter("id")
 
 
 class Reader:
@@ -70,7 +72,7 @@ class Reader:
             found = found_at(place, answer)
             if found is None:
                 return None
-            ids = {row.id for row in found.asked()}
+            ids = set(map(_id, found.asked()))
             frames = Frames(self.codec, *at, found.rows, ids, {}, found.epoch)
             if found.wanted(frames).issubset((row[0], row[1]) for row in blobs):
                 resolver = Resolver(self.codec, *at, blobs, {})
@@ -116,10 +118,9 @@ class Reader:
     def _learn(
         self, thread_id: str, ns: str, frame: KnownFrame, resolver: Resolver, epoch: int | None
     ) -> None:
-        values = {
-            channel: resolver.remember(channel, version, epoch)
-            for channel, version in frame.frame.large()
-        }
+        values = {}
+        for channel, version in frame.frame.large():
+            values[channel] = resolver.remember(channel, version, epoch)
         self.memory.learn(thread_id, ns, frame, values)
 
     # -- frames
@@ -171,7 +172,7 @@ class Reader:
             )
             for record in more:
                 found.setdefault(record[0], CheckpointRecord(*record))
-        return Frames(self.codec, thread_id, ns, found, {row.id for row in rows}, bases, epoch)
+        return Frames(self.codec, thread_id, ns, found, set(map(_id, rows)), bases, epoch)
 
     # -- values and writes
 

@@ -107,11 +107,11 @@ class Frame:
     def large(self) -> list[tuple[str, str]]:
         """The channels and versions that have rows of their own."""
         versions = self.versions
-        return [
-            (channel, str(versions[channel]))
-            for channel, held in self.inline.items()
-            if held is False and channel in versions
-        ]
+        found = []
+        for channel, held in self.inline.items():
+            if held is False and channel in versions:
+                found.append((channel, str(versions[channel])))
+        return found
 
 
 @record(frozen=False)

@@ -48,7 +48,9 @@ class Resolver:
     ) -> None:
         self._codec = codec
         self._place = (thread_id, ns)
-        self._rows = {(row[0], row[1]): BlobRecord(*row) for row in rows}
+        self._rows: dict[tuple[str, str], BlobRecord] = {}
+        for row in rows:
+            self._rows[row[0], row[1]] = BlobRecord(*row)
         self._known = known
         self._shares = shares and codec.reads_elements
         """Whether many versions of a value will be read: their common elements are kept."""
