@@ -153,8 +153,22 @@ class Grown:
 
     def apply(self, program: Steps) -> Grown | Rope:
         """The value that `program` makes of this one."""
-        grown = self._grown(program)
-        return self.rope().apply(program) if grown is None else grown
+        if len(program) == 3:
+            # A head, all of this, and new elements: what nearly every version of a list is.
+            head, kept, new = program
+            start = len(self.head)
+            if (
+                kept == (start, self.size)
+                and isinstance(head, bytes)
+                and not isinstance(new, tuple)
+            ):
+                count = self._count_in(head)
+                if count is not None and count >= self.count:
+                    before = self._closed() if self._over else self.segments
+                    segments = (*before, Segment(new, count - self.count))
+                    size = self.size + len(new)
+                    return Grown(head, count, size, segments, 0, is_list=self.is_list)
+        return self._beginning(program) or self.rope().apply(program)
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -211,29 +225,22 @@ class Grown:
         kept = program[0] if len(program) == 1 else program[1]
         return kept in ((0, len(base)), (len(base.head), base.size))
 
-    def _grown(self, program: Steps) -> Grown | None:
-        """The same as `apply`, for a beginning of this version, or one that adds to it."""
+    def _beginning(self, program: Steps) -> Grown | None:
+        """What `program` makes, if that is a beginning of this version."""
         if len(program) == 1:
             return self if program[0] == (0, len(self)) else None
-        if len(program) > 3 or not program:
+        if len(program) != 2:
             return None
-        head, kept = program[:2]
+        head, kept = program
         if not isinstance(head, bytes) or not isinstance(kept, tuple):
             return None
         start, size = kept
         count = self._count_in(head)
-        if count is None or start != len(self.head):
+        if count is None or start != len(self.head) or not 0 <= size <= self.size:
             return None
-        if len(program) == 2:
-            if 0 <= size <= self.size and count <= self.count:
-                return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
+        if count > self.count:
             return None
-        new = program[2]
-        if size != self.size or count < self.count or isinstance(new, tuple):
-            return None
-        before = self._closed() if self._over else self.segments
-        segments = (*before, Segment(new, count - self.count))
-        return Grown(head, count, size + len(new), segments, 0, is_list=self.is_list)
+        return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
 
     def _count_in(self, head: bytes) -> int | None:
         """How many elements a head speaks of; None if it is not one of such a value."""

@@ -74,8 +74,8 @@ class Reader:
                 return None
             ids = set(map(_id, found.asked()))
             frames = Frames(self.codec, *at, found.rows, ids, {}, found.epoch)
-            if found.wanted(frames).issubset((row[0], row[1]) for row in blobs):
-                resolver = Resolver(self.codec, *at, blobs, {})
+            resolver = Resolver(self.codec, *at, blobs, {})
+            if resolver.has(found.wanted(frames)):
                 return self._record(place, found, frames, resolver)
             # That transaction has ended, and the rows may have changed since: all of them anew.
         answer = yield query if not self._settled else Several([*self._settled, query])

@@ -16,9 +16,11 @@ from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 
 _LARGE: Final = 65536
+_record = tuple.__new__
 
 
 class BlobRecord(NamedTuple):
@@ -49,13 +51,17 @@ class Resolver:
         self._codec = codec
         self._place = (thread_id, ns)
         self._rows: dict[tuple[str, str], BlobRecord] = {}
-        for row in rows:
-            self._rows[row[0], row[1]] = BlobRecord(*row)
+        for row in rows:  # there may be a hundred, and a call for each costs more than all else
+            self._rows[row[0], row[1]] = _record(BlobRecord, row)
         self._known = known
         self._shares = shares and codec.reads_elements
         """Whether many versions of a value will be read: their common elements are kept."""
         self._ropes: dict[tuple[str, str], Rope | Grown] = {}
         self._programs: dict[tuple[str, str], Steps] = {}
+
+    def has(self, wanted: AbstractSet[tuple[str, str]]) -> bool:
+        """Whether all these versions have been fetched."""
+        return wanted <= self._rows.keys()
 
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
@@ -90,8 +96,12 @@ class Resolver:
                 raise self._broken(channel, version, "its chain of differences is a circle")
         rope = self._ropes[key]
         try:
+            unseal, at = self._codec.unseal, self._place
             for key in reversed(pending):
-                program = self._programs[key] = unpack(self.open(self._rows[key]))
+                row = self._rows[key]
+                # As `open` does.
+                program = unpack(unseal(row[6], ("blob", *at, *key), row[2:6]))
+                self._programs[key] = program
                 rope = self._ropes[key] = rope.apply(program)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
