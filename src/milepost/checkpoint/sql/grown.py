@@ -218,12 +218,11 @@ class Grown:
             size, at = size - part, end
         return at == self.count
 
-    def grows_from(self, base: Grown | Rope, program: Steps) -> bool:
+    def grows_from(self, base: Grown, program: Steps) -> bool:
         """Whether `program` has made it out of all of `base`, with something added."""
-        if not isinstance(base, Grown):
-            return False
         kept = program[0] if len(program) == 1 else program[1]
-        return kept in ((0, len(base)), (len(base.head), base.size))
+        head, size = len(base.head), base.size
+        return kept in ((head, size), (0, head + size))
 
     def _beginning(self, program: Steps) -> Grown | None:
         """What `program` makes, if that is a beginning of this version."""

@@ -146,11 +146,14 @@ class Resolver:
         """How a version is stored."""
         self.rope(channel, version)
         line: list[BlobRecord] = []
+        spent = 0
         at: str | None = version
         while at is not None and (channel, at) not in self._known:
-            line.append(self._row(channel, at))
-            at = None if line[-1].base_channel is not None else line[-1].base
-        spent = sum(len(row.data) for row in line if row.base is not None)
+            row = self._rows[channel, at]
+            line.append(row)
+            if row.base is not None:
+                spent += len(row.data)
+            at = None if row.base_channel is not None else row.base
         chain = Chain(len(line), spent, None)
         if at is not None:
             before = self._known[(channel, at)].chain
@@ -170,17 +173,17 @@ class Resolver:
         """See whether each version of a chain only added to the one before."""
         roots: list[Older] = []
         tail: list[Older] = []
-        before: Rope | Grown | None = None
+        before: Grown | None = None
         for row in reversed(line):
-            key = (row.channel, row.version)
-            rope = self._ropes[key]
+            channel, version, _, base, level, _, _ = row
+            rope = self._ropes[channel, version]
             if not isinstance(rope, Grown):
                 return
-            if before is not None and not rope.grows_from(before, self._programs[key]):
+            if before is not None and not rope.grows_from(before, self._programs[channel, version]):
                 return
             before = rope
-            older = Older(row.version, rope.head, len(rope))
-            (roots if row.base is None or row.level else tail).append(older)
+            older = Older(version, rope.head, len(rope.head) + rope.size)
+            (roots if base is None or level else tail).append(older)
         chain.is_root = not tail
         (tail or roots).pop()
         chain.roots, chain.tail = tuple(roots), tuple(tail)
