@@ -61,7 +61,7 @@ class Preparer:
         if step.checkpoint_ns not in self._sound:
             self._check("checkpoint_ns", step.checkpoint_ns)
         codec, new = self._codec, step.new
-        prepared = Prepared(place, step.fence, [], [], None, [], step.status)
+        prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
         encoded = [self._encoded(place, task, once) for task in step.writes]
@@ -87,7 +87,7 @@ class Preparer:
         """The rows of a checkpoint that a foreign runtime puts."""
         check_place(place)
         check_name("checkpoint_id", new.checkpoint["id"])
-        prepared = Prepared(place, None, [], [], None, [])
+        prepared = Prepared(place, None, None, [], [], None, [])
         self._checkpoint(prepared, new, {})
         prepared.status = _status(prepared, new)
         return prepared
@@ -96,7 +96,7 @@ class Preparer:
         """The rows of writes that a foreign runtime puts."""
         check_place(place)
         check_name("task_id", task.task_id)
-        prepared = Prepared(place, None, [], [], None, [])
+        prepared = Prepared(place, None, None, [], [], None, [])
         prepared.writes.append(task_rows(task, self._encoded(place, task, {}), ()))
         place_writes(self._codec, prepared)
         prepared.status = _status(prepared, None)
@@ -112,8 +112,7 @@ class Preparer:
     # -- checkpoints
 
     def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> CheckpointRow:
-        fence = prepared.fence
-        token = None if fence is None else fence.token
+        token = prepared.token
         thread_id, ns, parent_id = prepared.place
         checkpoint, metadata = new.checkpoint, new.metadata
         id = checkpoint["id"]
@@ -170,10 +169,16 @@ class Preparer:
         thread_id, ns, _ = prepared.place
         if channel not in self._sound:
             self._check("channel", channel)
+        base: Known | None = None
         encoded = once.get(id(value)) or self._codec.scalar(value)
         if encoded is None:
+            after: Parts | None = None
+            if self._codec.shares(value):
+                base = self._memory.latest(thread_id, ns, channel, prepared.token)
+                if base is not None:
+                    base.encoded = cut(base.encoded)
+                    after = base.encoded.parts
             try:
-                after = self._before(prepared, channel) if self._codec.shares(value) else None
                 encoded = self._codec.encode(
                     value, "blob", thread_id, ns, channel, str(version), after=after
                 )
@@ -183,21 +188,13 @@ class Preparer:
             return list(in_one_piece(encoded))
         large = in_parts(encoded)
         if self._codec.splices:
-            base = self._memory.latest(thread_id, ns, channel, prepared.token)
+            if base is None:
+                base = self._memory.latest(thread_id, ns, channel, prepared.token)
             row = blob_row(channel, str(version), large, base, prepared.token, self._chain)
         else:
             row = BlobRow(channel, str(version), large, None)
         prepared.blobs.append(row)
         return False
-
-    def _before(self, prepared: Prepared, channel: str) -> Parts | None:
-        """The version that a new one will be compared with, cut up."""
-        thread_id, ns, _ = prepared.place
-        base = self._memory.latest(thread_id, ns, channel, prepared.token)
-        if base is None:
-            return None
-        base.encoded = cut(base.encoded)
-        return base.encoded.parts
 
     def _move_emptied(
         self, prepared: Prepared, base: KnownFrame, changed: Mapping[str, Any]

@@ -111,6 +111,8 @@ class Prepared:
 
     place: Place
     fence: Fence | None
+    token: str | None
+    """The run's; None if a foreign runtime writes, which is not fenced."""
     writes: list[TaskRows]
     blobs: list[BlobRow]
     checkpoint: CheckpointRow | None
@@ -125,8 +127,3 @@ class Prepared:
         rows = (row for task in self.writes for row in (*task.ordinary, *task.special))
         led = self.checkpoint.led if self.checkpoint is not None else None
         return values + sum(len(row.data) for row in rows) + len(led or b"")
-
-    @property
-    def token(self) -> str | None:
-        """The run's; None if a foreign runtime writes, which is not fenced."""
-        return self.fence.token if self.fence is not None else None

@@ -135,9 +135,8 @@ class Tables:
 def checkpoint_row(codec: Codec, step: Prepared, row: CheckpointRow, epoch: int) -> tuple[Any, ...]:
     """The row of a step's checkpoint, in a thread that is in this epoch."""
     thread_id, ns, parent_id = step.place
-    known, base, changes, fence = row.known, row.base, row.changes, step.fence
-    token = None if fence is None else fence.token
-    if changes is not None and base is not None and base.supports(token, epoch):
+    known, base, changes = row.known, row.base, row.changes
+    if changes is not None and base is not None and base.supports(step.token, epoch):
         complete = 0
         data = frames.pack(row.stamp, changes)
         known.rows, known.spent = base.rows + 1, base.spent + len(data)
