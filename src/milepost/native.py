@@ -32,9 +32,10 @@ hooks, and all other extensions, go to a hook as well.
 unpack_pieces: Callable[[Sequence[Buffer], tuple[Callable[[int, bytes], Any], ...]], Any] | None = (
     None
 )
-"""`unpack_pieces(pieces, hooks)`: a list or dict, if each of its elements is in one piece.
+"""`unpack_pieces(pieces, hooks)`: a list or dict, if its head is in one piece; what goes on in
+another piece is joined.
 
-ValueError if one is in two of them, or if `unpack` would raise it for all of them joined.
+ValueError if the head is in two of them, or if `unpack` would raise it for all of them joined.
 """
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 #include "packed.h"
 
 /* Steps over the next `count` values; NULL if the data ends before, or is no msgpack. */
-const unsigned char *
+static const unsigned char *
 skip(const unsigned char *at, const unsigned char *end, uint64_t count)
 {
     while (count > 0) {

@@ -57,10 +57,6 @@ Outcome pack_value(Buffer *to, PyObject *value, int lists, int tuples);
 Outcome pack_key(Buffer *to, PyObject *key);
 Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
-/* -- reading */
-
-const unsigned char *skip(const unsigned char *at, const unsigned char *end, uint64_t count);
-
 /* -- checksums */
 
 enum { LANE = 16, LANES = 4 * LANE };

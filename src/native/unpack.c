@@ -6,9 +6,10 @@
 #include "native.h"
 
 enum {
-    KEYS = 128,          /* of dicts, that are remembered during a call: mostly they recur */
+    WORDS = 128,         /* short texts that are remembered during a call: mostly they recur */
     LONGEST_KEY = 32,
-    WORTH_KEYS = 200,    /* bytes from which that pays */
+    LONGEST_WORD = 16,   /* of those that are values */
+    WORTH_WORDS = 200,   /* bytes from which that pays */
 };
 
 typedef struct {
@@ -17,7 +18,8 @@ typedef struct {
     Py_ssize_t owed;     /* members that open containers still lack: a byte each, at least */
     PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
     Py_ssize_t tuples;   /* how many tuples are around this */
-    PyObject **keys;
+    PyObject **words;
+    int hook_failed;
 } Reader;
 
 static PyObject *read_value(Reader *reader, int lists);
@@ -199,6 +201,36 @@ read_text(Reader *reader, uint64_t length)
     return text;
 }
 
+static inline int
+is_same(PyObject *known, const unsigned char *data, Py_ssize_t size)
+{
+    return PyUnicode_GET_LENGTH(known) == size
+           && memcmp(PyUnicode_1BYTE_DATA(known), data, (size_t)size) == 0;
+}
+
+/* A text that is the same object each time, if it is not too long. */
+static PyObject *
+read_word(Reader *reader, uint64_t length, uint64_t longest)
+{
+    if (reader->words == NULL || length == 0 || length > longest
+        || length > (uint64_t)left(reader)) {
+        return read_text(reader, length);
+    }
+    const unsigned char *data = reader->at;
+    Py_ssize_t size = (Py_ssize_t)length;
+    unsigned place = (unsigned)size + 31u * data[0] + 7u * data[size / 2] + 61u * data[size - 1];
+    PyObject **slot = &reader->words[place % WORDS];
+    if (*slot != NULL && is_same(*slot, data, size)) {
+        reader->at += size;
+        return Py_NewRef(*slot);
+    }
+    PyObject *word = read_text(reader, length);
+    if (word != NULL && PyUnicode_IS_COMPACT_ASCII(word)) {
+        Py_XSETREF(*slot, Py_NewRef(word));
+    }
+    return word;
+}
+
 static PyObject *
 read_bytes(Reader *reader, uint64_t length)
 {
@@ -244,38 +276,9 @@ read_list(Reader *reader, uint64_t count, int lists)
     return list;
 }
 
-static inline int
-is_same(PyObject *known, const unsigned char *data, Py_ssize_t size)
-{
-    return PyUnicode_GET_LENGTH(known) == size
-           && memcmp(PyUnicode_1BYTE_DATA(known), data, (size_t)size) == 0;
-}
-
-static PyObject *
-read_text_key(Reader *reader, uint64_t length)
-{
-    if (reader->keys == NULL || length == 0 || length > LONGEST_KEY
-        || length > (uint64_t)left(reader)) {
-        return read_text(reader, length);
-    }
-    const unsigned char *data = reader->at;
-    Py_ssize_t size = (Py_ssize_t)length;
-    unsigned place = (unsigned)size + 31u * data[0] + 7u * data[size / 2] + 61u * data[size - 1];
-    PyObject **slot = &reader->keys[place % KEYS];
-    if (*slot != NULL && is_same(*slot, data, size)) {
-        reader->at += size;
-        return Py_NewRef(*slot);
-    }
-    PyObject *key = read_text(reader, length);
-    if (key != NULL && PyUnicode_IS_COMPACT_ASCII(key)) {
-        Py_XSETREF(*slot, Py_NewRef(key));
-    }
-    return key;
-}
-
 /* A key of the kinds that are written as such; others are pairs, in an extension. */
 static PyObject *
-read_key(Reader *reader)
+read_key(Reader *reader, int Py_UNUSED(lists))
 {
     if (left(reader) < 1) {
         return malformed();
@@ -283,18 +286,28 @@ read_key(Reader *reader)
     unsigned char head = *reader->at;
     if (head >= 0xa0 && head < 0xc0) {
         reader->at += 1;
-        return read_text_key(reader, head & 0x1f);
+        return read_word(reader, head & 0x1f, LONGEST_KEY);
     }
     if (head == 0xd9 && left(reader) >= 2) {
         uint64_t length = reader->at[1];
         reader->at += 2;
-        return read_text_key(reader, length);
+        return read_word(reader, length, LONGEST_KEY);
     }
     if ((head >= 0x80 && head < 0xa0) || (head >= 0xc7 && head < 0xca)
         || (head >= 0xd4 && head < 0xd9) || (head >= 0xdc && head < 0xe0)) {
         return malformed();
     }
     return read_value(reader, 0);
+}
+
+/* The value of a key. Short texts recur among those of dicts; in a list they need not. */
+static inline PyObject *
+read_member(Reader *reader, int lists)
+{
+    if (left(reader) > 0 && *reader->at >= 0xa0 && *reader->at < 0xc0) {
+        return read_word(reader, *reader->at++ & 0x1f, LONGEST_WORD);
+    }
+    return read_value(reader, lists);
 }
 
 static PyObject *
@@ -306,9 +319,9 @@ read_dict(Reader *reader, uint64_t count, int lists)
     PyObject *dict = PyDict_New();
     for (uint64_t n = 0; dict != NULL && n < count; n++) {
         reader->owed -= 1;
-        PyObject *key = read_key(reader);
+        PyObject *key = read_key(reader, lists);
         reader->owed -= 1;
-        PyObject *member = key == NULL ? NULL : read_value(reader, lists);
+        PyObject *member = key == NULL ? NULL : read_member(reader, lists);
         if (member == NULL || PyDict_SetItem(dict, key, member) < 0) {
             Py_CLEAR(dict);
         }
@@ -363,6 +376,7 @@ read_tuple(Reader *reader, Py_ssize_t size)
         return malformed();
     }
     reader->at = inner.at;
+    reader->hook_failed = inner.hook_failed;
     return tuple;
 }
 
@@ -386,6 +400,7 @@ read_extension(Reader *reader, uint64_t length)
     if (payload != NULL) {
         PyObject *hook = PyTuple_GET_ITEM(reader->hooks, reader->tuples);
         value = PyObject_CallFunctionObjArgs(hook, number, payload, NULL);
+        reader->hook_failed = value == NULL;
         Py_DECREF(payload);
     }
     Py_DECREF(number);
@@ -486,25 +501,25 @@ read_value(Reader *reader, int lists)
 }
 
 static void
-forget_keys(PyObject **keys)
+forget_words(PyObject **words)
 {
-    for (int n = 0; n < KEYS; n++) {
-        Py_XDECREF(keys[n]);
+    for (int n = 0; n < WORDS; n++) {
+        Py_XDECREF(words[n]);
     }
 }
 
 static PyObject *
 read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
 {
-    Reader reader = {data, data + size, 0, hooks, 0, NULL};
-    PyObject *keys[KEYS];
-    if (size >= WORTH_KEYS) {
-        memset(keys, 0, sizeof keys);
-        reader.keys = keys;
+    Reader reader = {data, data + size, 0, hooks, 0, NULL, 0};
+    PyObject *words[WORDS];
+    if (size >= WORTH_WORDS) {
+        memset(words, 0, sizeof words);
+        reader.words = words;
     }
     PyObject *value = read_value(&reader, 0);
-    if (reader.keys != NULL) {
-        forget_keys(keys);
+    if (reader.words != NULL) {
+        forget_words(words);
     }
     if (value != NULL && reader.at != reader.end) {
         Py_DECREF(value);
@@ -544,22 +559,68 @@ native_unpack(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
 typedef struct {
     Py_buffer *views;
     Py_ssize_t count;
-    Py_ssize_t size; /* of all together */
+    Py_ssize_t size;   /* of all together */
+    Py_ssize_t next;   /* the first that is not yet read */
+    PyObject *rest;    /* the last ones in one, if that was necessary */
 } Pieces;
 
 /* Goes on to the next piece if this one is read; false if there is none. */
 static int
-next_piece(Reader *reader, const Pieces *pieces, Py_ssize_t *piece)
+next_piece(Reader *reader, Pieces *pieces)
 {
     while (reader->at == reader->end) {
-        if (*piece == pieces->count) {
+        if (pieces->next == pieces->count) {
             return 0;
         }
-        const Py_buffer *view = &pieces->views[(*piece)++];
+        const Py_buffer *view = &pieces->views[pieces->next++];
         reader->at = view->buf;
         reader->end = reader->at + view->len;
     }
     return 1;
+}
+
+/* Joins what is left, from `at` on; the last piece is then read. */
+static int
+join_rest(Reader *reader, Pieces *pieces, const unsigned char *at)
+{
+    Py_ssize_t size = reader->end - at;
+    for (Py_ssize_t n = pieces->next; n < pieces->count; n++) {
+        size += pieces->views[n].len;
+    }
+    pieces->rest = PyBytes_FromStringAndSize(NULL, size);
+    if (pieces->rest == NULL) {
+        return 0;
+    }
+    unsigned char *start = (unsigned char *)PyBytes_AS_STRING(pieces->rest), *to = start;
+    memcpy(to, at, (size_t)(reader->end - at));
+    to += reader->end - at;
+    while (pieces->next < pieces->count) {
+        const Py_buffer *view = &pieces->views[pieces->next++];
+        memcpy(to, view->buf, (size_t)view->len);
+        to += view->len;
+    }
+    reader->at = start;
+    reader->end = to;
+    reader->owed = 0;
+    return 1;
+}
+
+/* The next key or member. That it goes on in another piece is found out by reading it: mostly it
+   does not, and to look first would cost a seventh of the reading. */
+static PyObject *
+read_next(Reader *reader, Pieces *pieces, PyObject *(*read)(Reader *reader, int lists))
+{
+    if (!next_piece(reader, pieces)) {
+        return malformed();
+    }
+    const unsigned char *at = reader->at;
+    PyObject *value = read(reader, 1);
+    if (value != NULL || pieces->next == pieces->count || reader->hook_failed
+        || !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return value;
+    }
+    PyErr_Clear();
+    return join_rest(reader, pieces, at) ? read(reader, 1) : NULL;
 }
 
 /* The head of the list or dict, which is in one piece. */
@@ -579,46 +640,19 @@ container_head(Reader *reader, int *is_list, uint64_t *count)
     return (head == 0xde && take(reader, 2, count)) || (head == 0xdf && take(reader, 4, count));
 }
 
-/* Whether every piece ends with an element. Looking costs little beside reading in vain. */
-static int
-is_cut_well(Reader reader, const Pieces *pieces, Py_ssize_t piece, uint64_t values)
-{
-    while (values > 0) {
-        if (!next_piece(&reader, pieces, &piece)) {
-            return 0;
-        }
-        reader.at = skip(reader.at, reader.end, 1);
-        if (reader.at == NULL) {
-            return 0;
-        }
-        values -= 1;
-    }
-    return !next_piece(&reader, pieces, &piece);
-}
-
 static PyObject *
-read_pieces(Reader *reader, const Pieces *pieces)
+read_pieces(Reader *reader, Pieces *pieces)
 {
-    Py_ssize_t piece = 0;
     uint64_t count;
     int is_list;
-    if (!next_piece(reader, pieces, &piece) || !container_head(reader, &is_list, &count)
-        || count > (uint64_t)pieces->size
-        || !is_cut_well(*reader, pieces, piece, is_list ? count : 2 * count)) {
+    if (!next_piece(reader, pieces) || !container_head(reader, &is_list, &count)
+        || count > (uint64_t)pieces->size) {
         return malformed();
     }
     PyObject *value = is_list ? PyList_New((Py_ssize_t)count) : PyDict_New();
     for (Py_ssize_t n = 0; value != NULL && n < (Py_ssize_t)count; n++) {
-        PyObject *key = NULL, *member = NULL;
-        if (is_list) {
-            member = next_piece(reader, pieces, &piece) ? read_value(reader, 1) : malformed();
-        }
-        else {
-            key = next_piece(reader, pieces, &piece) ? read_key(reader) : malformed();
-            if (key != NULL) {
-                member = next_piece(reader, pieces, &piece) ? read_value(reader, 1) : malformed();
-            }
-        }
+        PyObject *key = is_list ? NULL : read_next(reader, pieces, read_key);
+        PyObject *member = is_list || key != NULL ? read_next(reader, pieces, read_value) : NULL;
         if (member == NULL) {
             Py_CLEAR(value);
         }
@@ -633,11 +667,15 @@ read_pieces(Reader *reader, const Pieces *pieces)
         }
         Py_XDECREF(key);
     }
+    if (value != NULL && next_piece(reader, pieces)) {
+        Py_DECREF(value);
+        return malformed();
+    }
     return value;
 }
 
-/* unpack_pieces(pieces, hooks): a list or dict whose elements are each in one of the pieces;
-   ValueError if it is not in such pieces, or not well-formed. */
+/* unpack_pieces(pieces, hooks): a list or dict whose head is in one of the pieces; ValueError if it
+   is not, or they are not well-formed. */
 PyObject *
 native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
@@ -649,7 +687,7 @@ native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
     if (given == NULL) {
         return NULL;
     }
-    Pieces pieces = {PyMem_Calloc((size_t)PyTuple_GET_SIZE(given) + 1, sizeof(Py_buffer)), 0, 0};
+    Pieces pieces = {.views = PyMem_Calloc((size_t)PyTuple_GET_SIZE(given) + 1, sizeof(Py_buffer))};
     PyObject *value = NULL;
     if (pieces.views == NULL) {
         PyErr_NoMemory();
@@ -664,10 +702,11 @@ native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
             pieces.size += view->len;
         }
         if (pieces.count == PyTuple_GET_SIZE(given)) {
-            PyObject *keys[KEYS] = {NULL};
-            Reader reader = {NULL, NULL, 0, args[1], 0, keys};
+            PyObject *words[WORDS] = {NULL};
+            Reader reader = {NULL, NULL, 0, args[1], 0, words, 0};
             value = read_pieces(&reader, &pieces);
-            forget_keys(keys);
+            forget_words(words);
+            Py_XDECREF(pieces.rest);
         }
         while (pieces.count > 0) {
             PyBuffer_Release(&pieces.views[--pieces.count]);

@@ -4,7 +4,6 @@ import gc
 import random
 import sys
 import tracemalloc
-from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -235,16 +234,48 @@ def test_cuts_of_every_kind_of_value() -> None:
         assert native.cut_up(SERDE.dumps_typed(value)[1]) == CODEC.encode(value).parts
 
 
-def test_pieces_are_read_only_if_elements_are_whole() -> None:
-    value = {"a": [1, "é"], "b": {"c": (1, 2)}, "d": 7}
-    data = SERDE.dumps_typed(value)[1]
-    _, packed = native.cut_up(data)
-    ends = [1, *accumulate(packed.lengths(), initial=1)]
-    for at in range(len(data) + 1):
-        pieces = [data[:at], b"", memoryview(data)[at:]]
-        assert SERDE.decode_pieces("msgpack", pieces) == value
-        if at in ends:
-            assert native.unpack_pieces(pieces, HOOKS) == value
+def test_a_value_is_read_from_any_pieces_of_it() -> None:
+    """Whether or not elements are in two of them, or in three."""
+    for value in (
+        {"a": [1, "é"], "b": {"c": (1, 2.5)}, "word": "word", "x" * 40: [[], {}]},
+        [700, "text", "text", (1, (2, "x" * 40)), {"k": None, "l": b"bytes"}, [[[-70_000]]]],
+    ):
+        data = SERDE.dumps_typed(value)[1]
+        for at in range(1, len(data)):
+            for end in range(at, len(data) + 1):
+                pieces = [data[:at], b"", memoryview(data)[at:end], data[end:]]
+                assert native.unpack_pieces(pieces, HOOKS) == value
+            for wrong in ([data[:at], data[at:-1]], [data[:at], data[at:], b"\0"]):
+                with pytest.raises(ValueError):
+                    native.unpack_pieces(wrong, HOOKS)
+        assert SERDE.decode_pieces("msgpack", [b"", data[:0], data]) == value
+
+
+def test_short_texts_that_recur_in_dicts_are_one_object() -> None:
+    value = [{"role": "assistant", "content": "x" * 40} for _ in range(20)]
+    found = native.unpack(SERDE.dumps_typed(value)[1], HOOKS)
+    assert found == value
+    assert len({id(message["role"]) for message in found}) == 1
+    assert len({id(message["content"]) for message in found}) == 20
+
+
+def test_a_hook_that_fails_is_not_asked_again() -> None:
+    asked: list[bytes] = []
+
+    def hook(code: int, payload: bytes) -> Any:
+        asked.append(payload)
+        raise ValueError(f"no {code}")
+
+    extension = b"\xd4\x70\x01"
+    for one in (extension, b"\xc7\x04\x20\x91" + extension):
+        with pytest.raises(ValueError, match="no 112"):
+            native.unpack_pieces([b"\x92", one, b"\x01"], (hook, hook))
+        with pytest.raises(ValueError, match="no 112"):
+            native.unpack_pieces([b"\x92", one[:-1], one[-1:] + b"\x01"], (hook, hook))
+    assert asked == [b"\x01"] * 4
+
+
+def test_pieces_that_are_no_list_or_dict_are_refused() -> None:
     for pieces in (
         [],
         [b""],
@@ -255,8 +286,6 @@ def test_pieces_are_read_only_if_elements_are_whole() -> None:
     ):
         with pytest.raises(ValueError):
             native.unpack_pieces(pieces, HOOKS)
-    with pytest.raises(ValueError):  # a number in two pieces
-        native.unpack_pieces([b"\x91\xcd\x01", b"\x00"], HOOKS)
     for wrong in (1, [1], [b"\x90", "x"]):
         with pytest.raises(TypeError):
             native.unpack_pieces(wrong, HOOKS)
@@ -400,6 +429,7 @@ def test_nothing_leaks() -> None:
         pieces = base.pieces()
         head = data[: len(data) - sum(map(len, pieces))]
         assert len(native.unpack_pieces([head, *pieces], HOOKS)) == 800
+        assert native.unpack_pieces([data[:9], data[9:1_000], data[1_000:]], HOOKS) == value
         for broken in ([head, *pieces[:-1]], [head, *pieces, b"x"], [b"\x92\x01\xd4\x70\x01"]):
             with pytest.raises((ValueError, KeyError)):
                 native.unpack_pieces(broken, HOOKS)
