@@ -38,6 +38,12 @@ clear(PyObject *module)
     return 0;
 }
 
+static void
+release(void *module)
+{
+    clear(module);
+}
+
 static int
 start(PyObject *module)
 {
@@ -65,6 +71,7 @@ static PyModuleDef module = {
     .m_slots = slots,
     .m_traverse = traverse,
     .m_clear = clear,
+    .m_free = release,
 };
 
 PyMODINIT_FUNC
