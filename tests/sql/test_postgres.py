@@ -11,7 +11,6 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
-from test_sqlite import capture
 
 from graphs import Log, elsewhere, line, thread, two_nodes
 from milepost.checkpoint.postgres import PostgresSaver
@@ -26,6 +25,7 @@ from milepost.sql.failures import (
     InvalidIdError,
     NotSetUpError,
 )
+from savers import first_step
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
 DOCUMENTED: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
@@ -232,7 +232,7 @@ def test_ids_that_are_too_long_for_an_index_fail_alone(postgres):
     def name() -> str:
         return "".join(chr(random.randrange(0x4E00, 0x9FFF)) for _ in range(1000))
 
-    sound, bad = (postgres.prepare(capture(postgres, id)) for id in ("sound", name()))
+    sound, bad = (postgres.prepare(first_step(postgres, id)) for id in ("sound", name()))
     ours, theirs = postgres._committer.add([bad]), postgres._committer.add([sound])
     postgres.engine.commit(postgres._committer, ours)
     assert theirs.outcome == [None]
@@ -409,7 +409,7 @@ def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(uri):
     async def main(other: Any) -> None:
         async with AsyncPostgresSaver.from_conn_string(uri) as saver:
             await saver.setup()
-            step = saver.prepare(capture(saver, "t"))
+            step = saver.prepare(first_step(saver, "t"))
             other.execute("BEGIN")
             other.execute("LOCK TABLE checkpoints")
             committing = asyncio.create_task(saver.acommit([step]))

@@ -223,20 +223,19 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
         answer: Any
         statement = next(operation)
         crowded = begin == _WRITE and room is not None and room.is_used_up()
-        # A read of one statement is a transaction by itself.
-        by_itself = begin == _READ and isinstance(statement, Query) and statement.last
-        if not by_itself and (crowded or not isinstance(statement, Alone)):
-            execute(begin)
-            begun = True
         while True:
             answer = None
+            # A read of one statement is a transaction by itself.
+            by_itself = isinstance(statement, Alone) or (
+                begin == _READ and isinstance(statement, Query) and statement.last
+            )
+            if not begun and (crowded or not by_itself):
+                execute(begin)
+                begun = True
             if isinstance(statement, Alone):
                 answer = execute(statement.sql, statement.parameters).rowcount == 1
                 # sqlite3 begins a transaction by itself, unless the user has told it not to.
                 begun = cursor.connection.in_transaction
-                if not answer and not begun:
-                    execute(begin)
-                    begun = True
             elif isinstance(statement, Guarded):
                 answer = _holds(cursor, statement)
                 if answer:

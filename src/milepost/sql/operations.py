@@ -125,3 +125,14 @@ class Short(Generic[R]):
 def single(sql: str) -> Operation[None]:
     """One statement and no more."""
     yield Run(sql)
+
+
+def without_asking(operation: Operation[R]) -> R | None:
+    """What an operation comes to if it has nothing to ask; None if it has."""
+    try:
+        next(operation)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    operation.close()
+    return None

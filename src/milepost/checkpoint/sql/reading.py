@@ -26,7 +26,7 @@ from milepost.checkpoint.sql.large import DATA
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
-from milepost.sql.operations import Operation, Query, Read, Several
+from milepost.sql.operations import Operation, Query, Read, Several, without_asking
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -58,17 +58,26 @@ class Reader:
     # -- one checkpoint
 
     def one(self, place: Place) -> Operation[CheckpointTuple | None]:
-        """The checkpoint at `place`, or the latest one there."""
+        """The checkpoint at `place`, or the latest one there.
+
+        Mostly one statement, or one round trip, brings all that is not remembered: that
+        transaction ends with it. If it was not enough, the rows may have changed since, and all
+        of them are read anew.
+        """
         thread_id, ns, id = place
-        holds = self.memory.holds(thread_id, ns)
         at = (thread_id, ns)
-        query = Query(
-            self.q.found,
-            (thread_id, id, ns, *at, *at, 1 if holds else _FAR, *at, *at, *at, *at),
-        )
-        if self._remote and id is None and not holds:
+        holds = self.memory.holds(thread_id, ns)
+        if holds and id is None:
+            answer = yield from self._only(self._query(place, 1))
+            found = found_at(place, answer)
+            if found is None:
+                return None
+            record = without_asking(self._rest(place, found))
+            if record is not None:
+                return record
+        elif self._remote and id is None:
             guess = Query(self.q.newest, (*at, *at, *at, *at), large=True)
-            answer, blobs = yield from self.first(query, guess, last=True)
+            answer, blobs = yield from self.first(self._query(place, _FAR), guess, last=True)
             found = found_at(place, answer)
             if found is None:
                 return None
@@ -77,11 +86,28 @@ class Reader:
             resolver = Resolver(self.codec, *at, blobs, {})
             if resolver.has(found.wanted(frames)):
                 return self._record(place, found, frames, resolver)
-            # That transaction has ended, and the rows may have changed since: all of them anew.
-        answer = yield query if not self._settled else Several([*self._settled, query])
-        found = found_at(place, answer if not self._settled else answer[-1])
-        if found is None:
-            return None
+        is_near = holds and id is not None
+        [answer] = yield from self.first(self._query(place, 1 if is_near else _FAR))
+        found = found_at(place, answer)
+        return None if found is None else (yield from self._rest(place, found))
+
+    def _query(self, place: Place, depth: int) -> Query:
+        """For a checkpoint, and so many of the frames that it builds on."""
+        thread_id, ns, id = place
+        at = (thread_id, ns)
+        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at), True)
+
+    def _only(self, query: Query) -> Operation[list[Any]]:
+        """The rows of the only query of a transaction."""
+        if not self._settled:
+            only: list[Any] = yield query
+            return only
+        [rows] = yield from self.first(query, last=True)
+        return rows
+
+    def _rest(self, place: Place, found: Found) -> Operation[CheckpointTuple]:
+        """A checkpoint that was found; fetches what is lacking."""
+        thread_id, ns, _ = place
         frames = yield from self._frames(thread_id, ns, found.asked(), found.rows, found.epoch)
         resolver = yield from self.values(thread_id, ns, found.wanted(frames), last=True)
         return self._record(place, found, frames, resolver)
