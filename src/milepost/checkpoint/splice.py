@@ -12,7 +12,7 @@ values are encoded, and cannot go wrong halfway.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import ormsgpack
 
@@ -21,7 +21,7 @@ from milepost.errors import DeserializationError
 from milepost.native import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 Program: TypeAlias = list[bytes | tuple[int, int]]
 """New bytes, or the start and length of a piece of the base."""
@@ -30,7 +30,8 @@ Buffer: TypeAlias = bytes | memoryview
 Steps: TypeAlias = "Sequence[Buffer | tuple[int, int]]"
 """A program that was stored."""
 
-_CHUNK = 4096
+_SPAN = 64
+_LONGEST_SPAN = 4096
 _WORTH_COPYING = 16
 """A piece of the base shorter than this is cheaper repeated than referred to."""
 _RESYNC = (1, 2, 3, 5, 9)
@@ -165,40 +166,42 @@ def cost(program: Program) -> int:
 
 def common_start(a: bytes, b: bytes) -> int:
     """How many bytes two values have in common at their start."""
-    end = min(len(a), len(b))
-    at = 0
-    while at < end and a[at : at + _CHUNK] == b[at : at + _CHUNK]:
-        at += _CHUNK
-    if at >= end:
-        return end
-    low, high = at, min(at + _CHUNK, end)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[at:middle] == b[at:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    at, end = 0, min(len(a), len(b))
+    for size in _spans(end):
+        left, right = a[at : at + size], b[at : at + size]
+        if left != right:
+            return at + _alike(left, right, "big")
+        at += size
+    return end
 
 
 def common_end(a: bytes, b: bytes, limit: int) -> int:
     """How many bytes two values have in common at their end, at most `limit`."""
     at = 0
-    while at < limit:
-        step = min(_CHUNK, limit - at)
-        if a[len(a) - at - step : len(a) - at] != b[len(b) - at - step : len(b) - at]:
-            break
-        at += step
-    else:
-        return limit
-    low, high = at, min(at + _CHUNK, limit)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[len(a) - middle : len(a) - at] == b[len(b) - middle : len(b) - at]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    for size in _spans(limit):
+        left = a[len(a) - at - size : len(a) - at]
+        right = b[len(b) - at - size : len(b) - at]
+        if left != right:
+            return at + _alike(left, right, "little")
+        at += size
+    return limit
+
+
+def _spans(total: int) -> Iterator[int]:
+    """What to compare at a time: little at first, since mostly a difference comes soon."""
+    size = _SPAN
+    while total:
+        size = min(size, total)
+        yield size
+        total -= size
+        size = min(2 * size, _LONGEST_SPAN)
+
+
+def _alike(a: bytes, b: bytes, order: Literal["big", "little"]) -> int:
+    """How many bytes of two that are as long as each other are the same: with the most significant
+    byte first from the start, with the least significant one from the end."""
+    differs = int.from_bytes(a, order) ^ int.from_bytes(b, order)
+    return len(a) - (differs.bit_length() + 7) // 8
 
 
 class _Writer:
