@@ -66,7 +66,10 @@ class PostgresEngine:
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
-        return committer.commit(waiting, lambda work: self.run(work, write=True))
+        return committer.commit(waiting, self._write)
+
+    def _write(self, work: Work[R]) -> R:
+        return self._attempts(work, self.settings.begin_write)
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""

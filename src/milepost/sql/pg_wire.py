@@ -53,6 +53,8 @@ __all__ = [
 Ask: TypeAlias = "tuple[str, Sequence[Any]]"
 """A statement with `%s` in it, and its parameters."""
 _Key: TypeAlias = "tuple[str, tuple[int, ...]]"
+_Sent: TypeAlias = "tuple[_Key, list[bytes | None], list[int]]"
+"""An ask in the form in which it is sent: what it is prepared as, values, formats."""
 
 _BOOL, _BYTES, _INT8, _INT4, _FLOAT8 = 16, 17, 20, 23, 701
 _BY_CONTEXT: Final = 0
@@ -64,14 +66,6 @@ _SIZES: Final = (64, 16, 4, 1)
 
 _prepared: WeakKeyDictionary[Any, dict[_Key, bytes]] = WeakKeyDictionary()
 _numbers = itertools.count()
-
-
-class _Sent(NamedTuple):
-    """An ask in the form in which it is sent."""
-
-    key: _Key
-    values: list[bytes | None]
-    formats: list[int]
 
 
 def exchange(
@@ -88,11 +82,11 @@ def exchange(
         known = _prepared.get(connection)
         if known is None:
             known = _prepared[connection] = {}
-    encoding = connection.info.encoding
+    encoding = _encoding(connection)
     # Before anything is sent: what cannot be encoded must not leave half a pipeline behind.
     ready = [_encoded(connection, encoding, ask) for ask in asks]
     within = pgconn.pipeline_status != PipelineStatus.OFF
-    if len(ready) == 1 and known and not within and not large and ready[0].key in known:
+    if len(ready) == 1 and known and not within and not large and ready[0][0] in known:
         # Synchronised with its last message: what it does by itself needs no pipeline.
         key, values, formats = ready[0]
         pgconn.send_query_prepared(known[key], values, formats, Format.BINARY)
@@ -147,6 +141,14 @@ def exchange(
     return found
 
 
+def _encoding(connection: Any) -> str:
+    """The encoding of text. It may be set at any time, so that it has to be looked at each time."""
+    if connection.pgconn.parameter_status(b"client_encoding") == b"UTF8":
+        return "utf-8"
+    encoding: str = connection.info.encoding
+    return encoding
+
+
 def forget_prepared(connection: Any) -> bool:
     """Prepare all statements anew on this connection. False if there were none."""
     return _prepared.pop(connection, None) is not None
@@ -157,50 +159,69 @@ def forget_prepared(connection: Any) -> bool:
 
 def _encoded(connection: Any, encoding: str, ask: Ask) -> _Sent:
     sql, parameters = ask
-    values: list[bytes | None] = []
-    formats: list[int] = []
-    types: list[int] = []
-    for value in parameters:
-        format, type_ = 0, _BY_CONTEXT
-        kind = type(value)
-        if value is None:
-            values.append(None)
-        elif kind is str:
-            values.append(_text(value, encoding))
-        elif kind is bytes:
-            values.append(value)
-            format, type_ = 1, _BYTES
-        elif kind is int and -(2**63) <= value < 2**63:
-            values.append(b"%d" % value)
-            type_ = _INT4 if -(2**31) <= value < 2**31 else _INT8
-        elif kind is float:
-            values.append(repr(value).encode())
-            type_ = _FLOAT8
-        elif kind is bool:
-            values.append(b"t" if value else b"f")
-            type_ = _BOOL
-        elif kind is Raw:
-            values.append(value)
-            format = 1
-        else:
-            dumper = Transformer(connection).get_dumper(value, PyFormat.AUTO)
-            dumped = dumper.dump(value)
-            values.append(None if dumped is None else bytes(dumped))
-            format, type_ = dumper.format, dumper.oid
-        formats.append(format)
-        types.append(type_)
-    return _Sent((sql, tuple(types)), values, formats)
-
-
-def _text(value: str, encoding: str) -> bytes:
-    if "\0" in value:  # libpq would take what is before it for the whole
-        raise psycopg.DataError("text cannot contain a NUL character")
+    texts, numbers, others, formats, types = _shape(tuple([type(value) for value in parameters]))
+    values: list[Any] = [*parameters]
     try:
-        return value.encode(encoding)
+        for at in texts:
+            text = values[at]
+            if "\0" in text:  # libpq would take what is before it for the whole
+                raise psycopg.DataError("text cannot contain a NUL character")
+            values[at] = text.encode(encoding)
     except UnicodeEncodeError as error:
         raise psycopg.DataError(
             f"text cannot be sent over a connection whose client_encoding is {encoding}: {error}"
         ) from error
+    if numbers:
+        types = [*types]
+        for at in numbers:
+            number = values[at]
+            if -(2**63) <= number < 2**63:
+                values[at] = b"%d" % number
+                if not -(2**31) <= number < 2**31:
+                    types[at] = _INT8
+            else:
+                others = [*others, at]
+    if others:
+        formats, types = [*formats], [*types]
+        for at in others:
+            values[at], formats[at], types[at] = _dumped(connection, values[at])
+    return (sql, tuple(types)), values, formats
+
+
+class _Shape(NamedTuple):
+    """What is known of parameters from their Python types."""
+
+    texts: list[int]
+    """The places of text."""
+    numbers: list[int]
+    """The places of integers."""
+    others: list[int]
+    """The places of what psycopg has to look at."""
+    formats: list[int]
+    types: list[int]
+
+
+@lru_cache(1024)
+def _shape(kinds: tuple[type, ...]) -> _Shape:
+    return _Shape(
+        [at for at, kind in enumerate(kinds) if kind is str],
+        [at for at, kind in enumerate(kinds) if kind is int],
+        [at for at, kind in enumerate(kinds) if kind not in (str, int, bytes, Raw, type(None))],
+        [1 if kind in (bytes, Raw) else 0 for kind in kinds],
+        [_BYTES if kind is bytes else _INT4 if kind is int else _BY_CONTEXT for kind in kinds],
+    )
+
+
+def _dumped(connection: Any, value: Any) -> tuple[bytes | None, int, int]:
+    """A parameter as it is sent, its format and its type."""
+    kind = type(value)
+    if kind is float:
+        return repr(value).encode(), 0, _FLOAT8
+    if kind is bool:
+        return b"t" if value else b"f", 0, _BOOL
+    dumper = Transformer(connection).get_dumper(value, PyFormat.AUTO)
+    dumped = dumper.dump(value)
+    return None if dumped is None else bytes(dumped), dumper.format, dumper.oid
 
 
 @lru_cache(1024)
