@@ -36,6 +36,7 @@ RESTART: Final = 20.0
 Begin: TypeAlias = tuple[str, ...]
 """What starts a transaction. Without it, each thing that an operation yields is one by itself."""
 
+_IDLE = TransactionStatus.IDLE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
 _REPEATABLE = (
     psycopg.errors.SerializationFailure,
@@ -101,7 +102,7 @@ def check_idle(connection: Any) -> None:
 
 def is_idle(connection: Any) -> bool:
     """Whether nothing is under way on a connection."""
-    return bool(connection.pgconn.transaction_status == TransactionStatus.IDLE)
+    return bool(connection.pgconn.transaction_status == _IDLE)
 
 
 def is_piping(connection: Any) -> bool:
