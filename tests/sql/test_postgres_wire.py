@@ -174,6 +174,37 @@ def test_a_statement_with_a_guard_in_it_is_a_transaction_by_itself(table, trips)
     ]
 
 
+def test_if_its_row_is_there_already_nothing_is_changed(table):
+    insert = "INSERT INTO t (a, b) SELECT %s, 2 FROM t WHERE a = %s"
+    found = table(Alone(insert, ("x", "x")), Query("SELECT a, b FROM t"))
+    assert found == [False, [("x", 1)]]
+
+
+@pytest.mark.parametrize("schema", [None, "agents"])
+def test_a_step_whose_acknowledgement_was_lost_is_stored_once(uri, monkeypatch, schema):
+    exchange = pg_transaction.exchange
+    lost: list[str] = []
+
+    def losing(connection: Any, asks: Any, **settings: Any) -> Any:
+        answers = yield from exchange(connection, asks, **settings)
+        told = [sql for sql, _ in asks if "FROM threads" in sql and "INSERT" in sql]
+        if told and not lost:
+            lost.extend(told)
+            connection.close()
+            raise psycopg.OperationalError("the server closed the connection")
+        return answers
+
+    with PostgresSaver.from_conn_string(uri, schema=schema) as saver:
+        saver.setup()
+        monkeypatch.setattr(pg_transaction, "exchange", losing)
+        graph = line("a", "b", "c").compile(checkpointer=saver)
+        done = graph.invoke({}, thread("t"), durability="sync")
+        assert len(lost) == 1
+        assert done["log"] == ["a", "b", "c"]
+        history = list(graph.get_state_history(thread("t")))
+        assert [state.next for state in history] == [(), ("c",), ("b",), ("a",), ("__start__",)]
+
+
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
     guard = "UPDATE t SET b = b + 1 WHERE a = %s"
     held = table(Guarded([Many(guard, [("x",)])], [Many(INSERT, [("y", 5)])]))

@@ -46,6 +46,9 @@ class Dialect:
     """The same, where `threads` is not the only relation."""
     remote: bool
     """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    refuses: bool
+    """Whether a statement that is `Alone` may add a row that is there already, to be told so. Where
+    it replaces the row, PostgreSQL takes 10 µs longer; where not, SQLite keeps a journal."""
     settled: tuple[str, ...]
     """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
     each of the first five times, which takes longer than to carry it out."""
@@ -95,6 +98,7 @@ SQLITE = Dialect(
     lock="",
     lock_threads="",
     remote=False,
+    refuses=False,
     settled=(),
     chain=(16, 16),
 )
@@ -119,6 +123,7 @@ POSTGRES = Dialect(
     lock=" FOR UPDATE",
     lock_threads=" FOR UPDATE OF threads",
     remote=True,
+    refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=(64, 32),
 )

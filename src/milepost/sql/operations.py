@@ -95,7 +95,9 @@ class Guarded(NamedTuple):
 class Alone(NamedTuple):
     """A statement that is a transaction by itself if it changes one row, as a guard in it allows.
 
-    As `Guarded`, it comes first in an operation, and answered with True it is the last.
+    As `Guarded`, it comes first in an operation, and answered with True it is the last. It is
+    answered with False also if it would add a row that is there already, and does not say what to
+    do then (`refuses` of a `Dialect`).
     """
 
     sql: str

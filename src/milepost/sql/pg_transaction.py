@@ -71,8 +71,7 @@ class _Transaction:
                 while True:
                     answer: Any
                     if isinstance(statement, Alone):
-                        results = yield from self._bare([statement])
-                        answer = changed_by(results[0]) == 1
+                        answer = yield from self._alone(statement)
                     elif isinstance(statement, Guarded):
                         answer = yield from self._guarded(statement)
                     else:
@@ -150,10 +149,22 @@ class _Transaction:
         try:
             yield from self._bare(asks)
         except psycopg.errors.DivisionByZero:
-            if self._connection.pgconn.transaction_status in _OPEN:
-                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            yield from self._undo()
             return False
         return True
+
+    def _alone(self, statement: Alone) -> PQGen[bool]:
+        try:
+            results = yield from self._bare([statement])
+        except psycopg.errors.UniqueViolation:  # an earlier attempt was not in vain
+            yield from self._undo()
+            return False
+        return changed_by(results[0]) == 1
+
+    def _undo(self) -> PQGen[None]:
+        """End a transaction that has failed, if it had words of its own."""
+        if self._connection.pgconn.transaction_status in _OPEN:
+            yield from exchange(self._connection, [_ROLLBACK], prepare=False)
 
 
 @lru_cache(64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql.large import through_values
@@ -30,7 +30,8 @@ _ADD_THREAD = """
 _ADD_CHECKPOINT = """
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
             complete, run_id, frame, metadata_type, metadata, led)
-        {0}
+        """
+_OR_REPLACE = """
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE SET
             parent_checkpoint_id = excluded.parent_checkpoint_id, complete = excluded.complete,
             run_id = excluded.run_id, frame = excluded.frame,
@@ -169,11 +170,13 @@ class Queries:
 
     # -- storing
 
-    add_checkpoint: str = _ADD_CHECKPOINT.format("VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-    add_if_held: str = _ADD_CHECKPOINT.format(
-        f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS {{bytes}}) FROM threads{_HELD}{{lock}}"
+    add_checkpoint: str = f"{_ADD_CHECKPOINT}VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?){_OR_REPLACE}"
+    add_if_held: str = (
+        f"{_ADD_CHECKPOINT}SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS {{bytes}})"
+        f" FROM threads{_HELD}{{lock}}{_OR_REPLACE}"
     )
-    """The same, if the run still has the thread."""
+    """The same, if the run still has the thread. Where a driver tells that a row is there already,
+    without the last part."""
     add_blob: str = """
         INSERT INTO checkpoint_values
             (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
@@ -382,5 +385,7 @@ class Queries:
 def queries_for(dialect: Dialect) -> Queries:
     """The statements in one dialect."""
     common = Queries()
+    if dialect.refuses:
+        common = replace(common, add_if_held=common.add_if_held.removesuffix(_OR_REPLACE))
     texts = {f.name: through_values(dialect, getattr(common, f.name)) for f in fields(Queries)}
     return Queries(**{name: dialect.sql(text) for name, text in texts.items()})
