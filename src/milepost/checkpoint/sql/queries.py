@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql.large import through_values
@@ -382,6 +383,7 @@ class Queries:
         return (self.load_entry, self.add_checkpoint, self.add_blob, self.add_write)
 
 
+@cache
 def queries_for(dialect: Dialect) -> Queries:
     """The statements in one dialect."""
     common = Queries()
