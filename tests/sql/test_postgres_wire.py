@@ -113,6 +113,15 @@ def test_a_state_is_read_in_one_round_trip_by_a_saver_that_remembers_nothing(uri
     assert [kinds(trip) for trip in trips] == [[*begin, "WITH", "WITH", "COMMIT"]]
 
 
+def test_if_another_saver_has_gone_on_with_the_thread_it_is_one_more(postgres, uri, trips):
+    graph = chatted(postgres)
+    with PostgresSaver.from_conn_string(uri) as other:
+        expected = chatted(other).get_state(thread("t"))
+    trips.clear()
+    assert graph.get_state(thread("t")) == expected
+    assert [kinds(trip)[-1] for trip in trips] == ["COMMIT", "COMMIT"]
+
+
 def test_where_the_newest_values_are_not_those_of_the_latest_checkpoint_it_is_read_anew(
     postgres, uri, trips
 ):
