@@ -1,0 +1,119 @@
+"""What a saver remembers: how much of it, and that it never hides what is in the database."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphs import thread
+from milepost import START, StateGraph
+from milepost.checkpoint.base import CheckpointTuple
+from milepost.checkpoint.codec import Encoded
+from milepost.checkpoint.splice import Parts
+from milepost.checkpoint.sql import remembered
+from milepost.checkpoint.sql.remembered import Chain, Frame, Known, KnownFrame, Memory
+from milepost.errors import DamagedRowError
+
+
+def known(version: int, size: int) -> Known:
+    encoded = Encoded("msgpack", Parts(b"", [bytes(size)]), size)
+    return Known(None, 0, str(version), encoded, Chain(), size)
+
+
+def frame(id: int) -> KnownFrame:
+    return KnownFrame(None, 0, str(id), Frame({}, {}, {}), 1, 0, 0)
+
+
+names = st.sampled_from("abc")
+numbers = st.integers(0, 5)
+learnt = st.tuples(
+    names, names, st.none() | numbers, st.dictionaries(names, st.tuples(numbers, numbers))
+)
+
+
+@given(st.lists(learnt | names, max_size=40))
+def test_what_is_remembered_is_counted_exactly_and_stays_below_its_limit(told):
+    memory = Memory(limit=1600)
+    for one in told:
+        if isinstance(one, str):
+            memory.forget(one)
+            continue
+        thread_id, ns, id, values = one
+        made = {channel: known(*value) for channel, value in values.items()}
+        memory.learn(thread_id, ns, None if id is None else frame(id), made)
+        for channel, value in made.items():
+            assert memory.latest(thread_id, ns, channel, None) is value
+            assert memory.value(thread_id, ns, channel, value.version) is value
+        sizes = []
+        for graphs in memory._threads.values():
+            size = 0
+            for graph in graphs.values():
+                assert len({f.checkpoint_id for f in graph.frames}) == len(graph.frames) <= 3
+                size += remembered._FRAME * len(graph.frames)
+                for line in graph.values.values():
+                    assert len({k.version for k in line}) == len(line) <= 3
+                    size += sum(k.size for k in line)
+            assert graphs.size == size
+            sizes.append(size)
+        assert memory._size == sum(sizes)
+        assert memory._size <= 1600 or len(sizes) == 1
+
+
+def test_what_is_learnt_again_is_the_latest_and_the_last_to_be_dropped():
+    memory = Memory()
+    versions = [known(n, 1) for n in range(4)]
+    for value in (*versions[:3], versions[0], versions[3]):
+        memory.learn("t", "", None, {"a": value})
+    assert memory.latest("t", "", "a", None) is versions[3]
+    assert [memory.value("t", "", "a", str(n)) is not None for n in range(4)] == [1, 0, 1, 1]
+
+
+# -- what is read by a saver that remembers it
+
+
+def chatted(saver: Any) -> Any:
+    builder = StateGraph(dict).add_node("say", lambda state: {"text": state["text"] + "x" * 3000})
+    graph = builder.add_edge(START, "say").compile(checkpointer=saver)
+    graph.invoke({"text": "so "}, thread("t"), durability="sync")
+    return graph
+
+
+@pytest.mark.parametrize("column", ["frame", "metadata"])
+def test_a_row_that_was_damaged_since_is_noticed(sqlite, column):
+    head = chatted(sqlite).get_state(thread("t")).config["configurable"]["checkpoint_id"]
+    sqlite.conn.execute(
+        f"UPDATE checkpoints SET {column} = zeroblob(40) WHERE checkpoint_id = ?", (head,)
+    )
+    with pytest.raises(DamagedRowError, match=head):
+        sqlite.get_tuple(thread("t"))
+
+
+def test_damage_to_the_checkpoint_before_it_is_told_to_those_who_look_at_that(sqlite):
+    found = sqlite_tuple(sqlite)
+    before = found.parent_config["configurable"]["checkpoint_id"]
+    sqlite.conn.execute(
+        "UPDATE checkpoints SET frame = zeroblob(40) WHERE checkpoint_id = ?", (before,)
+    )
+    again = sqlite.get_tuple(thread("t"))
+    assert again == found
+    with pytest.raises(DamagedRowError, match=before):
+        _ = again.parent.checkpoint
+
+
+def test_what_was_read_is_copied_pickled_and_shown_as_an_ordinary_tuple(sqlite):
+    found = sqlite_tuple(sqlite)
+    plain = CheckpointTuple(*found)
+    for other in (copy.copy(found), copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert type(other) is CheckpointTuple
+        assert other == found == plain
+    assert repr(found) == repr(plain)
+
+
+def sqlite_tuple(saver: Any) -> Any:
+    chatted(saver)
+    return saver.get_tuple(thread("t"))
