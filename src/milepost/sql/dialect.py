@@ -47,8 +47,8 @@ class Dialect:
     remote: bool
     """Whether each query is a round trip, so that what may be needed is asked for at once."""
     refuses: bool
-    """Whether a statement that is `Alone` may add a row that is there already, to be told so. Where
-    it replaces the row, PostgreSQL takes 10 µs longer; where not, SQLite keeps a journal."""
+    """Whether a statement that is `Alone` may add a row that is there already, to be told so. To
+    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
     settled: tuple[str, ...]
     """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
     each of the first five times, which takes longer than to carry it out."""
