@@ -109,9 +109,9 @@ class AsyncPostgresEngine:
         try:
             while self._sleepers:
                 await self._drain(committer.transactions(), held)
+                if held is not None and not committer.has_more():
+                    await held.release()  # before anybody hears of it, and may close the pool
                 self._wake()
-                if held is not None and not self._sleepers:
-                    await held.release()  # somebody may come meanwhile
         except BaseException:  # the loop is being ended
             self._wake()
             for _, future in self._sleepers:
