@@ -225,11 +225,11 @@ def test_who_does_more_than_ask_fails_alone():
 def test_readers_that_wait_when_the_loop_ends_are_cancelled(monkeypatch):
     monkeypatch.setattr(sharing, "LANES", 1)
 
-    async def never(work: Any) -> Any:
+    async def never(work: Any, held: Any) -> Any:
         await asyncio.Event().wait()
 
     async def go():
-        readers = Readers(never)
+        readers = Readers(never, lambda: None)
         tasks = [asyncio.ensure_future(readers.read(Short(reader()))) for _ in range(3)]
         await asyncio.sleep(0)
         return tasks

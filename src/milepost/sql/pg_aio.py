@@ -55,7 +55,7 @@ class AsyncPostgresEngine:
             self._loop = asyncio.get_running_loop()
         self._sleepers: list[tuple[Waiting[Any], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
-        self._readers = Readers(self._read)
+        self._readers = Readers(self._read, self._hold)
         self.settings = settings
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
@@ -65,8 +65,11 @@ class AsyncPostgresEngine:
             return await self._readers.read(work)
         return await self._attempts(work, self.settings.begin(write))
 
-    async def _read(self, work: Work[R]) -> R:
-        return await self._attempts(work, self.settings.begin_read)
+    async def _read(self, work: Work[R], held: Held | None) -> R:
+        return await self._attempts(work, self.settings.begin_read, held=held)
+
+    def _hold(self) -> Held | None:
+        return None if self._pool is None else Held(self._pool)
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
@@ -105,7 +108,7 @@ class AsyncPostgresEngine:
         One writer for all, also on a pool: what arrives while a transaction is under way shares
         the next one, instead of competing for the disk.
         """
-        held = None if self._pool is None else Held(self._pool)
+        held = self._hold()
         try:
             while self._sleepers:
                 await self._drain(committer.transactions(), held)
@@ -176,7 +179,7 @@ class AsyncPostgresEngine:
             )
         self._loop = loop
         self._sleepers, self._writer = [], None
-        self._readers = Readers(self._read)
+        self._readers = Readers(self._read, self._hold)
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:

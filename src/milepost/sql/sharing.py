@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from milepost.sql.failures import ALL_THE_SAME
 from milepost.sql.operations import Operation, Query, Several, Work
 from milepost.stepper import Stepper
 
+if TYPE_CHECKING:
+    from milepost.sql.pg_held import Held
+
 R = TypeVar("R")
+_Waiting: TypeAlias = "tuple[Work[Any], asyncio.Future[Any]]"
 
 LANES: Final = 2
 """Transactions at a time; whoever comes while so many are under way waits, and shares the next."""
@@ -62,10 +66,15 @@ def _queries(statement: Query | Several) -> Sequence[Query]:
 class Readers:
     """The queue of short reads in front of one database, on one event loop."""
 
-    def __init__(self, run: Callable[[Work[Any]], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        run: Callable[[Work[Any], Held | None], Awaitable[Any]],
+        hold: Callable[[], Held | None],
+    ) -> None:
         self._run = run
+        self._hold = hold
         self._under_way = 0
-        self._queue: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+        self._queue: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, work: Work[R]) -> R:
@@ -75,37 +84,40 @@ class Readers:
             self._queue.append((work, future))
             return await future
         self._under_way += 1
+        held = self._hold()
         try:
-            result: R = await self._run(work)
+            result: R = await self._run(work, held)
             return result
         finally:
-            self._under_way -= 1
-            self._go_on()
+            await self._leave(held)
 
-    def _go_on(self) -> None:
-        """Let those who wait have the lane that is free."""
-        some: list[tuple[Work[Any], asyncio.Future[Any]]] = []
+    async def _leave(self, held: Held | None) -> None:
+        """Let those who wait have the lane, with its connection."""
+        some: list[_Waiting] = []
         while self._queue and len(some) < MOST:
             waiting = self._queue.popleft()
             if not waiting[1].done():  # or whoever waited was cancelled
                 some.append(waiting)
         if some:
-            self._under_way += 1
-            task = asyncio.ensure_future(self._share(some))
+            task = asyncio.ensure_future(self._share(some, held))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            return
+        self._under_way -= 1
+        if held is not None:
+            await held.release()
 
-    async def _share(self, some: Sequence[tuple[Work[Any], asyncio.Future[Any]]]) -> None:
+    async def _share(self, some: Sequence[_Waiting], held: Held | None) -> None:
         try:
             works = [work for work, _ in some]
             try:
-                readers = await self._run(lambda: together(works))
+                readers = await self._run(lambda: together(works), held)
             except ALL_THE_SAME as error:
                 for _, future in some:
                     _fail(future, error)
             except Exception:  # of one of them, most likely: it must not take the others with it
                 for work, future in some:
-                    await self._alone(work, future)
+                    await self._alone(work, future, held)
             else:
                 for reader, (_, future) in zip(readers, some, strict=True):
                     if reader.error is not None:
@@ -115,12 +127,11 @@ class Readers:
         finally:
             for _, future in some:
                 future.cancel()  # nothing, unless the loop is being ended
-            self._under_way -= 1
-            self._go_on()
+            await self._leave(held)
 
-    async def _alone(self, work: Work[Any], future: asyncio.Future[Any]) -> None:
+    async def _alone(self, work: Work[Any], future: asyncio.Future[Any], held: Held | None) -> None:
         try:
-            result = await self._run(work)
+            result = await self._run(work, held)
         except Exception as error:
             _fail(future, error)
         else:
