@@ -213,10 +213,14 @@ class _Kept:
 
 
 def _open(snapshot: Any) -> dict[str, Any]:
-    """What waits for an answer, at any level, by id."""
+    """What waits for an answer, at any level, by id.
+
+    What is inside a task that has ended does not, though its state may still be that of a run
+    before, if the last one saved nothing but its own end.
+    """
     opened = {one.id: one for one in snapshot.interrupts}
     for task in snapshot.tasks:
-        if hasattr(task.state, "interrupts"):
+        if task.result is None and hasattr(task.state, "interrupts"):
             opened |= _open(task.state)
     return opened
 
