@@ -264,6 +264,8 @@ class TestCancelling:
             class State(TypedDict):
                 log: Annotated[list, operator.add]
 
+            # A process that was started in the background may ignore the signal.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             trace, first = [], [True]
 
             def node(name):

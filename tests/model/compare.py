@@ -10,7 +10,7 @@ says why we differ.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Set
 from copy import deepcopy
 from typing import Any
 
@@ -97,6 +97,7 @@ class Run:
         picked = [one for one in opened if one.value in chosen]
         answers = {one.id: f"{one.value} {op.number}" for one in picked}
         seen["partly"] = len(picked) < len(opened)
+        seen["answered"] = sorted({str(one.value) for one in picked})
         self._run(op, seen, self.built.library.command(resume=answers) if answers else None, CONFIG)
 
     def _replay(self, op: Op, seen: dict[str, Any]) -> None:
@@ -423,20 +424,22 @@ def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, 
 
 def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """What waits inside a subgraph shows outside although a sibling in there failed; in LangGraph
-    only the failure does."""
+    only the failure does. Both may show again what was answered before the failure."""
 
-    def gather(snapshot: dict[str, Any]) -> set[str]:
+    def gather(snapshot: dict[str, Any], stale: Set[str]) -> set[str]:
         asked = set(snapshot["interrupts"])
-        for task in snapshot["tasks"]:
-            if task["state"] is not None:
-                asked |= gather(task["state"])
-                if task["failed"]:
-                    task["asks"] = len(task["state"]["interrupts"])
+        inside = [task for task in snapshot["tasks"] if task["state"] is not None]
+        if any(task["failed"] for task in inside):
+            asked -= stale
+        for task in inside:
+            asked |= gather(task["state"], stale)
+            if task["failed"]:
+                task["asks"] = len(task["state"]["interrupts"])
         snapshot["interrupts"] = sorted(asked)
         return asked
 
-    gather(theirs["state"])
-    gather(mine["state"])
+    for seen in (theirs, mine):
+        gather(seen["state"], set(seen.pop("answered", ())))
     for seen in (theirs, mine):
         if "raised" in seen and "events" in seen:
             told = [(ns, [_unasked(part) for part in run]) for ns, run in seen["events"]]

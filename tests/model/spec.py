@@ -61,7 +61,8 @@ class Graph:
                 yield from node.child.everywhere()
 
     def serial(self) -> bool:
-        """Whether no two nodes can ever run side by side."""
+        """Whether no two nodes can ever run side by side. A deferred one can: beside what an
+        update brings back while it waits."""
 
         def single(edges: tuple[str, ...], *routes: Route) -> bool:
             widest = sum(max(map(len, route), default=0) for route in routes)
@@ -73,6 +74,7 @@ class Graph:
             and not any(node.leaves for node in self.everywhere())
             and all(
                 single(node.edges, node.route, node.goto)
+                and not node.defer
                 and (node.child is None or node.child.serial())
                 for node in self.nodes
             )
