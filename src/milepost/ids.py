@@ -97,3 +97,8 @@ def random_uuid() -> str:
 def random_token() -> str:
     """128 random bits as text: the identity of a run, or of a line of history."""
     return f"{getrandbits(128):032x}"
+
+
+def new_epoch() -> int:
+    """The epoch of a thread. At random, so that nobody takes it for an earlier one of its name."""
+    return getrandbits(53)

@@ -92,7 +92,8 @@ except ImportError:
     pass
 else:
     after, cut_up, steps = _after, _cut_up, _steps
-    Packed = _Packed  # type: ignore[misc]
+    if not TYPE_CHECKING:
+        Packed = _Packed
     summed, holds, SWIFT = _summed, _holds, _SWIFT
     pack, unpack, unpack_pieces = _pack, _unpack, _unpack_pieces
 

@@ -71,7 +71,7 @@ class Run:
         except Exception as error:
             seen["raised"] = _refusal(error)
         seen["trace"] = _by_step(self.built.trace)
-        if self.case.graph.serial():
+        if self.case.serial():
             seen["order"] = [ns for ns, _, phase in self.built.trace if phase == "start"]
         seen["state"] = self._snapshot(self.state(), nested=True)
         return seen
@@ -424,7 +424,7 @@ def a_child_that_never_ran_has_no_state(theirs: dict[str, Any], mine: dict[str, 
 
 def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
     """What waits inside a subgraph shows outside although a sibling in there failed; in LangGraph
-    only the failure does. Both may show again what was answered before the failure."""
+    only the failure does, or again what was answered before it and milepost does not show."""
 
     def gather(snapshot: dict[str, Any], stale: Set[str]) -> set[str]:
         asked = set(snapshot["interrupts"])
@@ -438,8 +438,9 @@ def a_failed_subgraph_shows_its_questions(theirs: dict[str, Any], mine: dict[str
         snapshot["interrupts"] = sorted(asked)
         return asked
 
-    for seen in (theirs, mine):
-        gather(seen["state"], set(seen.pop("answered", ())))
+    shown = gather(mine["state"], set())
+    gather(theirs["state"], set(theirs.pop("answered", ())) - shown)
+    mine.pop("answered", None)
     for seen in (theirs, mine):
         if "raised" in seen and "events" in seen:
             told = [(ns, [_unasked(part) for part in run]) for ns, run in seen["events"]]

@@ -61,8 +61,7 @@ class Graph:
                 yield from node.child.everywhere()
 
     def serial(self) -> bool:
-        """Whether no two nodes can ever run side by side. A deferred one can: beside what an
-        update brings back while it waits."""
+        """Whether no two nodes run side by side, if nobody but the graph writes to its state."""
 
         def single(edges: tuple[str, ...], *routes: Route) -> bool:
             widest = sum(max(map(len, route), default=0) for route in routes)
@@ -74,7 +73,6 @@ class Graph:
             and not any(node.leaves for node in self.everywhere())
             and all(
                 single(node.edges, node.route, node.goto)
-                and not node.defer
                 and (node.child is None or node.child.serial())
                 for node in self.nodes
             )
@@ -109,3 +107,10 @@ class Case:
 
     graph: Graph
     ops: tuple[Op, ...] = field(default=())
+
+    def serial(self) -> bool:
+        """Whether no two nodes can ever run side by side: an update may bring a node back while a
+        deferred one waits."""
+        deferred = any(node.defer for node in self.graph.everywhere())
+        updated = any(op.kind in ("update", "fork") for op in self.ops)
+        return self.graph.serial() and not (deferred and updated)

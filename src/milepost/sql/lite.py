@@ -32,6 +32,7 @@ from milepost.sql.operations import (
     Read,
     Run,
     Several,
+    Statement,
     Work,
 )
 from milepost.sql.turns import turns_on
@@ -225,11 +226,7 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
         crowded = begin == _WRITE and room is not None and room.is_used_up()
         while True:
             answer = None
-            # A read of one statement is a transaction by itself.
-            by_itself = isinstance(statement, Alone) or (
-                begin == _READ and isinstance(statement, Query) and statement.last
-            )
-            if not begun and (crowded or not by_itself):
+            if not begun and (crowded or not _is_transaction(statement, begin)):
                 execute(begin)
                 begun = True
             if isinstance(statement, Alone):
@@ -265,6 +262,15 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
         return result
     finally:
         operation.close()
+
+
+def _is_transaction(statement: Statement, begin: str) -> bool:
+    """Whether a statement needs nothing around it: a read of one query does not."""
+    if isinstance(statement, Several):
+        return begin == _READ and statement.last and len(statement.queries) == 1
+    if isinstance(statement, Query):
+        return begin == _READ and statement.last
+    return isinstance(statement, Alone)
 
 
 def _holds(cursor: sqlite3.Cursor, guarded: Guarded) -> bool:

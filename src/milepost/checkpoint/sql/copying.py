@@ -9,7 +9,7 @@ from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.remembered import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
 from milepost.checkpoint.threads import copy_refused
-from milepost.ids import getrandbits
+from milepost.ids import new_epoch
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     if rows:
         raise copy_refused(target)
     now = time.time()
-    copied = yield Run(q.copy_entry, (target, getrandbits(53), now, now, source))
+    copied = yield Run(q.copy_entry, (target, new_epoch(), now, now, source))
     if not copied:
         return
     if not is_bound(codec):

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from milepost.checkpoint.sql import registry
-from milepost.ids import getrandbits
+from milepost.ids import new_epoch
 from milepost.sql.operations import Operation, Query, Run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def hold(q: Queries, thread_id: str, fence: Fence) -> Operation[str]:
     now = time.time()
     if not rows:
         fence.claim(thread_id, None, busy=False)
-        values = (thread_id, None, fence.token, getrandbits(53), "running", now, now)
+        values = (thread_id, None, fence.token, new_epoch(), "running", now, now)
         yield Run(q.add_thread, values)
         return ""
     token, status, updated_at = rows[0]

@@ -68,7 +68,7 @@ class Reader:
         at = (thread_id, ns)
         holds = self.memory.holds(thread_id, ns)
         if holds and id is None:
-            answer = yield from self._only(self._query(place, 1))
+            [answer] = yield from self.first(self._query(place, 1), last=True)
             found = found_at(place, answer)
             if found is None:
                 return None
@@ -95,15 +95,7 @@ class Reader:
         """For a checkpoint, and so many of the frames that it builds on."""
         thread_id, ns, id = place
         at = (thread_id, ns)
-        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at), True)
-
-    def _only(self, query: Query) -> Operation[list[Any]]:
-        """The rows of the only query of a transaction."""
-        if not self._settled:
-            only: list[Any] = yield query
-            return only
-        [rows] = yield from self.first(query, last=True)
-        return rows
+        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
 
     def _rest(self, place: Place, found: Found) -> Operation[CheckpointTuple]:
         """A checkpoint that was found; fetches what is lacking."""

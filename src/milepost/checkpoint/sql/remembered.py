@@ -39,7 +39,7 @@ class Older(NamedTuple):
     size: int
 
 
-@record(frozen=False)
+@record
 class Chain:
     """How a version is stored: how far it is from a full one."""
 
@@ -192,15 +192,13 @@ class Memory:
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is remembered of a graph's checkpoints."""
         with self._lock:
-            thread = self._threads.get(thread_id)
-            graph = thread.get(ns) if thread is not None else None
+            graph = self._graph(thread_id, ns)
             return graph is not None and bool(graph.frames)
 
     def frame(self, thread_id: str, ns: str, id: str, token: str | None) -> KnownFrame | None:
         """The frame of a checkpoint, if a run with this token may build on it."""
         with self._lock:
-            thread = self._threads.get(thread_id)
-            graph = thread.get(ns) if thread is not None else None
+            graph = self._graph(thread_id, ns)
             for known in reversed(graph.frames) if graph is not None else ():
                 if known.checkpoint_id == id and (known.owner is None or known.owner == token):
                     return known
@@ -209,8 +207,7 @@ class Memory:
     def latest(self, thread_id: str, ns: str, channel: str, token: str | None) -> Known | None:
         """The most recent version of a value that a run with this token may build on."""
         with self._lock:
-            thread = self._threads.get(thread_id)
-            graph = thread.get(ns) if thread is not None else None
+            graph = self._graph(thread_id, ns)
             for known in reversed(graph.values.get(channel, ())) if graph is not None else ():
                 if known.owner in (None, token):
                     return known
@@ -219,8 +216,7 @@ class Memory:
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> Known | None:
         """One version of a value, if it is stored."""
         with self._lock:
-            thread = self._threads.get(thread_id)
-            graph = thread.get(ns) if thread is not None else None
+            graph = self._graph(thread_id, ns)
             for known in graph.values.get(channel, ()) if graph is not None else ():
                 if known.version == version and known.owner is None:
                     return known

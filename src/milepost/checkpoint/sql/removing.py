@@ -12,7 +12,7 @@ from milepost.checkpoint.sql.rows import short_kind
 from milepost.checkpoint.sql.writes import LED, own_rows
 from milepost.checkpoint.threads import Choice, Lineage, Node, Removed, with_ancestors
 from milepost.constants import CHILDREN
-from milepost.ids import getrandbits
+from milepost.ids import new_epoch
 from milepost.record import record
 from milepost.sql.operations import Many, Operation, Query, Run
 
@@ -112,7 +112,7 @@ class Remover:
         yield Many(self._q.delete_blob, [(thread_id, *key) for key in unused])
         # Rows are gone that a run may want to build on: a new epoch tells it not to.
         head = max((id for ns, id in kept if ns == ""), default=None)
-        yield Run(self._q.new_epoch, (head, getrandbits(53), thread_id))
+        yield Run(self._q.new_epoch, (head, new_epoch(), thread_id))
         if not kept:
             yield Run(self._q.delete_thread, (thread_id,))
         return removed

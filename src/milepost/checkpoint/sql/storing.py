@@ -12,7 +12,7 @@ from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables, checkpoint_row
 from milepost.checkpoint.sql.writes import own_rows
 from milepost.errors import BrokenChainError, ThreadConflict
-from milepost.ids import getrandbits
+from milepost.ids import new_epoch
 from milepost.record import record
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run, Several
 
@@ -224,7 +224,7 @@ class Storer:
                     [(head,)] = yield Query(self._q.head, (id,))
                 threads[id] = _Row(head, token, epoch, False)
             else:
-                threads[id] = _Row(None, None, _new_epoch(), True)
+                threads[id] = _Row(None, None, new_epoch(), True)
         return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
@@ -266,7 +266,7 @@ class Storer:
             sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
         # Others may remember the old one: a new epoch tells them not to build on it.
-        thread.epoch = _new_epoch()
+        thread.epoch = new_epoch()
         yield Run(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
 
     def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
@@ -317,10 +317,5 @@ def _found_epoch(step: Prepared, fence: Fence) -> int | None:
     ):
         return None
     if fence.head is None:
-        return _new_epoch()
+        return new_epoch()
     return row.base.epoch if row.base is not None and row.base.owner is None else None
-
-
-def _new_epoch() -> int:
-    """At random, so that nobody mistakes a thread for an earlier one of the same name."""
-    return getrandbits(53)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.sql.copying import Move, is_bound
 from milepost.errors import CheckpointError
-from milepost.ids import getrandbits
+from milepost.ids import new_epoch
 from milepost.sql.operations import Many, Operation, Query
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def load_thread(q: Queries, thread_id: str, rows: Rows) -> Operation[None]:
         if table == "threads":
             # No run owns it here, and nobody remembers its rows.
             some = [
-                (id, head, getrandbits(53), "interrupted" if status == "running" else status, *rest)
+                (id, head, new_epoch(), "interrupted" if status == "running" else status, *rest)
                 for id, head, status, *rest in some
             ]
         yield Many(sql, some)

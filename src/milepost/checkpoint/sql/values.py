@@ -96,12 +96,8 @@ class Resolver:
                 raise self._broken(channel, version, "its chain of differences is a circle")
         rope = self._ropes[key]
         try:
-            unseal, at = self._codec.unseal, self._place
             for key in reversed(pending):
-                row = self._rows[key]
-                # As `open` does.
-                program = unpack(unseal(row[6], ("blob", *at, *key), row[2:6]))
-                self._programs[key] = program
+                program = self._programs[key] = unpack(self.open(self._rows[key]))
                 rope = self._ropes[key] = rope.apply(program)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
@@ -154,13 +150,11 @@ class Resolver:
             if row.base is not None:
                 spent += len(row.data)
             at = None if row.base_channel is not None else row.base
-        chain = Chain(len(line), spent, None)
         if at is not None:
             before = self._known[(channel, at)].chain
-            chain = Chain(chain.rows + before.rows, spent + before.spent, None)
-        elif line[-1].base is None:
-            self._growth(line, chain)
-        return chain
+            return Chain(len(line) + before.rows, spent + before.spent, None)
+        grown = self._growth(line, spent) if line[-1].base is None else None
+        return grown or Chain(len(line), spent, None)
 
     def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
         """The bytes of a version; in parts, if a later one that is `like` it has the same."""
@@ -169,8 +163,8 @@ class Resolver:
             return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
         return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
 
-    def _growth(self, line: Sequence[BlobRecord], chain: Chain) -> None:
-        """See whether each version of a chain only added to the one before."""
+    def _growth(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
+        """The chain, if each version of it only added to the one before."""
         roots: list[Older] = []
         tail: list[Older] = []
         before: Grown | None = None
@@ -178,16 +172,16 @@ class Resolver:
             channel, version, _, base, level, _, _ = row
             rope = self._ropes[channel, version]
             if not isinstance(rope, Grown):
-                return
+                return None
             if before is not None and not rope.grows_from(before, self._programs[channel, version]):
-                return
+                return None
             before = rope
             older = Older(version, rope.head, len(rope.head) + rope.size)
             (roots if base is None or level else tail).append(older)
-        chain.is_root = not tail
+        is_root = not tail
         (tail or roots).pop()
-        chain.roots, chain.tail = tuple(roots), tuple(tail)
-        chain.folds = line[-1].level
+        folds = line[-1].level
+        return Chain(len(line), spent, tuple(roots), tuple(tail), is_root, folds)
 
     def open(self, row: BlobRecord) -> Buffer:
         """What is stored in a row."""
