@@ -55,8 +55,12 @@ after: Callable[[Any, int, object], tuple[bytes, Packed] | None] | None = None
 anything in it that is not plain. What a packed `base` begins with is taken from there.
 """
 
-cut_up: Callable[[bytes], tuple[bytes, Packed] | None] | None = None
-"""`cut_up(data)`: head and elements of a list or dict as it is stored; None if it is none."""
+cut_up: Callable[[Sequence[Buffer]], tuple[bytes, Packed] | None] | None = None
+"""`cut_up(pieces)`: head and elements of a list or dict as it is stored; None if it is none, or if
+an element goes on in another piece."""
+
+copies: Callable[[list[Any], int], list[Any]] | None = None
+"""`copies(elements, count)`: the first ones in a list of its own, with a copy of each dict."""
 
 Columns: TypeAlias = "tuple[str | int | None, ...]"
 """What stands beside a stored cell: see `milepost.checkpoint.codec`."""
@@ -74,6 +78,23 @@ SWIFT = False
 steps: Callable[[Buffer], list[Buffer | tuple[int, int]] | None] | None = None
 """`steps(data)`: the steps of a stored difference, large ones as views; None if it is none."""
 
+Row: TypeAlias = "tuple[Any, ...]"
+"""Of stored values: see `BlobRecord`."""
+
+grow: (
+    Callable[
+        [Sequence[Row], tuple[str, str, str], int, int, int, bool],
+        tuple[list[bytes], list[int], list[Buffer]] | None,
+    ]
+    | None
+) = None
+"""`grow(rows, place, head, size, count, is_list)`: rows that each add to the value before. Their
+heads, how many elements these speak of, and the new elements.
+
+The value before the first has a head of so many bytes, and elements in so many, of that number.
+None if a row does anything else than to add, or if its checksum does not hold.
+"""
+
 try:
     if os.environ.get("MILEPOST_PURE") == "1":
         raise ImportError
@@ -81,7 +102,9 @@ try:
     from milepost._native import SWIFT as _SWIFT
     from milepost._native import Packed as _Packed
     from milepost._native import after as _after
+    from milepost._native import copies as _copies
     from milepost._native import cut_up as _cut_up
+    from milepost._native import grow as _grow
     from milepost._native import holds as _holds
     from milepost._native import pack as _pack
     from milepost._native import steps as _steps
@@ -91,7 +114,8 @@ try:
 except ImportError:
     pass
 else:
-    after, cut_up, steps = _after, _cut_up, _steps
+    after, copies, cut_up = _after, _copies, _cut_up
+    steps, grow = _steps, _grow
     if not TYPE_CHECKING:
         Packed = _Packed
     summed, holds, SWIFT = _summed, _holds, _SWIFT

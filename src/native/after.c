@@ -266,7 +266,9 @@ native_after(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     PyObject *found = NULL;
     if (outcome == PACKED) {
-        found = behind_head(line.data.data, line.data.size, packed);
+        PyObject *head = PyBytes_FromStringAndSize(line.data.data, line.data.size);
+        found = behind_head(head, packed);
+        Py_XDECREF(head);
     }
     else {
         Py_XDECREF(packed);

@@ -76,59 +76,164 @@ skip(const unsigned char *at, const unsigned char *end, uint64_t count)
     return at;
 }
 
-/* cut_up(data): head and elements of a packed list or dict; None if it is none, or does not end
-   with it. */
-PyObject *
-native_cut_up(PyObject *module, PyObject *data)
+const unsigned char *
+read_head(const unsigned char *at, const unsigned char *end, Py_ssize_t bytes, int *is_list,
+          Py_ssize_t *count)
 {
-    if (!PyBytes_Check(data)) {
-        PyErr_SetString(PyExc_TypeError, "cut_up takes bytes");
-        return NULL;
-    }
-    const unsigned char *start = (const unsigned char *)PyBytes_AS_STRING(data);
-    const unsigned char *end = start + PyBytes_GET_SIZE(data), *at = start + 1;
-    if (start == end) {
-        Py_RETURN_NONE;
-    }
-    uint64_t count = *start & 0x0f;
-    unsigned char head = *start;
+    unsigned char head = at == end ? 0 : *at++;
+    uint64_t number = head & 0x0f;
     if (head >= 0xdc && head <= 0xdf) {
         int width = 2 << (head & 1);
         if (end - at < width) {
-            Py_RETURN_NONE;
+            return NULL;
         }
-        count = 0;
+        number = 0;
         for (int n = 0; n < width; n++) {
-            count = count << 8 | *at++;
+            number = number << 8 | *at++;
         }
     }
     else if (head < 0x80 || head >= 0xa0) {
-        Py_RETURN_NONE;
-    }
-    if (count > (uint64_t)(end - at)) { /* so there is room for eight times as much */
-        Py_RETURN_NONE;
-    }
-    int is_list = head >= 0x90 && head < 0xde;
-    PyObject *cuts = PyBytes_FromStringAndSize(NULL, 8 * ((Py_ssize_t)count + 1));
-    if (cuts == NULL) {
         return NULL;
     }
-    set_cut(cuts, 0, at - start);
-    for (Py_ssize_t n = 1; n <= (Py_ssize_t)count && at != NULL; n++) {
-        at = skip(at, end, is_list ? 1 : 2);
-        if (at != NULL) {
-            set_cut(cuts, n, at - start);
+    *is_list = head >= 0x90 && head < 0xde;
+    *count = (Py_ssize_t)number;
+    return number > (uint64_t)bytes ? NULL : at;
+}
+
+/* A piece that was given: bytes, or a view of some. */
+typedef struct {
+    PyObject *bytes;            /* borrowed */
+    const unsigned char *start; /* of the bytes */
+    const unsigned char *at;    /* what is still to be read */
+    const unsigned char *end;
+} Piece;
+
+static int
+take_piece(PyObject *given, Piece *piece)
+{
+    Py_ssize_t size;
+    if (PyMemoryView_Check(given)) {
+        const Py_buffer *view = PyMemoryView_GET_BUFFER(given);
+        piece->bytes = view->obj;
+        piece->at = view->buf;
+        size = PyBuffer_IsContiguous(view, 'C') ? view->len : -1;
+    }
+    else {
+        piece->bytes = given;
+        piece->at = NULL;
+        size = 0;
+    }
+    if (size < 0 || piece->bytes == NULL || !PyBytes_Check(piece->bytes)) {
+        PyErr_SetString(PyExc_TypeError, "cut_up takes pieces of bytes");
+        return -1;
+    }
+    piece->start = (const unsigned char *)PyBytes_AS_STRING(piece->bytes);
+    if (piece->bytes == given) {
+        piece->at = piece->start;
+        size = PyBytes_GET_SIZE(given);
+    }
+    piece->end = piece->at + size;
+    return 0;
+}
+
+/* Cuts a piece that holds at most `most` elements; one that holds none is not a segment. */
+static Outcome
+cut_piece(const Piece *piece, int is_list, Py_ssize_t most, Segment *segment)
+{
+    Buffer cuts;
+    buffer_start(&cuts);
+    Outcome outcome = PACKED;
+    const unsigned char *at = piece->at;
+    Py_ssize_t count = 0;
+    while (outcome == PACKED) {
+        uint64_t cut = (uint64_t)(at - piece->start);
+        if (buffer_reserve(&cuts, 8) < 0) {
+            outcome = FAILED;
+            break;
         }
+        memcpy(cuts.data + cuts.size, &cut, 8);
+        cuts.size += 8;
+        if (at == piece->end) {
+            break;
+        }
+        at = count == most ? NULL : skip(at, piece->end, is_list ? 1 : 2);
+        count += 1;
+        outcome = at == NULL ? NOT_PLAIN : PACKED;
     }
-    if (at != end) {
-        Py_DECREF(cuts);
-        Py_RETURN_NONE;
+    if (outcome == PACKED && count > 0) {
+        PyObject *bytes = PyBytes_FromStringAndSize(cuts.data, cuts.size);
+        *segment = (Segment){Py_NewRef(piece->bytes), bytes, count, 0};
+        outcome = bytes == NULL ? FAILED : PACKED;
     }
-    Segment segment = {Py_NewRef(data), cuts, (Py_ssize_t)count, 0};
-    Py_ssize_t before = cut_of(&segment, 0);
-    if (count == 0) {
-        segment_drop(&segment);
+    buffer_drop(&cuts);
+    return outcome;
+}
+
+/* The segments of all pieces but for their head, and how many these are. */
+static Outcome
+cut_pieces(PyObject *const *given, Py_ssize_t number, Segment *segments, Py_ssize_t *made,
+           PyObject **head)
+{
+    Piece piece;
+    Py_ssize_t size = 0, count = 0;
+    for (Py_ssize_t n = 0; n < number; n++) {
+        if (take_piece(given[n], &piece) < 0) {
+            return FAILED;
+        }
+        size += piece.end - piece.at;
     }
-    return behind_head((const char *)start, before,
-                       packed_new(packed_type(module), &segment, count > 0));
+    int is_list = 0;
+    Outcome outcome = number > 0 ? PACKED : NOT_PLAIN;
+    for (Py_ssize_t n = 0; n < number && outcome == PACKED; n++) {
+        take_piece(given[n], &piece);
+        if (n == 0) {
+            const char *start = (const char *)piece.at;
+            piece.at = read_head(piece.at, piece.end, size, &is_list, &count);
+            if (piece.at == NULL) {
+                return NOT_PLAIN;
+            }
+            *head = PyBytes_FromStringAndSize(start, (const char *)piece.at - start);
+            if (*head == NULL) {
+                return FAILED;
+            }
+        }
+        outcome = cut_piece(&piece, is_list, count, &segments[*made]);
+        count -= segments[*made].count;
+        *made += segments[*made].data != NULL;
+    }
+    return outcome == PACKED && count > 0 ? NOT_PLAIN : outcome;
+}
+
+/* cut_up(pieces): head and elements of a packed list or dict; None if it is none, or one of them is
+   in two pieces. */
+PyObject *
+native_cut_up(PyObject *module, PyObject *given)
+{
+    PyObject *pieces = PySequence_Fast(given, "cut_up takes pieces of bytes");
+    if (pieces == NULL) {
+        return NULL;
+    }
+    Py_ssize_t number = PySequence_Fast_GET_SIZE(pieces), made = 0;
+    Segment *segments = PyMem_Calloc((size_t)number + 1, sizeof *segments);
+    PyObject *head = NULL, *found = NULL;
+    Outcome outcome = FAILED;
+    if (segments == NULL) {
+        PyErr_NoMemory();
+    }
+    else {
+        outcome = cut_pieces(PySequence_Fast_ITEMS(pieces), number, segments, &made, &head);
+    }
+    if (outcome == PACKED) {
+        found = behind_head(head, packed_new(packed_type(module), segments, made));
+    }
+    else {
+        while (made > 0) {
+            segment_drop(&segments[--made]);
+        }
+        found = outcome == NOT_PLAIN ? Py_NewRef(Py_None) : NULL;
+    }
+    Py_XDECREF(head);
+    PyMem_Free(segments);
+    Py_DECREF(pieces);
+    return found;
 }

@@ -8,9 +8,11 @@ static PyMethodDef methods[] = {
     {"unpack_pieces", (PyCFunction)(void (*)(void))native_unpack_pieces, METH_FASTCALL, NULL},
     {"after", (PyCFunction)(void (*)(void))native_after, METH_FASTCALL, NULL},
     {"cut_up", native_cut_up, METH_O, NULL},
+    {"copies", (PyCFunction)(void (*)(void))native_copies, METH_FASTCALL, NULL},
     {"summed", (PyCFunction)(void (*)(void))native_summed, METH_FASTCALL, NULL},
     {"holds", (PyCFunction)(void (*)(void))native_holds, METH_FASTCALL, NULL},
     {"steps", native_steps, METH_O, NULL},
+    {"grow", (PyCFunction)(void (*)(void))native_grow, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -47,15 +47,10 @@ packed_free(PyObject *self)
 }
 
 PyObject *
-behind_head(const char *head, Py_ssize_t size, Packed *packed)
+behind_head(PyObject *head, Packed *packed)
 {
-    if (packed == NULL) {
-        return NULL;
-    }
-    PyObject *start = PyBytes_FromStringAndSize(head, size);
-    PyObject *pair = start == NULL ? NULL : PyTuple_Pack(2, start, (PyObject *)packed);
-    Py_XDECREF(start);
-    Py_DECREF(packed);
+    PyObject *pair = head == NULL || packed == NULL ? NULL : PyTuple_Pack(2, head, packed);
+    Py_XDECREF(packed);
     return pair;
 }
 

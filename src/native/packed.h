@@ -73,8 +73,8 @@ PyTypeObject *packed_type(PyObject *module);
 Packed *packed_new(PyTypeObject *type, Segment *segments, Py_ssize_t count);
 Py_ssize_t packed_same_end(const Packed *one, const Packed *other, Py_ssize_t most);
 void segment_drop(Segment *segment);
-/* Head and elements as Python gets them. Takes `packed` over; NULL if that is. */
-PyObject *behind_head(const char *head, Py_ssize_t size, Packed *packed);
+/* Head and elements as Python gets them, NULL if one of them is. Takes `packed` over. */
+PyObject *behind_head(PyObject *head, Packed *packed);
 
 extern PyType_Spec packed_spec;
 

@@ -137,3 +137,138 @@ native_steps(PyObject *Py_UNUSED(module), PyObject *data)
     }
     return steps;
 }
+
+/* -- rows of which each adds to the value before it */
+
+enum {
+    CHANNEL, VERSION, BASE_CHANNEL, BASE, LEVEL, KIND, DATA, COLUMNS, /* of a row */
+    WHAT = 0, THREAD, NS, NAMES,                                      /* of a place */
+};
+
+/* A value as it has grown so far. */
+typedef struct {
+    Py_ssize_t head; /* bytes of it */
+    Py_ssize_t size; /* bytes of its elements */
+    Py_ssize_t count;
+    int is_list;
+    PyObject *heads, *counts, *pieces; /* of each row */
+} Grown;
+
+/* Appends, and takes over, what may be NULL. */
+static int
+append(PyObject *list, PyObject *one)
+{
+    int done = one == NULL ? -1 : PyList_Append(list, one);
+    Py_XDECREF(one);
+    return done;
+}
+
+/* The bytes of a step that has new ones; they are read. */
+static const unsigned char *
+literal(Source *source, uint64_t *size)
+{
+    uint64_t head;
+    if (!number(source, 1, &head) || head < 0xc4 || head > 0xc6
+        || !number(source, 1 << (head - 0xc4), size)
+        || *size > (uint64_t)(source->end - source->at)) {
+        return NULL;
+    }
+    source->at += *size;
+    return source->at - *size;
+}
+
+/* A program of three steps: a new head, all elements there were, and more of them. */
+static Outcome
+grow_by(Grown *grown, Source *source)
+{
+    uint64_t steps, pair, start, kept, size;
+    Py_ssize_t count;
+    int is_list;
+    if (!number(source, 1, &steps) || steps != 0x93) {
+        return NOT_PLAIN;
+    }
+    const unsigned char *head = literal(source, &size);
+    if (head == NULL
+        || read_head(head, source->at, PY_SSIZE_T_MAX, &is_list, &count) != source->at
+        || is_list != grown->is_list || count < grown->count) {
+        return NOT_PLAIN;
+    }
+    if (!number(source, 1, &pair) || pair != 0x92 || !position(source, &start)
+        || !position(source, &kept) || start != (uint64_t)grown->head
+        || kept != (uint64_t)grown->size) {
+        return NOT_PLAIN;
+    }
+    const unsigned char *added = source->at;
+    uint64_t more;
+    if (literal(source, &more) == NULL || source->at != source->end) {
+        return NOT_PLAIN;
+    }
+    source->at = added;
+    if (append(grown->heads, PyBytes_FromStringAndSize((const char *)head, (Py_ssize_t)size)) < 0
+        || append(grown->counts, PyLong_FromSsize_t(count)) < 0
+        || append(grown->pieces, step(source)) < 0) {
+        return FAILED;
+    }
+    grown->head = (Py_ssize_t)size;
+    grown->count = count;
+    grown->size += (Py_ssize_t)more;
+    return PACKED;
+}
+
+static Outcome
+grow_by_row(Grown *grown, PyObject *row, PyObject *place)
+{
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != COLUMNS) {
+        return NOT_PLAIN;
+    }
+    PyObject *const *columns = &PyTuple_GET_ITEM(row, 0), *data = columns[DATA];
+    if (!PyBytes_CheckExact(data)) {
+        return NOT_PLAIN;
+    }
+    PyObject *const *at = &PyTuple_GET_ITEM(place, 0);
+    PyObject *names[] = {at[WHAT], at[THREAD], at[NS], columns[CHANNEL], columns[VERSION]};
+    Bound to = {names, sizeof names / sizeof *names, columns + BASE_CHANNEL, DATA - BASE_CHANNEL};
+    const unsigned char *bytes = (const unsigned char *)PyBytes_AS_STRING(data);
+    Py_ssize_t size = PyBytes_GET_SIZE(data);
+    int holds = cell_holds(bytes, size, &to);
+    if (holds <= 0) {
+        return holds < 0 ? FAILED : NOT_PLAIN;
+    }
+    Source source = {bytes, bytes, bytes + size - SUM, data, NULL};
+    Outcome outcome = grow_by(grown, &source);
+    Py_XDECREF(source.view);
+    return outcome;
+}
+
+/* grow(rows, place, head, size, count, is_list): heads, numbers of elements and new elements of
+   rows that each add to the value before; that of the first has a head, elements of some size, and
+   so many of them. None if a row does anything else, or is damaged. */
+PyObject *
+native_grow(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    const char *wrong = "grow takes rows, a place of three names, and a value";
+    if (count != 6 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) != NAMES) {
+        PyErr_SetString(PyExc_TypeError, wrong);
+        return NULL;
+    }
+    PyObject *rows = PySequence_Fast(args[0], wrong);
+    if (rows == NULL) {
+        return NULL;
+    }
+    Grown grown = {PyLong_AsSsize_t(args[2]), PyLong_AsSsize_t(args[3]),
+                   PyLong_AsSsize_t(args[4]), PyObject_IsTrue(args[5]),
+                   PyList_New(0), PyList_New(0), PyList_New(0)};
+    Outcome outcome = PyErr_Occurred() ? FAILED : PACKED;
+    for (Py_ssize_t n = 0; outcome == PACKED && n < PySequence_Fast_GET_SIZE(rows); n++) {
+        outcome = grow_by_row(&grown, PySequence_Fast_GET_ITEM(rows, n), args[1]);
+    }
+    Py_DECREF(rows);
+    PyObject *found = NULL;
+    if (outcome == PACKED) {
+        found = PyTuple_Pack(3, grown.heads, grown.counts, grown.pieces);
+    }
+    Py_XDECREF(grown.heads);
+    Py_XDECREF(grown.counts);
+    Py_XDECREF(grown.pieces);
+    return outcome == NOT_PLAIN ? Py_NewRef(Py_None) : found;
+}

@@ -2,8 +2,6 @@
 
 #include "native.h"
 
-#define SUM 4
-
 static uint32_t table[8][256];
 static int swift;
 
@@ -97,30 +95,55 @@ add_column(uint32_t *sum, PyObject *column)
 
 /* What a checksum starts with: the first name, those after the second, and the columns. */
 static int
-bind(PyObject *const *args, uint32_t *sum)
+bind(const Bound *to, uint32_t *sum)
 {
-    PyObject *place = args[0], *columns = args[1];
-    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) < 2 || !PyTuple_Check(columns)) {
-        PyErr_SetString(PyExc_TypeError, "a place and columns are tuples");
-        return -1;
-    }
     *sum = 0;
-    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(place); at++) {
+    for (Py_ssize_t at = 0; at < to->names_count; at++) {
         if (at == 1) {
             continue;
         }
         if (at > 1) {
             *sum = crc(*sum, (const unsigned char *)"", 1);
         }
-        if (add_text(sum, PyTuple_GET_ITEM(place, at)) < 0) {
+        if (add_text(sum, to->names[at]) < 0) {
             return -1;
         }
     }
-    for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(columns); at++) {
-        if (add_column(sum, PyTuple_GET_ITEM(columns, at)) < 0) {
+    for (Py_ssize_t at = 0; at < to->columns_count; at++) {
+        if (add_column(sum, to->columns[at]) < 0) {
             return -1;
         }
     }
+    return 0;
+}
+
+int
+cell_holds(const unsigned char *data, Py_ssize_t size, const Bound *to)
+{
+    uint32_t sum, stored = 0;
+    if (bind(to, &sum) < 0) {
+        return -1;
+    }
+    size -= SUM;
+    if (size < 0) {
+        return 0;
+    }
+    for (int byte = 0; byte < SUM; byte++) {
+        stored = stored << 8 | data[size + byte];
+    }
+    return crc(sum, data, size) == stored;
+}
+
+static int
+take_bound(PyObject *const *args, Bound *to)
+{
+    PyObject *place = args[0], *columns = args[1];
+    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) < 2 || !PyTuple_Check(columns)) {
+        PyErr_SetString(PyExc_TypeError, "a place and columns are tuples");
+        return -1;
+    }
+    *to = (Bound){&PyTuple_GET_ITEM(place, 0), PyTuple_GET_SIZE(place),
+                  &PyTuple_GET_ITEM(columns, 0), PyTuple_GET_SIZE(columns)};
     return 0;
 }
 
@@ -135,7 +158,8 @@ native_summed(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t cou
         return NULL;
     }
     uint32_t sum;
-    if (bind(args + 1, &sum) < 0) {
+    Bound to;
+    if (take_bound(args + 1, &to) < 0 || bind(&to, &sum) < 0) {
         return NULL;
     }
     Py_ssize_t size = PyBytes_GET_SIZE(args[0]);
@@ -158,23 +182,12 @@ native_holds(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t coun
     if (count != 3) {
         return PyErr_Format(PyExc_TypeError, "holds takes 3 arguments, not %zd", count);
     }
-    uint32_t sum, stored = 0;
-    if (bind(args + 1, &sum) < 0) {
-        return NULL;
-    }
+    Bound to;
     Py_buffer view;
-    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
+    if (take_bound(args + 1, &to) < 0 || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
         return NULL;
     }
-    const unsigned char *data = view.buf;
-    Py_ssize_t size = view.len - SUM;
-    int same = 0;
-    if (size >= 0) {
-        for (int byte = 0; byte < SUM; byte++) {
-            stored = stored << 8 | data[size + byte];
-        }
-        same = crc(sum, data, size) == stored;
-    }
+    int holds = cell_holds(view.buf, view.len, &to);
     PyBuffer_Release(&view);
-    return PyBool_FromLong(same);
+    return holds < 0 ? NULL : PyBool_FromLong(holds);
 }

@@ -5,12 +5,36 @@
 
 #include "native.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum {
     WORDS = 128,         /* short texts that are remembered during a call: mostly they recur */
     LONGEST_KEY = 32,
     LONGEST_WORD = 16,   /* of those that are values */
     WORTH_WORDS = 200,   /* bytes from which that pays */
+    MODELS = 2,          /* dicts that others are made like: mostly two roles take turns */
+    MOST_KEYS = 8,       /* of a model */
+    OF_OUTERMOST = 2,    /* how deep the members of the outermost list are */
 };
+
+/* A key that models have, as it is written: the bytes outlive the reading. */
+typedef struct {
+    const unsigned char *data;
+    Py_ssize_t size;
+    PyObject *key; /* the models keep it alive */
+} ModelKey;
+
+/* Dicts of a list mostly have the same keys, and values that recur. Then a copy of one of them, in
+   which the other values are exchanged, takes less than a new one. */
+typedef struct {
+    PyObject *dicts[MODELS]; /* with the same keys, in the same order */
+    PyObject *values[MODELS][MOST_KEYS];
+    ModelKey keys[MOST_KEYS];
+    Py_ssize_t count; /* of keys; 0 if there is no model */
+    int next;         /* to be replaced */
+} Models;
 
 typedef struct {
     const unsigned char *at;
@@ -19,6 +43,7 @@ typedef struct {
     PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
     Py_ssize_t tuples;   /* how many tuples are around this */
     PyObject **words;
+    Models *models;
     int hook_failed;
 } Reader;
 
@@ -167,6 +192,17 @@ static inline int
 is_ascii(const unsigned char *data, Py_ssize_t size)
 {
     uint64_t seen = 0, word;
+#ifdef __SSE2__ /* which a compiler does not find by itself */
+    __m128i many = _mm_setzero_si128();
+    for (; size >= 32; size -= 32, data += 32) {
+        __m128i first = _mm_loadu_si128((const __m128i *)data);
+        __m128i second = _mm_loadu_si128((const __m128i *)(data + 16));
+        many = _mm_or_si128(many, _mm_or_si128(first, second));
+    }
+    if (_mm_movemask_epi8(many) != 0) {
+        return 0;
+    }
+#endif
     for (; size >= 8; size -= 8, data += 8) {
         memcpy(&word, data, 8);
         seen |= word;
@@ -310,11 +346,110 @@ read_member(Reader *reader, int lists)
     return read_value(reader, lists);
 }
 
+static void
+forget_models(Models *models)
+{
+    for (int n = 0; n < MODELS; n++) {
+        Py_CLEAR(models->dicts[n]);
+    }
+    models->count = 0;
+}
+
+static void
+add_model(Models *models, PyObject *dict, PyObject *const *values)
+{
+    int which = models->next;
+    models->next = (which + 1) % MODELS;
+    Py_XSETREF(models->dicts[which], Py_NewRef(dict));
+    memcpy(models->values[which], values, (size_t)models->count * sizeof *values);
+}
+
+/* A copy of the model that begins with the same value, or of another. */
+static PyObject *
+like_model(Models *models, PyObject *const *values)
+{
+    int which = models->dicts[1] != NULL && models->values[1][0] == values[0];
+    PyObject *dict = PyDict_Copy(models->dicts[which]);
+    for (Py_ssize_t n = 0; dict != NULL && n < models->count; n++) {
+        if (values[n] != models->values[which][n]
+            && PyDict_SetItem(dict, models->keys[n].key, values[n]) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    if (dict != NULL && models->values[which][0] != values[0]) {
+        add_model(models, dict, values);
+    }
+    return dict;
+}
+
+/* A dict that has other keys, which is the first model of its kind from now on. */
+static PyObject *
+new_model(Models *models, const ModelKey *keys, PyObject *const *values, Py_ssize_t count)
+{
+    PyObject *dict = PyDict_New();
+    for (Py_ssize_t n = 0; dict != NULL && n < count; n++) {
+        if (PyDict_SetItem(dict, keys[n].key, values[n]) < 0) {
+            Py_CLEAR(dict);
+        }
+    }
+    if (dict != NULL && PyDict_GET_SIZE(dict) == count) { /* no key is there twice */
+        forget_models(models);
+        memcpy(models->keys, keys, (size_t)count * sizeof *keys);
+        models->count = count;
+        models->next = 0;
+        add_model(models, dict, values);
+    }
+    return dict;
+}
+
+/* A member of the outermost list. It has keys, and not too many. */
+static PyObject *
+read_alike(Reader *reader, Py_ssize_t count, int lists)
+{
+    Models *models = reader->models;
+    int alike = models->count == count;
+    ModelKey keys[MOST_KEYS];
+    PyObject *values[MOST_KEYS], *dict = NULL;
+    Py_ssize_t n = 0;
+    for (; n < count; n++) {
+        const ModelKey *known = &models->keys[n];
+        alike = alike && known->size <= left(reader)
+                && memcmp(reader->at, known->data, (size_t)known->size) == 0;
+        if (alike) {
+            keys[n] = *known;
+            Py_INCREF(known->key);
+            reader->at += known->size;
+        }
+        else {
+            keys[n].data = reader->at;
+            keys[n].key = read_key(reader, lists);
+            keys[n].size = reader->at - keys[n].data;
+        }
+        reader->owed -= 2;
+        values[n] = keys[n].key == NULL ? NULL : read_member(reader, lists);
+        if (values[n] == NULL) {
+            Py_XDECREF(keys[n].key);
+            break;
+        }
+    }
+    if (n == count) {
+        dict = alike ? like_model(models, values) : new_model(models, keys, values, count);
+    }
+    while (n-- > 0) {
+        Py_DECREF(keys[n].key);
+        Py_DECREF(values[n]);
+    }
+    return dict;
+}
+
 static PyObject *
 read_dict(Reader *reader, uint64_t count, int lists)
 {
     if (!claim(reader, 2 * count, lists)) {
         return NULL;
+    }
+    if (reader->models != NULL && lists == OF_OUTERMOST && count > 0 && count <= MOST_KEYS) {
+        return read_alike(reader, (Py_ssize_t)count, lists);
     }
     PyObject *dict = PyDict_New();
     for (uint64_t n = 0; dict != NULL && n < count; n++) {
@@ -353,6 +488,7 @@ read_tuple(Reader *reader, Py_ssize_t size)
     inner.end = reader->at + size;
     inner.owed = 0;
     inner.tuples += 1;
+    inner.models = NULL; /* it may be inside a dict that is being read */
     uint64_t count;
     if (!list_head(&inner, &count)) {
         return malformed();
@@ -500,26 +636,42 @@ read_value(Reader *reader, int lists)
     }
 }
 
+/* What recurs in the bytes that are read. */
+typedef struct {
+    PyObject *words[WORDS];
+    Models models;
+} Known;
+
 static void
-forget_words(PyObject **words)
+know(Reader *reader, Known *known)
+{
+    memset(known->words, 0, sizeof known->words);
+    memset(known->models.dicts, 0, sizeof known->models.dicts);
+    known->models.count = 0;
+    reader->words = known->words;
+    reader->models = &known->models;
+}
+
+static void
+forget(Known *known)
 {
     for (int n = 0; n < WORDS; n++) {
-        Py_XDECREF(words[n]);
+        Py_XDECREF(known->words[n]);
     }
+    forget_models(&known->models);
 }
 
 static PyObject *
 read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
 {
-    Reader reader = {data, data + size, 0, hooks, 0, NULL, 0};
-    PyObject *words[WORDS];
+    Reader reader = {.at = data, .end = data + size, .hooks = hooks};
+    Known known;
     if (size >= WORTH_WORDS) {
-        memset(words, 0, sizeof words);
-        reader.words = words;
+        know(&reader, &known);
     }
     PyObject *value = read_value(&reader, 0);
-    if (reader.words != NULL) {
-        forget_words(words);
+    if (size >= WORTH_WORDS) {
+        forget(&known);
     }
     if (value != NULL && reader.at != reader.end) {
         Py_DECREF(value);
@@ -702,10 +854,11 @@ native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
             pieces.size += view->len;
         }
         if (pieces.count == PyTuple_GET_SIZE(given)) {
-            PyObject *words[WORDS] = {NULL};
-            Reader reader = {NULL, NULL, 0, args[1], 0, words, 0};
+            Reader reader = {.hooks = args[1]};
+            Known known;
+            know(&reader, &known);
             value = read_pieces(&reader, &pieces);
-            forget_words(words);
+            forget(&known);
             Py_XDECREF(pieces.rest);
         }
         while (pieces.count > 0) {

@@ -143,17 +143,21 @@ def test_only_plain_elements_are_copied(some, plain):
     copy = copier(some)
     assert (copy is not None) is plain
     if copy is not None:
-        assert copy(some) == some
-        assert copy(some) is not some
+        made = copy(some, len(some))
+        assert made == some
+        assert made is not some
+        assert not any(
+            one is other and type(one) is dict for one, other in zip(made, some, strict=True)
+        )
+        assert copy(some, len(some) // 2) == some[: len(some) // 2]
 
 
 def test_common_elements_are_decoded_once(monkeypatch):
     counts: list[int] = []
-    decode, decode_list = codec.decode_elements, codec.decode_list
+    decode = codec.decode_elements
     monkeypatch.setattr(
-        codec, "decode_elements", lambda n, data: counts.append(n) or decode(n, data)
+        codec, "decode_elements", lambda n, pieces: counts.append(n) or decode(n, pieces)
     )
-    monkeypatch.setattr(codec, "decode_list", lambda data: counts.append(10) or decode_list(data))
     value = ten()
     version = grown(value)
     for count in (10, 9, 8, 9, 10):

@@ -198,7 +198,7 @@ def test_what_is_not_plain_is_left_to_python() -> None:
 @settings(max_examples=500, deadline=None)
 def test_other_bytes_are_cut_as_python_cuts_them_or_not_at_all(data: bytes) -> None:
     assert split_like(data, Parts(b"", [])).join() == data
-    found = native.cut_up(data)
+    found = native.cut_up((data,))
     if found is not None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "cut_up", None)
@@ -231,7 +231,7 @@ def test_cuts_of_every_kind_of_value() -> None:
         *(dict.fromkeys(range(n)) for n in (0, 15, 16, 70_000)),
     ]
     for value in (members, dict(enumerate(members))):
-        assert native.cut_up(SERDE.dumps_typed(value)[1]) == CODEC.encode(value).parts
+        assert native.cut_up((SERDE.dumps_typed(value)[1],)) == CODEC.encode(value).parts
 
 
 def test_a_value_is_read_from_any_pieces_of_it() -> None:
@@ -421,9 +421,9 @@ def test_nothing_leaks() -> None:
         assert base.same(other) == (500, 0)
         assert base.ends_with(other) is False
         assert base != other
-        assert native.cut_up(data)[1] == base == list(base)
-        native.cut_up(data[:-3])
-        native.cut_up(b"\x90")
+        assert native.cut_up((data,))[1] == base == list(base)
+        native.cut_up((data[:-3],))
+        native.cut_up((b"\x90",))
         assert base.span(0, 9) == sum(base.lengths()[:9]) == sum(map(len, base[8::-1]))
         assert base.join(b"head", 0, 300) == b"head" + b"".join(base.pieces(0, 300))
         pieces = base.pieces()

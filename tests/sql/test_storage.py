@@ -13,6 +13,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
+from milepost.sql.operations import Several, Trail
 
 
 class Chat(TypedDict):
@@ -132,6 +133,9 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
         fetched: list[int] = []
         run = cold.engine.run
 
+        def shown(onward: Any) -> Any:
+            return lambda row: fetched.append(1) or onward(row)
+
         def counted(work: Any, *, write: bool) -> Any:
             def watched() -> Any:
                 operation = work()
@@ -141,9 +145,13 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
                         statement = operation.send(answer)
                     except StopIteration as done:
                         return done.value
+                    if isinstance(statement, Trail):
+                        statement = statement._replace(onward=shown(statement.onward))
                     answer = yield statement
-                    several = hasattr(statement, "queries")
-                    fetched.extend(map(len, answer) if several else [len(answer)])
+                    if isinstance(statement, Several):
+                        fetched.extend(map(len, answer))
+                    elif not isinstance(statement, Trail):
+                        fetched.append(len(answer))
 
             return run(watched, write=write)
 

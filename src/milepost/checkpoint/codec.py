@@ -156,16 +156,10 @@ class Codec:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
 
-    def decode_elements(self, count: int, data: Buffer) -> list[Any]:
+    def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
         """Some elements of a list, of their bytes alone."""
         assert self._pieces is not None
-        elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), data))
-        return elements
-
-    def decode_list(self, data: Buffer) -> list[Any]:
-        """A list, of bytes that are in one piece."""
-        assert self._pieces is not None
-        elements: list[Any] = self._pieces("msgpack", (data,))
+        elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), *pieces))
         return elements
 
     @property

@@ -26,7 +26,7 @@ def split_like(data: bytes, new: Parts) -> Parts:
 
     Cutting msgpack apart in Python is slow, and mostly the elements are still the same.
     """
-    found = None if native.cut_up is None else native.cut_up(data)
+    found = None if native.cut_up is None else native.cut_up((data,))
     if found is not None:
         return Parts(*found)
     head = container_head(data)
@@ -66,7 +66,7 @@ def cut(encoded: Encoded) -> Encoded:
     """A stored value, cut where that costs little: with the accelerator."""
     if encoded.parts.head or encoded.kind != "msgpack" or native.cut_up is None:
         return encoded
-    found = native.cut_up(encoded.parts.join())
+    found = native.cut_up(encoded.parts.pieces())
     return encoded if found is None else encoded._replace(parts=Parts(*found))
 
 

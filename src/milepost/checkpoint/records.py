@@ -115,12 +115,10 @@ def place_of(config: RunnableConfig) -> Place:
             "thread_id, checkpoint_ns, checkpoint_id. Pass one, for example "
             'config={"configurable": {"thread_id": "1"}}.'
         )
-    return Place(
-        # Numbers and UUIDs are common as thread ids; they are stored as their text.
-        str(thread_id),
-        configurable.get("checkpoint_ns") or "",
-        get_checkpoint_id(config),
-    )
+    ns = configurable.get("checkpoint_ns") or ""
+    id = configurable.get("checkpoint_id") or configurable.get("thread_ts")
+    # Numbers and UUIDs are common as thread ids; they are stored as their text.
+    return Place(str(thread_id), ns, id)
 
 
 def get_checkpoint_id(config: RunnableConfig) -> str | None:

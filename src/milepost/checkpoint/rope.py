@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from milepost.errors import DeserializationError
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.checkpoint.splice import Buffer, Steps
+
+Piece: TypeAlias = "tuple[Buffer, int, int]"
+"""Source, start and length."""
 
 _length = itemgetter(2)
 
@@ -26,9 +29,8 @@ class Rope:
 
     __slots__ = ("_ends", "_pieces")
 
-    def __init__(self, pieces: Sequence[tuple[Buffer, int, int]]) -> None:
+    def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces = pieces
-        """Source, start and length."""
         self._ends = list(accumulate(map(_length, pieces)))
 
     @classmethod
@@ -41,17 +43,17 @@ class Rope:
 
     def apply(self, program: Steps) -> Rope:
         """The value that `program` makes of this one."""
-        pieces: list[tuple[Buffer, int, int]] = []
+        pieces: list[Piece] = []
         for step in program:
             if isinstance(step, tuple):
-                pieces += self._cut(*step)
+                pieces += self.cut(*step)
             else:
                 pieces.append((step, 0, len(step)))
         return Rope(pieces)
 
     def start(self, size: int) -> bytes:
         """The first bytes of the value."""
-        return b"".join(Rope(self._cut(0, min(size, len(self)))).buffers())
+        return b"".join(Rope(self.cut(0, min(size, len(self)))).buffers())
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -67,7 +69,8 @@ class Rope:
             for source, at, length in self._pieces
         ]
 
-    def _cut(self, start: int, length: int) -> Sequence[tuple[Buffer, int, int]]:
+    def cut(self, start: int, length: int) -> Sequence[Piece]:
+        """The pieces of some of its bytes."""
         end = start + length
         if start < 0 or length < 0 or end > len(self):
             raise DeserializationError(

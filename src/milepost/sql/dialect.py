@@ -100,7 +100,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=(16, 16),
+    chain=(8, 8),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"

@@ -33,6 +33,7 @@ from milepost.sql.operations import (
     Run,
     Several,
     Statement,
+    Trail,
     Work,
 )
 from milepost.sql.turns import turns_on
@@ -242,6 +243,8 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
                     execute(begin)
             elif isinstance(statement, Query):
                 answer = execute(statement.sql, statement.parameters).fetchall()
+            elif isinstance(statement, Trail):
+                _follow(execute, statement)
             elif isinstance(statement, Read):
                 answer = read_cells(cursor, statement)
             elif isinstance(statement, Several):
@@ -262,6 +265,14 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
         return result
     finally:
         operation.close()
+
+
+def _follow(execute: Callable[..., sqlite3.Cursor], trail: Trail) -> None:
+    sql, given, onward = trail
+    next: tuple[Any, ...] | None = given
+    while next is not None:
+        row = execute(sql, next).fetchone()
+        next = None if row is None else onward(row)
 
 
 def _is_transaction(statement: Statement, begin: str) -> bool:

@@ -5,6 +5,7 @@ their results. A driver runs a whole operation in one transaction, in its own co
 
     yielded   sent back
     Query     the rows, as a list of tuples
+    Trail     None; whoever follows it was shown each row
     Read      the bytes in some cells, as a list
     Several   a list with the rows of each query
     Run       the number of rows that were changed
@@ -37,6 +38,18 @@ class Query(NamedTuple):
     last: bool = False
     large: bool = False
     """Whether its rows may be large: a driver may take them over a few at a time."""
+
+
+class Trail(NamedTuple):
+    """Rows that are looked up one after the other: each says which one comes next.
+
+    Only where a query is no round trip.
+    """
+
+    sql: str
+    parameters: tuple[Any, ...]
+    onward: Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
+    """The parameters for the row after one, or None."""
 
 
 class Read(NamedTuple):
@@ -104,7 +117,7 @@ class Alone(NamedTuple):
     parameters: Sequence[Any]
 
 
-Statement: TypeAlias = Query | Read | Several | Run | Many | Batch | Guarded | Alone
+Statement: TypeAlias = Query | Trail | Read | Several | Run | Many | Batch | Guarded | Alone
 R = TypeVar("R")
 Operation: TypeAlias = Generator[Statement, Any, R]
 """One transaction."""

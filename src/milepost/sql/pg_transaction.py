@@ -21,6 +21,7 @@ from milepost.sql.operations import (
     Read,
     Run,
     Several,
+    Trail,
     Work,
 )
 from milepost.sql.pg_wire import (
@@ -75,7 +76,7 @@ class _Transaction:
                     elif isinstance(statement, Guarded):
                         answer = yield from self._guarded(statement)
                     else:
-                        assert not isinstance(statement, Read), "rows have no numbers here"
+                        assert not isinstance(statement, (Read, Trail)), "only where nothing is far"
                         answer = yield from self._statement(statement)
                     statement = operation.send(answer)
             except StopIteration as done:

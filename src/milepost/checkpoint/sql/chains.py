@@ -26,6 +26,9 @@ _ROWS: Final = 32
 _MOST_ROWS: Final = 128
 _FOLDS: Final = 64
 """Full rows that may become parts of a later one, one after the other, before one is kept."""
+_WORTH_A_ROW: Final = 1 << 20
+"""Bytes of a value for which there may be another row: to read them takes far longer than that. So
+what it costs to write a value in full, shared by the versions between, does not grow with it."""
 _FEW: Final = 16
 """Elements of a new list that are looked at one by one, to find where a value went."""
 _MOVED: Final = 64
@@ -82,7 +85,7 @@ def _grow(row: BlobRow, known: Known, base: Known, program: Program, most: Bound
             chain.rows + 1, chain.spent + cost(program), roots, tail, False, chain.folds
         )
         return
-    if len(roots) < most_large:
+    if len(roots) < most_large + new.size // _WORTH_A_ROW:
         root = roots[-1]
         row.base_version = root.version
         row.base, row.program = base, _since(root, new)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.splice import Buffer
 
-_ROWS: Final = 16
+_ROWS: Final = 8
 """A chain of differences this long ends with a complete frame, unless that would be costly."""
 _MOST_ROWS: Final = 256
 _NOTHING: Final = object()

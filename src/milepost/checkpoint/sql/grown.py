@@ -7,12 +7,14 @@ plain elements in less time than decoding takes; other elements are decoded anew
 
 from __future__ import annotations
 
-from itertools import chain
+from bisect import bisect_left
+from itertools import accumulate, chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost import native
 from milepost.checkpoint.cutting import container_head
-from milepost.checkpoint.rope import Rope
+from milepost.checkpoint.rope import Piece, Rope
 from milepost.checkpoint.serde import skim
 from milepost.errors import DeserializationError
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.splice import Buffer, Parts, Steps
 
-_Copy: TypeAlias = "Callable[[list[Any]], list[Any]]"
+_Copy: TypeAlias = "Callable[[list[Any], int], list[Any]]"
 
 _LONGEST_HEAD: Final = 5
 _PADDING: Final = bytes(_LONGEST_HEAD)
@@ -34,12 +36,12 @@ _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
 def copier(elements: list[Any]) -> _Copy | None:
-    """What makes independent copies of elements; None if these are not plain enough."""
+    """What makes independent copies of the first elements; None if they are not plain enough."""
     kinds = set(map(type, elements))
     if kinds <= _ATOMS:
-        return list
+        return _first
     if kinds == {dict} and _ATOMS.issuperset(map(type, chain.from_iterable(_insides(elements)))):
-        return _copies_of_dicts
+        return native.copies or _copies_of_dicts
     return None
 
 
@@ -54,121 +56,154 @@ def _insides(elements: list[dict[Any, Any]]) -> Iterable[Iterable[Any]]:
     return chain(elements, map(dict.values, elements))
 
 
-def _copies_of_dicts(elements: list[Any]) -> list[Any]:
-    return list(map(dict.copy, elements))
+def _first(elements: list[Any], count: int) -> list[Any]:
+    return elements[:count]
 
 
-class Segment:
-    """What one row added: the bytes of some elements."""
+def _copies_of_dicts(elements: list[Any], count: int) -> list[Any]:
+    return list(map(dict.copy, elements[:count]))
 
-    __slots__ = ("_copy", "_cuts", "_elements", "_listed", "count", "data")
 
-    def __init__(self, data: Buffer, count: int, listed: Buffer | None = None) -> None:
-        self.data = data
+class Growth:
+    """The bytes of elements, in pieces as row after row has added them.
+
+    Several versions share it. Nothing is added once anybody else gets to see it.
+    """
+
+    __slots__ = ("_copy", "_cuts", "_elements", "_rope", "count", "ends", "is_list", "pieces")
+
+    def __init__(self, pieces: list[Buffer], ends: list[int], count: int, *, is_list: bool) -> None:
+        self.pieces = pieces
+        self.ends = ends
+        """How many bytes there are up to the end of each piece."""
         self.count = count
-        self._listed = listed
-        """The same as a list, with its head, if it was stored so: that is read without a copy."""
+        self.is_list = is_list
         self._elements: list[Any] | None = None
         """Decoded, and shown to nobody."""
         self._copy: _Copy | None = None
         self._cuts: dict[int, int] = {}
         """Bytes, and the number of elements in so many: where an element is known to end."""
+        self._rope: Rope | None = None
 
-    def decode(self, size: int, count: int, codec: Codec) -> list[Any]:
-        """The first elements: `count` of them, in `size` bytes."""
-        if size == len(self.data) and self._listed is not None:
-            return codec.decode_list(self._listed)
-        return codec.decode_elements(count, memoryview(self.data)[:size])
+    def beginning(self, size: int, count: int) -> Growth:
+        """As much of it, to add something else to that."""
+        last = bisect_left(self.ends, size)
+        return Growth(self.up_to(size), [*self.ends[:last], size], count, is_list=self.is_list)
 
-    def holds(self, elements: Sequence[bytes], size: int) -> bool:
-        """Whether its first `size` bytes are these elements."""
-        stored: Any = self.data if self._listed is None else self._listed
-        at = len(stored) - len(self.data)
-        end = at + size
-        if isinstance(stored, memoryview):
-            # To compare views is slow. That of a list begins where its memory does.
-            stored = bytes(stored) if self._listed is None else stored.obj
-        for first in range(0, len(elements), _SOME):
-            # Not all at once, which would take as much memory again.
-            data = b"".join(elements[first : first + _SOME])
-            if not stored.startswith(data, at):
-                return False
-            at += len(data)
-        return at == end
+    def add(self, head: bytes, count: int, piece: Buffer) -> Grown:
+        """The version that has another piece, and `count` elements then."""
+        self.pieces.append(piece)
+        self.ends.append(self.ends[-1] + len(piece))
+        self.count = count
+        return Grown(self, head, count, self.ends[-1])
+
+    def up_to(self, size: int) -> list[Buffer]:
+        """The pieces of the first bytes."""
+        last = bisect_left(self.ends, size)
+        found = self.pieces[: last + 1]
+        over = self.ends[last] - size
+        if over:
+            found[-1] = memoryview(found[-1])[:-over]
+        return found
+
+    @property
+    def rope(self) -> Rope:
+        """All of it, to be cut anywhere."""
+        if self._rope is None:
+            self._rope = Rope([(piece, 0, len(piece)) for piece in self.pieces])
+        return self._rope
 
     def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
-        """The same; what was decoded is kept, for the next who asks."""
+        """The elements in the first bytes; what was decoded is kept, for the next who asks."""
         elements = self._elements
         if elements is None:
-            elements = self.decode(len(self.data), self.count, codec)
-            self._copy = copier(elements)
-            if self._copy is None and count == self.count:
+            elements = codec.decode_elements(self.count, self.pieces)
+            copy = self._copy = copier(elements)
+            if copy is None and count == self.count:
                 return elements
-            self._elements = elements if self._copy is not None else []
+            self._elements = elements if copy is not None else []
         if self._copy is None:
-            return self.decode(size, count, codec)
-        if size != len(self.data) and count != self._cuts.get(size):
+            return codec.decode_elements(count, self.up_to(size))
+        if size != self.ends[-1] and count != self._cuts.get(size):
             self._check(elements, size, count, codec)
-        return self._copy(elements if count == self.count else elements[:count])
+        return self._copy(elements, count)
 
     def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
         """That `count` elements end after `size` bytes: what follows them must begin there."""
-        end, last = len(self.data), self.count
+        end, last = self.ends[-1], self.count
         for cut in tuple(self._cuts.items()):  # another thread may add one meanwhile
             if size <= cut[0]:
                 end, last = min((end, last), cut)
-        rest = memoryview(self.data)[size:end]
+        rest = Rope(self.rope.cut(size, end - size)).buffers()
         if last < count or codec.decode_elements(last - count, rest) != elements[count:last]:
             raise DeserializationError("a stored list does not have as many elements as it says")
         self._cuts[size] = count
 
 
 class Grown:
-    """One version: its head, and as much of some segments as it had. Looks like a `Rope`."""
+    """One version: its head, and as much of a growth as it had. Looks like a `Rope`."""
 
-    __slots__ = ("_over", "count", "head", "is_list", "segments", "size")
+    __slots__ = ("count", "growth", "head", "size")
 
-    def __init__(
-        self,
-        head: bytes,
-        count: int,
-        size: int,
-        segments: tuple[Segment, ...],
-        over: int,
-        *,
-        is_list: bool,
-    ) -> None:
+    def __init__(self, growth: Growth, head: bytes, count: int, size: int) -> None:
+        self.growth = growth
         self.head = head
         self.count = count
         """Its elements."""
         self.size = size
-        """Bytes after the head. Only the last segment may be longer than that."""
-        self.segments = segments
-        self._over = over
-        """Bytes of the last segment that are not its own."""
-        self.is_list = is_list
+        """Bytes after the head."""
 
     def __len__(self) -> int:
         return len(self.head) + self.size
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list, not a dict."""
+        return self.growth.is_list
+
     def apply(self, program: Steps) -> Grown | Rope:
         """The value that `program` makes of this one."""
+        [made] = follow(self, [program])
+        return made
+
+    def added(self, program: Steps) -> tuple[bytes, int, Buffer] | None:
+        """A head, the number of elements and the new ones, if `program` adds some to this version:
+        what nearly every version of a list is."""
         if len(program) == 3:
-            # A head, all of this, and new elements: what nearly every version of a list is.
             head, kept, new = program
-            start = len(self.head)
             if (
-                kept == (start, self.size)
+                kept == (len(self.head), self.size)
                 and isinstance(head, bytes)
                 and not isinstance(new, tuple)
             ):
                 count = self._count_in(head)
                 if count is not None and count >= self.count:
-                    before = self._closed() if self._over else self.segments
-                    segments = (*before, Segment(new, count - self.count))
-                    size = self.size + len(new)
-                    return Grown(head, count, size, segments, 0, is_list=self.is_list)
-        return self._beginning(program) or self.rope().apply(program)
+                    return head, count, new
+        return None
+
+    def grow(
+        self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
+    ) -> list[Grown]:
+        """The versions that come after this one, if each adds some elements."""
+        growth = self.growth.beginning(self.size, self.count)
+        sizes = list(accumulate(map(len, pieces), initial=self.size))[1:]
+        growth.pieces += pieces
+        growth.ends += sizes
+        growth.count = counts[-1]
+        return list(map(Grown, repeat(growth), heads, counts, sizes))
+
+    def changed(self, program: Steps) -> Grown | Rope:
+        """What `program` makes of this version, if it does anything else."""
+        beginning = self._beginning(program)
+        if beginning is not None:
+            return beginning
+        pieces: list[Piece] = []
+        for step in program:
+            if isinstance(step, tuple):
+                pieces += self._cut(*step)
+            else:
+                pieces.append((step, 0, len(step)))
+        return Rope(pieces)
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -176,53 +211,45 @@ class Grown:
 
     def buffers(self) -> list[Buffer]:
         """The value's pieces, none of them copied."""
-        found: list[Buffer] = [self.head]
-        left = self.size
-        for segment in self.segments:
-            data = segment.data
-            found.append(data if len(data) <= left else memoryview(data)[:left])
-            left -= len(data)
-        return found
-
-    def rope(self) -> Rope:
-        """The value as one that can be cut anywhere."""
-        return Rope([(piece, 0, len(piece)) for piece in self.buffers()])
+        return [self.head, *self.growth.up_to(self.size)]
 
     def elements(self, codec: Codec, *, again: bool) -> list[Any]:
         """Its elements, which nobody else has; SerdeError if they cannot be told apart.
 
-        If other versions will be read, the segments keep what they need for that.
+        If other versions will be read, what they have in common is kept.
         """
-        found: list[Any] = []
-        size = self.size
-        for segment in self.segments:
-            whole = len(segment.data)
-            count = segment.count if whole <= size else self.count - len(found)
-            read = segment.copies if again else segment.decode
-            found += read(min(whole, size), count, codec)
-            size -= whole
-        if len(found) != self.count:
-            raise DeserializationError("a stored list does not have as many elements as it says")
-        return found
+        if again:
+            return self.growth.copies(self.size, self.count, codec)
+        return codec.decode_elements(self.count, self.growth.up_to(self.size))
 
     def begins(self, later: Parts) -> bool:
         """Whether a later version has all its elements, and perhaps more after them."""
-        elements, size, at = later.elements, self.size, 0
+        elements = later.elements
         if self._count_in(later.head) is None or self.count > len(elements):
             return False
-        for segment in self.segments:
-            part = min(size, len(segment.data))
-            end = self.count if part < len(segment.data) else at + segment.count
-            if not segment.holds(elements[at:end], part):
+        stored, at = self.growth.rope, 0
+        for first in range(0, self.count, _SOME):
+            # Not all at once, which would take as much memory again.
+            data = b"".join(elements[first : min(first + _SOME, self.count)])
+            size = min(len(data), self.size - at)
+            if Rope(stored.cut(at, size)).read() != data:
                 return False
-            size, at = size - part, end
-        return at == self.count
+            at += size
+        return at == self.size
 
     def grows_from(self, base: Grown, program: Steps) -> bool:
         """Whether `program` has made it out of all of `base`, with something added."""
         kept = program[0] if len(program) == 1 else program[1]
         head, size = len(base.head), base.size
         return kept in ((head, size), (0, head + size))
+
+    def _count_in(self, head: bytes) -> int | None:
+        """How many elements a head speaks of; None if it is not one of such a value."""
+        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.growth.is_list else _DICT):
+            return head[1] << 8 | head[2]
+        kind, count, body = skim.head(head + _PADDING, 0)
+        expected = skim.ARRAY if self.growth.is_list else skim.MAP
+        return count if kind == expected and body == len(head) else None
 
     def _beginning(self, program: Steps) -> Grown | None:
         """What `program` makes, if that is a beginning of this version."""
@@ -237,33 +264,31 @@ class Grown:
         count = self._count_in(head)
         if count is None or start != len(self.head) or not 0 <= size <= self.size:
             return None
-        if count > self.count:
-            return None
-        return Grown(head, count, size, *self._up_to(size), is_list=self.is_list)
+        return None if count > self.count else Grown(self.growth, head, count, size)
 
-    def _count_in(self, head: bytes) -> int | None:
-        """How many elements a head speaks of; None if it is not one of such a value."""
-        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.is_list else _DICT):
-            return head[1] << 8 | head[2]
-        kind, count, body = skim.head(head + _PADDING, 0)
-        expected = skim.ARRAY if self.is_list else skim.MAP
-        return count if kind == expected and body == len(head) else None
+    def _cut(self, start: int, length: int) -> Sequence[Piece]:
+        at = start - len(self.head)
+        if at >= 0 and start + length <= len(self):
+            return self.growth.rope.cut(at, length)
+        return Rope([(piece, 0, len(piece)) for piece in self.buffers()]).cut(start, length)
 
-    def _up_to(self, size: int) -> tuple[tuple[Segment, ...], int]:
-        """The segments that begin within so many bytes, and what is too much of the last."""
-        found = 0
-        for segment in self.segments:
-            if size <= 0:
-                break
-            size -= len(segment.data)
-            found += 1
-        return self.segments[:found], -size
 
-    def _closed(self) -> tuple[Segment, ...]:
-        """The segments, the last one cut where this version ends."""
-        *before, last = self.segments
-        count = self.count - sum(segment.count for segment in before)
-        return (*before, Segment(memoryview(last.data)[: -self._over], count))
+def follow(base: Grown | Rope, programs: Iterable[Steps]) -> list[Grown | Rope]:
+    """The versions that programs make, each out of the one before it."""
+    found: list[Grown | Rope] = []
+    version = base
+    growth: Growth | None = None  # which ends with the version, and which nobody has yet
+    for program in programs:
+        if not isinstance(version, Grown):
+            version = version.apply(program)
+        elif (added := version.added(program)) is None:
+            version, growth = version.changed(program), None
+        else:
+            if growth is None:
+                growth = version.growth.beginning(version.size, version.count)
+            version = growth.add(*added)
+        found.append(version)
+    return found
 
 
 def whole(data: Buffer) -> Grown | Rope:
@@ -273,6 +298,5 @@ def whole(data: Buffer) -> Grown | Rope:
         return Rope.of(data)
     kind, count, body = skim.head(head, 0)
     rest = memoryview(data)[body:]
-    return Grown(
-        head, count, len(rest), (Segment(rest, count, data),), 0, is_list=kind == skim.ARRAY
-    )
+    growth = Growth([rest], [len(rest)], count, is_list=kind == skim.ARRAY)
+    return Grown(growth, head, count, len(rest))

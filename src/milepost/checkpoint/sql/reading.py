@@ -26,7 +26,7 @@ from milepost.checkpoint.sql.large import DATA
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
-from milepost.sql.operations import Operation, Query, Read, Several, without_asking
+from milepost.sql.operations import Operation, Query, Read, Several, Trail, without_asking
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _FAR: Final = 256
 """Frames that the first query may return: more than a chain of them ever has."""
+_NEAR: Final = 16
+"""More than most chains have. If some frames are remembered, those of a long one may be."""
 _id: Final = attrgetter("id")
 
 
@@ -87,7 +89,7 @@ class Reader:
             if resolver.has(found.wanted(frames)):
                 return self._record(place, found, frames, resolver)
         is_near = holds and id is not None
-        [answer] = yield from self.first(self._query(place, 1 if is_near else _FAR))
+        [answer] = yield from self.first(self._query(place, _NEAR if is_near else _FAR))
         found = found_at(place, answer)
         return None if found is None else (yield from self._rest(place, found))
 
@@ -165,8 +167,9 @@ class Reader:
         bases: dict[str, KnownFrame] = {}
         missing: dict[str, None] = {}
         passed: set[str] = set()
+        holds = self.memory.holds(thread_id, ns)
         for row in rows:
-            if epoch is not None:
+            if holds and epoch is not None:
                 known = self.memory.frame(thread_id, ns, row.id, None)
                 if known is not None and not known.partial and known.epoch == epoch:
                     bases[row.id] = known
@@ -176,10 +179,11 @@ class Reader:
                 parent = row.parent_id
                 if parent is None:
                     break
-                known = self.memory.frame(thread_id, ns, parent, None)
-                if known is not None and not known.partial and epoch in (None, known.epoch):
-                    bases[parent] = known
-                    break
+                if holds:
+                    known = self.memory.frame(thread_id, ns, parent, None)
+                    if known is not None and not known.partial and epoch in (None, known.epoch):
+                        bases[parent] = known
+                        break
                 if parent not in found:
                     missing[parent] = None
                     break
@@ -281,16 +285,19 @@ class Reader:
         compile it, as each new connection must, takes as long as to look up all rows of a chain.
         """
         found: dict[tuple[str, str], tuple[Any, ...]] = {}
-        for wanted in keys:
-            key = wanted
-            while key not in found:
-                rows = yield Query(self.q.blob, (thread_id, ns, *key))
-                if not rows:
-                    break  # whoever needs it will be told
-                channel, _, base_channel, base, *_ = found[key] = rows[0]
-                if base is None:
-                    break
-                key = (base_channel or channel, base)
+
+        def onward(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            channel, version, base_channel, base, _, _, _ = row
+            found[channel, version] = row
+            if base is None:
+                return None
+            channel = base_channel or channel
+            return None if (channel, base) in found else (thread_id, ns, channel, base)
+
+        for key in keys:
+            if key not in found:
+                yield Trail(self.q.blob, (thread_id, ns, *key), onward)
+        # A row that is not there is missed by whoever needs it.
         return (yield from _whole(list(found.values())))
 
     def _known(

@@ -147,6 +147,8 @@ class _Graph:
     """What is known of one graph of one thread; the most recent last."""
 
     frames: list[KnownFrame] = field(default_factory=list)
+    newest: str = ""
+    """The checkpoint that no other of the frames is newer than."""
     values: dict[str, list[Known]] = field(default_factory=dict)
     early: list[EarlyWrite] = field(default_factory=list)
 
@@ -237,8 +239,9 @@ class Memory:
             frames = graph.frames
             if frame is not None and not (frames and frames[-1] is frame):
                 count = len(frames)
-                # Mostly it is newer than all of them.
-                if count and frame.checkpoint_id <= frames[-1].checkpoint_id:
+                if frame.checkpoint_id > graph.newest:  # mostly it is
+                    graph.newest = frame.checkpoint_id
+                else:
                     frames[:] = [f for f in frames if f.checkpoint_id != frame.checkpoint_id]
                 frames.append(frame)
                 if len(frames) > _KEPT:

@@ -9,7 +9,7 @@ from milepost import native
 from milepost.checkpoint.codec import Codec, Encoded
 from milepost.checkpoint.rope import Rope
 from milepost.checkpoint.splice import Buffer, Parts, Steps, unpack
-from milepost.checkpoint.sql.grown import Grown, whole
+from milepost.checkpoint.sql.grown import Grown, follow, whole
 from milepost.checkpoint.sql.remembered import Chain, Known, Older
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.errors import BrokenChainError, SerdeError
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 
-_LARGE: Final = 65536
-_record = tuple.__new__
+_record: Final = tuple.__new__
 
 
 class BlobRecord(NamedTuple):
@@ -50,14 +49,14 @@ class Resolver:
     ) -> None:
         self._codec = codec
         self._place = (thread_id, ns)
-        self._rows: dict[tuple[str, str], BlobRecord] = {}
-        for row in rows:  # there may be a hundred, and a call for each costs more than all else
-            self._rows[row[0], row[1]] = _record(BlobRecord, row)
+        # There may be a hundred, and a call for each costs more than all else.
+        self._rows = {(row[0], row[1]): _record(BlobRecord, row) for row in rows}
         self._known = known
         self._shares = shares and codec.reads_elements
         """Whether many versions of a value will be read: their common elements are kept."""
         self._ropes: dict[tuple[str, str], Rope | Grown] = {}
         self._programs: dict[tuple[str, str], Steps] = {}
+        """Of versions that do not just add to the one before, as far as is known."""
 
     def has(self, wanted: AbstractSet[tuple[str, str]]) -> bool:
         """Whether all these versions have been fetched."""
@@ -80,28 +79,47 @@ class Resolver:
     def rope(self, channel: str, version: str) -> Rope | Grown:
         """A version as pieces of the rows that it was stored in."""
         key = (channel, version)
-        pending: dict[tuple[str, str], None] = {}
-        while key not in self._ropes:
+        rows, ropes = self._rows, self._ropes
+        line: list[BlobRecord] = []
+        while key not in ropes:
             if (known := self._known.get(key)) is not None:
-                self._ropes[key] = _whole(known.kind, b"".join(known.pieces()))
+                ropes[key] = _whole(known.kind, b"".join(known.pieces()))
                 break
-            row = self._rows.get(key) or self._row(*key)
-            on, _, base_channel, base, _, kind, _ = row
+            row = rows.get(key) or self._row(*key)
+            base = row[3]
             if base is None:
-                self._ropes[key] = _whole(long_kind(kind), self.open(row))
+                ropes[key] = _whole(long_kind(row[5]), self.open(row))
                 break
-            pending[key] = None
-            key = (base_channel or on, base)
-            if key in pending:
+            line.append(row)
+            if len(line) > len(rows):
                 raise self._broken(channel, version, "its chain of differences is a circle")
-        rope = self._ropes[key]
-        try:
-            for key in reversed(pending):
-                program = self._programs[key] = unpack(self.open(self._rows[key]))
-                rope = self._ropes[key] = rope.apply(program)
-        except SerdeError as error:
-            raise error.at(thread=self._place[0], channel=channel) from None
+            key = (row[2] or row[0], base)
+        rope = ropes[key]
+        if line:
+            line.reverse()
+            made = self._grown(rope, line) or self._followed(rope, line)
+            ropes.update(zip([row[:2] for row in line], made, strict=True))
+            rope = made[-1]
         return rope
+
+    def _grown(self, base: Rope | Grown, line: list[BlobRecord]) -> list[Grown] | None:
+        """The versions of rows, if each of them only adds to the one before, as most do."""
+        if native.grow is None or self._codec.seals or not isinstance(base, Grown):
+            return None
+        place = ("blob", *self._place)
+        found = native.grow(line, place, len(base.head), base.size, base.count, base.is_list)
+        return None if found is None else base.grow(*found)
+
+    def _followed(self, base: Rope | Grown, line: Sequence[BlobRecord]) -> Sequence[Rope | Grown]:
+        """The same for any rows."""
+        try:
+            programs = [unpack(self.open(row)) for row in line]
+            made = follow(base, programs)
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=line[-1].channel) from None
+        for row, program in zip(line, programs, strict=True):
+            self._programs[row[:2]] = program
+        return made
 
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
@@ -111,27 +129,15 @@ class Resolver:
             kind, pieces = known.kind, known.pieces()
         else:
             kind, rope = self.kind(channel, version), self.rope(channel, version)
-            if isinstance(rope, Grown) and kind == "msgpack" and self._by_parts(rope):
+            if self._shares and isinstance(rope, Grown) and rope.is_list and kind == "msgpack":
                 # What cannot be read in this way is read again below, which says why.
                 with suppress(SerdeError):
-                    return rope.elements(self._codec, again=self._shares)
+                    return rope.elements(self._codec, again=True)
             pieces = rope.buffers()
         try:
             return self._codec.decode(kind, pieces, "blob", *self._place, channel, version)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
-
-    def _by_parts(self, value: Grown) -> bool:
-        """Whether the elements of each row are decoded by themselves.
-
-        Of a large list, joining all bytes first takes longer: fresh memory is dear. The
-        accelerator does not join them.
-        """
-        if not value.is_list:
-            return False
-        return self._shares or (
-            native.unpack_pieces is None and self._codec.reads_elements and value.size > _LARGE
-        )
 
     def remember(self, channel: str, version: str, epoch: int | None) -> Known:
         """A version as later ones are to be compared with it."""
@@ -157,10 +163,15 @@ class Resolver:
         return grown or Chain(len(line), spent, None)
 
     def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
-        """The bytes of a version; in parts, if a later one that is `like` it has the same."""
+        """The bytes of a version; in parts, if that costs little, or if a later one that is `like`
+        it has the same."""
         kind, rope = self.kind(channel, version), self.rope(channel, version)
-        if like is not None and isinstance(rope, Grown) and rope.begins(like):
-            return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
+        if isinstance(rope, Grown):
+            cut = None if native.cut_up is None else native.cut_up(rope.buffers())
+            if cut is not None:
+                return Encoded(kind, Parts(*cut), len(rope))
+            if like is not None and rope.begins(like):
+                return Encoded(kind, Parts(rope.head, like.elements[: rope.count]), len(rope))
         return Encoded(kind, Parts(b"", [rope.read()]), len(rope))
 
     def _growth(self, line: Sequence[BlobRecord], spent: int) -> Chain | None:
@@ -173,7 +184,8 @@ class Resolver:
             rope = self._ropes[channel, version]
             if not isinstance(rope, Grown):
                 return None
-            if before is not None and not rope.grows_from(before, self._programs[channel, version]):
+            program = self._programs.get((channel, version))
+            if before is not None and program is not None and not rope.grows_from(before, program):
                 return None
             before = rope
             older = Older(version, rope.head, len(rope.head) + rope.size)
