@@ -50,9 +50,12 @@ else:
         """
 
 
-after: Callable[[Any, int, object], tuple[bytes, Packed] | None] | None = None
-"""`after(value, tuples, base)`: head and elements of a plain list or dict; None if there is
+after: Callable[[Any, int, object, bool], tuple[bytes, Packed] | None] | None = None
+"""`after(value, tuples, base, keeps)`: head and elements of a plain list or dict; None if there is
 anything in it that is not plain. What a packed `base` begins with is taken from there.
+
+With `keeps` the values of flat dicts in a list are kept beside their bytes. A later version is then
+compared with them, object by object, and a reader gets dicts made of them.
 """
 
 cut_up: Callable[[Sequence[Buffer]], tuple[bytes, Packed] | None] | None = None

@@ -11,6 +11,8 @@ enum { SEGMENT = 1 << 16 };
 typedef struct {
     Buffer data; /* of the segment that is being packed */
     Buffer cuts;
+    Sapling leaves;
+    int keeps;         /* leaves */
     Segment *segments; /* those before it */
     Py_ssize_t count;
     Py_ssize_t room;
@@ -21,6 +23,7 @@ line_drop(Line *line)
 {
     buffer_drop(&line->data);
     buffer_drop(&line->cuts);
+    sapling_drop(&line->leaves);
     for (Py_ssize_t n = 0; n < line->count; n++) {
         segment_drop(&line->segments[n]);
     }
@@ -67,7 +70,8 @@ add_first(Line *line, const Packed *base, Py_ssize_t first)
         const Segment *segment = &base->segments[n];
         Py_ssize_t count = first < segment->count ? first : segment->count;
         Segment found = {first_bytes(segment->data, cut_of(segment, count)),
-                         first_bytes(segment->cuts, 8 * (count + 1)), count, 0};
+                         first_bytes(segment->cuts, 8 * (count + 1)), count, 0,
+                         leaves_share(segment->leaves)};
         first -= count;
         if (add_segment(line, found) < 0) {
             return -1;
@@ -98,6 +102,30 @@ add_to(Joint *joint, const char *data, const char *cuts, Py_ssize_t count)
     joint->count += count;
 }
 
+/* The leaves of a segment that is put together from those after `with`, and from new ones. */
+static int
+flush_leaves(Line *line, Py_ssize_t with, Segment *made)
+{
+    Sapling joined = {NULL, 0, 0, 0, 0};
+    Leaves *new = sapling_finish(&line->leaves);
+    int done = 0;
+    for (Py_ssize_t n = with; n < line->count && done == 0; n++) {
+        done = sapling_add_kept(&joined, line->segments[n].leaves, line->segments[n].count);
+    }
+    if (done == 0 && with < line->count) {
+        done = sapling_add_kept(&joined, new, line->cuts.size / 8 - 1);
+        leaves_drop(new);
+        new = sapling_finish(&joined);
+    }
+    sapling_drop(&joined);
+    if (done < 0) {
+        leaves_drop(new);
+        return -1;
+    }
+    made->leaves = new;
+    return 0;
+}
+
 /* What was packed becomes a segment, and the buffers are empty again. Short ones before it are
    joined with it, where that pays: a byte is then copied once for each doubling, not for each
    version. */
@@ -115,7 +143,11 @@ flush(Line *line)
         count += line->segments[with].count;
     }
     Segment made = {PyBytes_FromStringAndSize(NULL, size),
-                    PyBytes_FromStringAndSize(NULL, 8 * (count + 1)), count, 0};
+                    PyBytes_FromStringAndSize(NULL, 8 * (count + 1)), count, 0, NULL};
+    if (line->keeps && flush_leaves(line, with, &made) < 0) {
+        segment_drop(&made);
+        return -1;
+    }
     if (made.data != NULL && made.cuts != NULL) {
         Joint joint = {PyBytes_AS_STRING(made.data), made.cuts, 0, 0};
         set_cut(made.cuts, 0, 0);
@@ -152,20 +184,65 @@ count_of(PyObject *value)
     return PyList_CheckExact(value) ? PyList_GET_SIZE(value) : PyDict_GET_SIZE(value);
 }
 
+/* Elements of another version, as they are compared with one after the other. */
+typedef struct {
+    Packed *base;
+    Cursor cursor;
+    Sapling leaves; /* of its segment, if that has none */
+} Comparison;
+
+/* Whether the next element is a dict whose values are the ones that were kept. */
+static inline int
+is_as_kept(Comparison *with, PyObject *member)
+{
+    Cursor *cursor = &with->cursor;
+    if (cursor->n == cursor->segment->count) {
+        cursor->segment += 1;
+        cursor->n = 0;
+    }
+    const Leaves *leaves = cursor->segment->leaves;
+    if (leaves == NULL || !leaves_are(leaves, cursor->n, member)) {
+        return 0;
+    }
+    cursor->n += 1;
+    return 1;
+}
+
+/* Keeps the leaves of an element that was found to be the same by its bytes. */
+static int
+keep(Comparison *with, PyObject *member)
+{
+    Segment *segment = &with->base->segments[with->cursor.segment - with->base->segments];
+    if (segment->leaves != NULL) {
+        return 0;
+    }
+    if (sapling_add(&with->leaves, member) < 0) {
+        return -1;
+    }
+    if (with->cursor.n == segment->count) {
+        segment->leaves = sapling_finish(&with->leaves);
+    }
+    return 0;
+}
+
 /* Counts the elements that are the same as those of `base` from the start. If there are others,
    takes these over, and packs the others. No object is made that the garbage collector looks after, so nothing can run
    that changes the value meanwhile. */
 static Outcome
-pack_after(Line *line, PyObject *value, int tuples, const Packed *base, Py_ssize_t *first)
+pack_after(Line *line, PyObject *value, int tuples, Comparison *with, Py_ssize_t *first)
 {
+    const Packed *base = with->base;
     int is_list = PyList_CheckExact(value);
     Py_ssize_t count = count_of(value), most = base == NULL ? 0 : base->count, position = 0;
-    Cursor cursor = {base == NULL ? NULL : base->segments, 0};
     for (Py_ssize_t n = 0; n < count; n++) {
         Outcome outcome = PACKED;
         PyObject *key, *member;
         if (is_list) {
             member = PyList_GET_ITEM(value, n);
+            if (n == *first && n < most && is_as_kept(with, member)) {
+                *first = n + 1;
+                continue;
+            }
         }
         else if (PyDict_Next(value, &position, &key, &member)) {
             outcome = pack_key(&line->data, key);
@@ -181,8 +258,11 @@ pack_after(Line *line, PyObject *value, int tuples, const Packed *base, Py_ssize
         }
         if (n == *first && n < most) {
             Py_ssize_t size;
-            const char *old = next_element(&cursor, &size);
+            const char *old = next_element(&with->cursor, &size);
             if (size == line->data.size && memcmp(old, line->data.data, (size_t)size) == 0) {
+                if (line->keeps && keep(with, member) < 0) {
+                    return FAILED;
+                }
                 line->data.size = 0;
                 *first = n + 1;
                 continue;
@@ -192,6 +272,7 @@ pack_after(Line *line, PyObject *value, int tuples, const Packed *base, Py_ssize
             return FAILED;
         }
         if ((line->cuts.size == 0 && add_cut(line, 0) < 0) || add_cut(line, line->data.size) < 0
+            || (line->keeps && sapling_add(&line->leaves, member) < 0)
             || (line->data.size >= SEGMENT && flush(line) < 0)) {
             return FAILED;
         }
@@ -234,16 +315,18 @@ finish(Line *line, PyTypeObject *type, Packed *base, Py_ssize_t first, Py_ssize_
     return packed;
 }
 
-/* after(value, tuples, base): head and elements of a list or dict. What packed elements of another
-   version begin with is taken from there; any other `base` is none. None if it is not plain. */
+/* after(value, tuples, base, keeps): head and elements of a list or dict. What packed elements of
+   another version begin with is taken from there; any other `base` is none. None if it is not plain.
+   With `keeps`, of elements that are flat dicts also the values. */
 PyObject *
 native_after(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     int tuples = 0;
-    if (count != 3) {
-        return PyErr_Format(PyExc_TypeError, "after takes 3 arguments, not %zd", count);
+    if (count != 4) {
+        return PyErr_Format(PyExc_TypeError, "after takes 4 arguments, not %zd", count);
     }
-    if (!take_tuples("after", args, 2, &tuples)) {
+    int keeps = PyObject_IsTrue(args[3]);
+    if (keeps < 0 || !take_tuples("after", args, 2, &tuples)) {
         return NULL;
     }
     PyObject *value = args[0];
@@ -253,11 +336,13 @@ native_after(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     PyTypeObject *type = packed_type(module);
     Packed *base = Py_TYPE(args[2]) == type ? (Packed *)args[2] : NULL, *packed = NULL;
-    Line line = {.segments = NULL};
+    Line line = {.segments = NULL, .keeps = keeps && is_list};
+    Comparison with = {.base = base, .cursor = {base == NULL ? NULL : base->segments, 0}};
     buffer_start(&line.data);
     buffer_start(&line.cuts);
     Py_ssize_t first = 0, size = count_of(value);
-    Outcome outcome = pack_after(&line, value, tuples, base, &first);
+    Outcome outcome = pack_after(&line, value, tuples, &with, &first);
+    sapling_drop(&with.leaves);
     if (outcome == PACKED) {
         packed = finish(&line, type, base, first, size);
         outcome = packed == NULL ? FAILED

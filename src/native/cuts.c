@@ -162,7 +162,7 @@ cut_piece(const Piece *piece, int is_list, Py_ssize_t most, Segment *segment)
     }
     if (outcome == PACKED && count > 0) {
         PyObject *bytes = PyBytes_FromStringAndSize(cuts.data, cuts.size);
-        *segment = (Segment){Py_NewRef(piece->bytes), bytes, count, 0};
+        *segment = (Segment){Py_NewRef(piece->bytes), bytes, count, 0, NULL};
         outcome = bytes == NULL ? FAILED : PACKED;
     }
     buffer_drop(&cuts);

@@ -13,6 +13,8 @@ segment_drop(Segment *segment)
 {
     Py_CLEAR(segment->data);
     Py_CLEAR(segment->cuts);
+    leaves_drop(segment->leaves);
+    segment->leaves = NULL;
 }
 
 Packed *
@@ -403,7 +405,33 @@ packed_ends_with(PyObject *self, PyObject *other)
                            && packed_same_end(packed, end, end->count) == end->count);
 }
 
+/* made(): new dicts like those that were packed; None if they are not all flat, or not known. */
+static PyObject *
+packed_made(PyObject *self, PyObject *Py_UNUSED(none))
+{
+    const Packed *packed = (Packed *)self;
+    int whole = Py_SIZE(self) > 0; /* else it may be of a dict */
+    for (Py_ssize_t n = 0; whole && n < Py_SIZE(self); n++) {
+        whole = leaves_are_whole(packed->segments[n].leaves, packed->segments[n].count);
+    }
+    if (!whole) {
+        Py_RETURN_NONE;
+    }
+    PyObject *found = PyList_New(packed->count);
+    Models models;
+    models_start(&models);
+    for (Py_ssize_t n = 0; found != NULL && n < Py_SIZE(self); n++) {
+        const Segment *segment = &packed->segments[n];
+        if (leaves_make(segment->leaves, segment->count, &models, found, segment->before) < 0) {
+            Py_CLEAR(found);
+        }
+    }
+    models_forget(&models);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"made", packed_made, METH_NOARGS, NULL},
     {"span", (PyCFunction)(void (*)(void))packed_span, METH_FASTCALL, NULL},
     {"pieces", (PyCFunction)(void (*)(void))packed_pieces, METH_FASTCALL, NULL},
     {"join", (PyCFunction)(void (*)(void))packed_join, METH_FASTCALL, NULL},

@@ -3,16 +3,17 @@
 #ifndef MILEPOST_PACKED_H
 #define MILEPOST_PACKED_H
 
-#include "native.h"
+#include "leaves.h"
 
 typedef struct {
     PyObject *data;
     PyObject *cuts;       /* bytes: where the first element begins, and where each one ends */
     Py_ssize_t count;     /* of its elements; there may be more cuts */
     Py_ssize_t before;    /* elements in the segments before it */
+    Leaves *leaves;       /* of its first elements, or NULL */
 } Segment;
 
-/* Never changed once it is made. All cuts are in the data, and no segment is empty. */
+/* Never changed once it is made, but leaves may be added. All cuts are in the data, and no segment is empty. */
 typedef struct {
     PyObject_VAR_HEAD     /* the size is the number of segments */
     Py_ssize_t count;

@@ -3,7 +3,7 @@
 
    Extensions go to Python, except tuples. The bytes are not trusted. */
 
-#include "native.h"
+#include "models.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -14,27 +14,20 @@ enum {
     LONGEST_KEY = 32,
     LONGEST_WORD = 16,   /* of those that are values */
     WORTH_WORDS = 200,   /* bytes from which that pays */
-    MODELS = 2,          /* dicts that others are made like: mostly two roles take turns */
-    MOST_KEYS = 8,       /* of a model */
     OF_OUTERMOST = 2,    /* how deep the members of the outermost list are */
 };
 
-/* A key that models have, as it is written: the bytes outlive the reading. */
+/* A key as it is written: the bytes outlive the reading. */
 typedef struct {
     const unsigned char *data;
     Py_ssize_t size;
-    PyObject *key; /* the models keep it alive */
-} ModelKey;
+} Written;
 
-/* Dicts of a list mostly have the same keys, and values that recur. Then a copy of one of them, in
-   which the other values are exchanged, takes less than a new one. */
+/* Dicts that others of a list are made like, and how their keys are written. */
 typedef struct {
-    PyObject *dicts[MODELS]; /* with the same keys, in the same order */
-    PyObject *values[MODELS][MOST_KEYS];
-    ModelKey keys[MOST_KEYS];
-    Py_ssize_t count; /* of keys; 0 if there is no model */
-    int next;         /* to be replaced */
-} Models;
+    Models models;
+    Written keys[MOST_KEYS];
+} Pattern;
 
 typedef struct {
     const unsigned char *at;
@@ -43,7 +36,7 @@ typedef struct {
     PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
     Py_ssize_t tuples;   /* how many tuples are around this */
     PyObject **words;
-    Models *models;
+    Pattern *pattern;
     int hook_failed;
 } Reader;
 
@@ -346,97 +339,44 @@ read_member(Reader *reader, int lists)
     return read_value(reader, lists);
 }
 
-static void
-forget_models(Models *models)
-{
-    for (int n = 0; n < MODELS; n++) {
-        Py_CLEAR(models->dicts[n]);
-    }
-    models->count = 0;
-}
-
-static void
-add_model(Models *models, PyObject *dict, PyObject *const *values)
-{
-    int which = models->next;
-    models->next = (which + 1) % MODELS;
-    Py_XSETREF(models->dicts[which], Py_NewRef(dict));
-    memcpy(models->values[which], values, (size_t)models->count * sizeof *values);
-}
-
-/* A copy of the model that begins with the same value, or of another. */
-static PyObject *
-like_model(Models *models, PyObject *const *values)
-{
-    int which = models->dicts[1] != NULL && models->values[1][0] == values[0];
-    PyObject *dict = PyDict_Copy(models->dicts[which]);
-    for (Py_ssize_t n = 0; dict != NULL && n < models->count; n++) {
-        if (values[n] != models->values[which][n]
-            && PyDict_SetItem(dict, models->keys[n].key, values[n]) < 0) {
-            Py_CLEAR(dict);
-        }
-    }
-    if (dict != NULL && models->values[which][0] != values[0]) {
-        add_model(models, dict, values);
-    }
-    return dict;
-}
-
-/* A dict that has other keys, which is the first model of its kind from now on. */
-static PyObject *
-new_model(Models *models, const ModelKey *keys, PyObject *const *values, Py_ssize_t count)
-{
-    PyObject *dict = PyDict_New();
-    for (Py_ssize_t n = 0; dict != NULL && n < count; n++) {
-        if (PyDict_SetItem(dict, keys[n].key, values[n]) < 0) {
-            Py_CLEAR(dict);
-        }
-    }
-    if (dict != NULL && PyDict_GET_SIZE(dict) == count) { /* no key is there twice */
-        forget_models(models);
-        memcpy(models->keys, keys, (size_t)count * sizeof *keys);
-        models->count = count;
-        models->next = 0;
-        add_model(models, dict, values);
-    }
-    return dict;
-}
-
 /* A member of the outermost list. It has keys, and not too many. */
 static PyObject *
 read_alike(Reader *reader, Py_ssize_t count, int lists)
 {
-    Models *models = reader->models;
-    int alike = models->count == count;
-    ModelKey keys[MOST_KEYS];
-    PyObject *values[MOST_KEYS], *dict = NULL;
+    Pattern *pattern = reader->pattern;
+    int alike = pattern->models.count == count;
+    Written written[MOST_KEYS];
+    PyObject *keys[MOST_KEYS], *values[MOST_KEYS], *dict = NULL;
     Py_ssize_t n = 0;
     for (; n < count; n++) {
-        const ModelKey *known = &models->keys[n];
+        const Written *known = &pattern->keys[n];
         alike = alike && known->size <= left(reader)
                 && memcmp(reader->at, known->data, (size_t)known->size) == 0;
+        written[n].data = reader->at;
         if (alike) {
-            keys[n] = *known;
-            Py_INCREF(known->key);
+            keys[n] = Py_NewRef(pattern->models.keys[n]);
             reader->at += known->size;
         }
         else {
-            keys[n].data = reader->at;
-            keys[n].key = read_key(reader, lists);
-            keys[n].size = reader->at - keys[n].data;
+            keys[n] = read_key(reader, lists);
         }
+        written[n].size = reader->at - written[n].data;
         reader->owed -= 2;
-        values[n] = keys[n].key == NULL ? NULL : read_member(reader, lists);
+        values[n] = keys[n] == NULL ? NULL : read_member(reader, lists);
         if (values[n] == NULL) {
-            Py_XDECREF(keys[n].key);
+            Py_XDECREF(keys[n]);
             break;
         }
     }
-    if (n == count) {
-        dict = alike ? like_model(models, values) : new_model(models, keys, values, count);
+    if (n == count && alike) {
+        dict = models_copy(&pattern->models, values);
+    }
+    else if (n == count) {
+        dict = models_begin(&pattern->models, keys, values, count);
+        memcpy(pattern->keys, written, (size_t)count * sizeof *written);
     }
     while (n-- > 0) {
-        Py_DECREF(keys[n].key);
+        Py_DECREF(keys[n]);
         Py_DECREF(values[n]);
     }
     return dict;
@@ -448,7 +388,7 @@ read_dict(Reader *reader, uint64_t count, int lists)
     if (!claim(reader, 2 * count, lists)) {
         return NULL;
     }
-    if (reader->models != NULL && lists == OF_OUTERMOST && count > 0 && count <= MOST_KEYS) {
+    if (reader->pattern != NULL && lists == OF_OUTERMOST && count > 0 && count <= MOST_KEYS) {
         return read_alike(reader, (Py_ssize_t)count, lists);
     }
     PyObject *dict = PyDict_New();
@@ -488,7 +428,7 @@ read_tuple(Reader *reader, Py_ssize_t size)
     inner.end = reader->at + size;
     inner.owed = 0;
     inner.tuples += 1;
-    inner.models = NULL; /* it may be inside a dict that is being read */
+    inner.pattern = NULL; /* it may be inside a dict that is being read */
     uint64_t count;
     if (!list_head(&inner, &count)) {
         return malformed();
@@ -639,17 +579,16 @@ read_value(Reader *reader, int lists)
 /* What recurs in the bytes that are read. */
 typedef struct {
     PyObject *words[WORDS];
-    Models models;
+    Pattern pattern;
 } Known;
 
 static void
 know(Reader *reader, Known *known)
 {
     memset(known->words, 0, sizeof known->words);
-    memset(known->models.dicts, 0, sizeof known->models.dicts);
-    known->models.count = 0;
+    models_start(&known->pattern.models);
     reader->words = known->words;
-    reader->models = &known->models;
+    reader->pattern = &known->pattern;
 }
 
 static void
@@ -658,7 +597,7 @@ forget(Known *known)
     for (int n = 0; n < WORDS; n++) {
         Py_XDECREF(known->words[n]);
     }
-    forget_models(&known->models);
+    models_forget(&known->pattern.models);
 }
 
 static PyObject *

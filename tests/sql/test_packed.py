@@ -182,8 +182,8 @@ def test_a_value_that_shrinks_lets_go_of_what_it_was() -> None:
 
 def test_what_is_not_plain_is_left_to_python() -> None:
     for value in ([1, {2}], [bytearray(b"x")], {"a": 1j}, {(1,): 2}, ["\ud800"]):
-        assert native.after(value, 4, None) is None
-        assert native.after([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements) is None
+        assert native.after(value, 4, None, True) is None
+        assert native.after([*"abc", value], 4, CODEC.encode([*"abc"]).parts.elements, True) is None
     assert CODEC.encode([1, {2}]).parts == plainly([1, {2}]).parts
 
 
@@ -327,7 +327,7 @@ def test_any_history_of_versions_is_what_plain_lists_say(seed: int) -> None:
     versions: list[tuple[list[bytes], Packed]] = []
     for _ in range(30):
         before = source.choice(versions)[1] if versions and source.random() < 0.9 else None
-        _, packed = native.after(value, 0, before)
+        _, packed = native.after(value, 0, before, True)
         elements = [SERDE.dumps_typed(member)[1] for member in value]
         assert (list(packed), packed.size) == (elements, sum(map(len, elements)))
         assert packed.lengths() == list(map(len, elements))
@@ -364,22 +364,22 @@ def test_any_history_of_versions_is_what_plain_lists_say(seed: int) -> None:
 
 def test_what_has_not_changed_is_not_made_anew() -> None:
     value = ["x" * 500 for _ in range(10)]
-    head, packed = native.after(value, 0, None)
-    assert native.after(list(value), 0, packed) == (head, packed)
-    assert native.after(list(value), 0, packed)[1] is packed
+    head, packed = native.after(value, 0, None, True)
+    assert native.after(list(value), 0, packed, True) == (head, packed)
+    assert native.after(list(value), 0, packed, True)[1] is packed
     assert packed.same(packed) == (10, 0)
 
 
 def test_only_the_accelerator_makes_packed_elements() -> None:
     with pytest.raises(TypeError):
         Packed()
-    _, packed = native.after(["a", "b"], 0, None)
+    _, packed = native.after(["a", "b"], 0, None, True)
     for wrong in (None, [], [b"\xa1a"]):
         with pytest.raises(TypeError):
             packed.same(wrong)
         with pytest.raises(TypeError):
             packed.ends_with(wrong)
-        assert native.after(["a", "b"], 0, wrong)[1] == packed
+        assert native.after(["a", "b"], 0, wrong, True)[1] == packed
     with pytest.raises(TypeError):
         hash(packed)
     with pytest.raises(TypeError):
@@ -395,7 +395,7 @@ def test_only_the_accelerator_makes_packed_elements() -> None:
         lambda: packed.join(b"", 0, 1, 2),
         lambda: packed["a"],
         lambda: native.after(["a"], 0),
-        lambda: native.after(["a"], "0", None),
+        lambda: native.after(["a"], "0", None, True),
         lambda: native.cut_up("a"),
     ):
         with pytest.raises(TypeError):
@@ -410,14 +410,14 @@ def test_nothing_leaks() -> None:
     source = random.Random(1)
     value: list[Any] = [{"a": "x" * source.randrange(400), "é": [n, (n,)]} for n in range(800)]
     member = value[5]["é"]
-    _, base = native.after(value, 4, None)
+    _, base = native.after(value, 4, None, True)
     data = SERDE.dumps_typed(value)[1]
 
     def work() -> None:
         for changed in (value, [*value, 1], [1, *value], value[:300], [*value, object()], [{1}]):
-            native.after(changed, 4, base)
-        native.after(dict(enumerate(value)), 4, base)
-        _, other = native.after(value[:500], 4, None)
+            native.after(changed, 4, base, True)
+        native.after(dict(enumerate(value)), 4, base, True)
+        _, other = native.after(value[:500], 4, None, True)
         assert base.same(other) == (500, 0)
         assert base.ends_with(other) is False
         assert base != other
@@ -478,5 +478,5 @@ def test_nothing_else_runs_while_a_value_is_packed() -> None:
     """No garbage is collected, which could run anything: not for one segment, nor for many."""
     long = "x" * 70_000
     for value in ([long] * 300, dict.fromkeys(range(300), long)):
-        _, packed = with_little_garbage(value, lambda value: native.after(value, 0, None))
+        _, packed = with_little_garbage(value, lambda value: native.after(value, 0, None, True))
         assert len(packed) == 300

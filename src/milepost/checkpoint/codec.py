@@ -83,8 +83,10 @@ def size_of(value: Value) -> int:
 class Codec:
     """A serializer, with the questions answered that a saver has about it."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, *, keeps: bool = False) -> None:
         self.serde: Any = serde
+        self._keeps = keeps
+        """Whether the values in a list are kept beside its bytes: see `native.after`."""
         self.splices = is_two_step(serde)
         """Whether differences can be taken: a foreign serializer gets full rows."""
         self._elements = self.splices and offers_elements(serde)
@@ -109,7 +111,7 @@ class Codec:
         if self._elements and type(value) in (list, dict):
             if native.after is not None:
                 base = None if after is None else after.elements
-                found = native.after(value, self.serde.level.tuples, base)
+                found = native.after(value, self.serde.level.tuples, base, self._keeps)
                 if found is not None:
                     head, packed = found
                     return Encoded("msgpack", Parts(head, packed), len(head) + packed.size)
@@ -155,6 +157,15 @@ class Codec:
         if self.splices:
             return self.serde.decode(kind, data)
         return loads_at(self.serde, (kind, data), "\0".join(place))
+
+    def decode_parts(self, encoded: Encoded, *place: str) -> Any:
+        """The value that was encoded so."""
+        kind, parts, _ = encoded
+        if isinstance(parts.elements, native.Packed):
+            made = parts.elements.made()
+            if made is not None:
+                return made
+        return self.decode(kind, parts.pieces(), *place)
 
     def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
         """Some elements of a list, of their bytes alone."""

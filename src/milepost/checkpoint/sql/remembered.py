@@ -18,7 +18,7 @@ from milepost.record import record
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost.checkpoint.codec import Encoded
+    from milepost.checkpoint.codec import Codec, Encoded
     from milepost.checkpoint.splice import Buffer, Parts
 
 Inline: TypeAlias = Any
@@ -88,6 +88,10 @@ class Known(Remembered):
     def pieces(self) -> Sequence[Buffer]:
         """Its bytes, in pieces."""
         return self.encoded.parts.pieces()
+
+    def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
+        """The value, which nobody else has."""
+        return codec.decode_parts(self.encoded, *place)
 
     def cut_like(self, later: Parts) -> None:
         """Have it in parts, which are best told apart where a later version has the same."""
@@ -185,8 +189,10 @@ _MOST_EARLY = 256
 class Memory:
     """Threads that were not used for long are forgotten first."""
 
-    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = 128 * 1024 * 1024) -> None:
         self._limit = limit
+        """Bytes of values as they are stored: their texts are kept beside them, which is as much
+        again."""
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()

@@ -61,7 +61,7 @@ class SqlSaver(StepSaver[Prepared]):
 
     def _assemble(self) -> None:
         """Make the parts that work with the serializer."""
-        self._codec = Codec(self.serde)
+        self._codec = Codec(self.serde, keeps=True)
         self._memory = Memory()
         self._reader = Reader(self._codec, self._memory, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._memory, self.dialect.chain)

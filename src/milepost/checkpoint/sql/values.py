@@ -124,18 +124,16 @@ class Resolver:
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
         known = self._known.get((channel, version))
-        pieces: Sequence[Buffer]
-        if known is not None and not self._shares:
-            kind, pieces = known.kind, known.pieces()
-        else:
+        place = ("blob", *self._place, channel, version)
+        try:
+            if known is not None and not self._shares:
+                return known.decoded(self._codec, place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
             if self._shares and isinstance(rope, Grown) and rope.is_list and kind == "msgpack":
                 # What cannot be read in this way is read again below, which says why.
                 with suppress(SerdeError):
                     return rope.elements(self._codec, again=True)
-            pieces = rope.buffers()
-        try:
-            return self._codec.decode(kind, pieces, "blob", *self._place, channel, version)
+            return self._codec.decode(kind, rope.buffers(), *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
 
@@ -267,3 +265,8 @@ class Recalled(Known):
         if resolver is None:
             return super().pieces()
         return resolver.rope(self._channel, self.version).buffers()
+
+    def decoded(self, codec: Codec, place: tuple[str, ...]) -> Any:
+        if self._resolver is None:
+            return super().decoded(codec, place)
+        return codec.decode(self.kind, self.pieces(), *place)
