@@ -20,6 +20,7 @@ from milepost.checkpoint.splice import Parts, difference, ends_with, joined, len
 from milepost.checkpoint.sql.chains import blob_row
 from milepost.checkpoint.sql.remembered import Known
 from milepost.native import Packed
+from milepost.sql.dialect import Bounds
 
 if not native.AVAILABLE:
     pytest.skip("the accelerator was not built, or is switched off", allow_module_level=True)
@@ -94,10 +95,10 @@ def test_rows_are_the_same_as_without(edits: Any, as_dicts: bool, forgetful: boo
         assert encoded.parts == expected.parts
         assert encoded.parts.join() == b"".join(encoded.parts.pieces()) == expected.parts.join()
         assert SERDE.decode_pieces("msgpack", encoded.parts.pieces()) == stored
-        row = blob_row("c", str(n), encoded, base, None, (3, 3))
+        row = blob_row("c", str(n), encoded, base, None, Bounds(3, 3, 3))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "cut_up", None)
-            other = blob_row("c", str(n), expected, plain, None, (3, 3))
+            other = blob_row("c", str(n), expected, plain, None, Bounds(3, 3, 3))
         assert shape(row) == shape(other)
         base, plain = row.known, other.known
         if forgetful and base is not None and plain is not None:

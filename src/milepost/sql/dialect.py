@@ -10,11 +10,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
-
-Bounds: TypeAlias = tuple[int, int]
+from typing import NamedTuple
 
 _LOOKUP = re.compile(r"\bLOOKUP (\w+) (\w+) ON (.*?) END\b", re.DOTALL)
+
+
+class Bounds(NamedTuple):
+    """How many rows a value, or a frame, is put together from at most.
+
+    What a row replaces is reused at once in SQLite. In PostgreSQL it takes room until the table is
+    vacuumed, so that longer chains pay there, though a read has more rows to fetch.
+    """
+
+    small: int
+    """Of a value that grows: rows that add a little each, before one adds all that at once."""
+    large: int
+    """How many of those there are before a full row."""
+    frames: int
+    """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +66,6 @@ class Dialect:
     """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
     each of the first five times, which takes longer than to carry it out."""
     chain: Bounds
-    """Of a value that grows: how many rows add a little, before one adds all that at once; and
-    how many of those there are before a full row.
-
-    What a row replaces is reused at once in SQLite. In PostgreSQL it takes room until the table
-    is vacuumed, so that longer chains pay there, though a read has more rows to fetch.
-    """
 
     def sql(self, query: str) -> str:
         """`query` in this dialect."""
@@ -100,7 +107,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=(8, 8),
+    chain=Bounds(8, 8, 8),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
@@ -125,5 +132,5 @@ POSTGRES = Dialect(
     remote=True,
     refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
-    chain=(64, 32),
+    chain=Bounds(64, 32, 16),
 )

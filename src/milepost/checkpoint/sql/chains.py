@@ -45,7 +45,7 @@ def blob_row(
     token: str | None,
     most: Bounds,
 ) -> BlobRow:
-    """How to store a version whose predecessor is `base`. `most`: see `Dialect.chain`."""
+    """How to store a version whose predecessor is `base`."""
     known = Known(token, base.epoch if base else None, version, encoded, _FULL, encoded.size)
     row = BlobRow(channel, version, encoded, known)
     if base is None or base.encoded.kind != encoded.kind or base.version == version:
@@ -78,14 +78,13 @@ def _grow(row: BlobRow, known: Known, base: Known, program: Program, most: Bound
         roots, tail = (*chain.roots, before), ()
     else:
         roots, tail = chain.roots, (*chain.tail, before)
-    most_small, most_large = most
-    if len(tail) < most_small:
+    if len(tail) < most.small:
         row.base, row.program = base, program
         known.chain = Chain(
             chain.rows + 1, chain.spent + cost(program), roots, tail, False, chain.folds
         )
         return
-    if len(roots) < most_large + new.size // _WORTH_A_ROW:
+    if len(roots) < most.large + new.size // _WORTH_A_ROW:
         root = roots[-1]
         row.base_version = root.version
         row.base, row.program = base, _since(root, new)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from milepost.checkpoint.splice import Buffer
+    from milepost.sql.dialect import Bounds
 
-_ROWS: Final = 8
-"""A chain of differences this long ends with a complete frame, unless that would be costly."""
 _MOST_ROWS: Final = 256
+"""Rows of a chain after which a complete frame is stored, whatever it costs."""
 _NOTHING: Final = object()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -136,8 +136,8 @@ def _long(time: str | int) -> str:
     return (_EPOCH + time * _MICROSECOND).isoformat()
 
 
-def is_due(base: KnownFrame) -> bool:
+def is_due(base: KnownFrame, most: Bounds) -> bool:
     """Whether the next frame should be stored complete."""
-    if base.rows < _ROWS:
+    if base.rows < most.frames:
         return False
     return base.rows >= _MOST_ROWS or base.spent >= base.size

@@ -138,7 +138,7 @@ class Preparer:
         told = self._codec.seal(data, ("metadata", thread_id, ns, id), (short_kind(kind),))
         run_id = metadata.get("run_id")
         delta = None
-        if base is not None and not frames.is_due(base):
+        if base is not None and not frames.is_due(base, self._chain):
             delta = frames.changes(base.frame, frame, new.changed, new.seen)
         known = KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial)
         prepared.checkpoint = row = CheckpointRow(
