@@ -34,6 +34,10 @@ class Packed(Sequence[bytes]):
     def size(self) -> int:
         """How many bytes all elements take."""
 
+    @property
+    def weight(self) -> int:
+        """How much memory, about, with the values that are kept beside them."""
+
     def __len__(self) -> int: ...
     def made(self) -> list[dict[str, Any]] | None:
         """New dicts like those that were packed; None if they are not all flat, or not known."""

@@ -70,8 +70,11 @@ add_first(Line *line, const Packed *base, Py_ssize_t first)
         const Segment *segment = &base->segments[n];
         Py_ssize_t count = first < segment->count ? first : segment->count;
         Segment found = {first_bytes(segment->data, cut_of(segment, count)),
-                         first_bytes(segment->cuts, 8 * (count + 1)), count, 0,
-                         leaves_share(segment->leaves)};
+                         first_bytes(segment->cuts, 8 * (count + 1)), count, 0, NULL};
+        if (found.data == segment->data && segment->leaves != NULL
+            && 2 * count > segment->leaves->count) {
+            found.leaves = leaves_share(segment->leaves);
+        }
         first -= count;
         if (add_segment(line, found) < 0) {
             return -1;
@@ -226,8 +229,8 @@ keep(Comparison *with, PyObject *member)
 }
 
 /* Counts the elements that are the same as those of `base` from the start. If there are others,
-   takes these over, and packs the others. No object is made that the garbage collector looks after, so nothing can run
-   that changes the value meanwhile. */
+   takes these over, and packs the others. No object is made that the garbage collector looks
+   after, so nothing can run that changes the value meanwhile. */
 static Outcome
 pack_after(Line *line, PyObject *value, int tuples, Comparison *with, Py_ssize_t *first)
 {
@@ -316,8 +319,8 @@ finish(Line *line, PyTypeObject *type, Packed *base, Py_ssize_t first, Py_ssize_
 }
 
 /* after(value, tuples, base, keeps): head and elements of a list or dict. What packed elements of
-   another version begin with is taken from there; any other `base` is none. None if it is not plain.
-   With `keeps`, of elements that are flat dicts also the values. */
+   another version begin with is taken from there; any other `base` is none. With `keeps`, of
+   elements that are flat dicts also the values. None if it is not plain. */
 PyObject *
 native_after(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

@@ -26,8 +26,9 @@ native_copies(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t num
             Py_CLEAR(found);
             break;
         }
-        PyObject *element = PyList_GET_ITEM(elements, n);
+        PyObject *element = Py_NewRef(PyList_GET_ITEM(elements, n));
         PyObject *copy = PyDict_CheckExact(element) ? PyDict_Copy(element) : Py_NewRef(element);
+        Py_DECREF(element);
         if (copy == NULL) {
             Py_CLEAR(found);
         }

@@ -111,28 +111,19 @@ typedef struct {
 static int
 take_piece(PyObject *given, Piece *piece)
 {
-    Py_ssize_t size;
-    if (PyMemoryView_Check(given)) {
-        const Py_buffer *view = PyMemoryView_GET_BUFFER(given);
-        piece->bytes = view->obj;
-        piece->at = view->buf;
-        size = PyBuffer_IsContiguous(view, 'C') ? view->len : -1;
+    Py_buffer view;
+    if (PyObject_GetBuffer(given, &view, PyBUF_SIMPLE) < 0) {
+        return -1;
     }
-    else {
-        piece->bytes = given;
-        piece->at = NULL;
-        size = 0;
-    }
-    if (size < 0 || piece->bytes == NULL || !PyBytes_Check(piece->bytes)) {
+    piece->bytes = PyMemoryView_Check(given) ? PyMemoryView_GET_BASE(given) : given;
+    piece->at = view.buf;
+    piece->end = piece->at + view.len;
+    PyBuffer_Release(&view); /* bytes stay where they are as long as somebody has them */
+    if (piece->bytes == NULL || !PyBytes_CheckExact(piece->bytes)) {
         PyErr_SetString(PyExc_TypeError, "cut_up takes pieces of bytes");
         return -1;
     }
     piece->start = (const unsigned char *)PyBytes_AS_STRING(piece->bytes);
-    if (piece->bytes == given) {
-        piece->at = piece->start;
-        size = PyBytes_GET_SIZE(given);
-    }
-    piece->end = piece->at + size;
     return 0;
 }
 

@@ -207,6 +207,25 @@ sapling_add_kept(Sapling *sapling, const Leaves *leaves, Py_ssize_t count)
     return 0;
 }
 
+/* What one takes, and its place here. */
+static Py_ssize_t
+weight_of(PyObject *leaf)
+{
+    enum { PLACE = sizeof leaf, OBJECT = 48, UTF8 = 3 };
+    if (leaf == NULL || leaf == Py_None || PyBool_Check(leaf)) {
+        return PLACE;
+    }
+    if (PyBytes_Check(leaf)) {
+        return PLACE + OBJECT + PyBytes_GET_SIZE(leaf);
+    }
+    if (!PyUnicode_Check(leaf)) {
+        return PLACE + OBJECT;
+    }
+    /* A text that is not ASCII keeps its UTF-8 once it was packed. */
+    int each = (int)PyUnicode_KIND(leaf) + (PyUnicode_IS_COMPACT_ASCII(leaf) ? 0 : UTF8);
+    return PLACE + OBJECT + each * PyUnicode_GET_LENGTH(leaf);
+}
+
 Leaves *
 sapling_finish(Sapling *sapling)
 {
@@ -218,7 +237,11 @@ sapling_finish(Sapling *sapling)
             leaves->references = 1;
             leaves->count = sapling->size / sapling->width - 1;
             leaves->width = sapling->width;
-            memcpy(leaves->items, sapling->items, size);
+            leaves->weight = 0;
+            for (Py_ssize_t n = 0; n < sapling->size; n++) {
+                leaves->items[n] = sapling->items[n];
+                leaves->weight += weight_of(sapling->items[n]);
+            }
             sapling->size = 0; /* they are taken over */
         }
     }

@@ -9,6 +9,7 @@
 typedef struct {
     Py_ssize_t references;
     Py_ssize_t count;    /* of elements */
+    Py_ssize_t weight;   /* bytes of memory, about */
     int width;           /* of keys */
     PyObject *items[1];  /* the keys, then the values of each element; NULLs if it has others */
 } Leaves;

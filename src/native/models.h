@@ -13,7 +13,7 @@ enum {
 typedef struct {
     PyObject *dicts[MODELS]; /* with the same keys, in the same order, which they keep alive */
     PyObject *keys[MOST_KEYS];
-    PyObject *values[MODELS][MOST_KEYS];
+    PyObject *values[MODELS][MOST_KEYS]; /* nobody changes the dicts before all are made */
     Py_ssize_t count; /* of keys; 0 if there is no model */
     int next;         /* to be replaced */
 } Models;

@@ -441,6 +441,24 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* What it takes in memory, about, with what it may share with other versions. */
+static PyObject *
+packed_weight(PyObject *self, void *Py_UNUSED(closure))
+{
+    const Packed *packed = (Packed *)self;
+    Py_ssize_t weight = packed->size;
+    for (Py_ssize_t n = 0; n < Py_SIZE(self); n++) {
+        const Leaves *leaves = packed->segments[n].leaves;
+        weight += leaves == NULL ? 0 : leaves->weight;
+    }
+    return PyLong_FromSsize_t(weight);
+}
+
+static PyGetSetDef computed[] = {
+    {"weight", packed_weight, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMemberDef members[] = {
     {"size", T_PYSSIZET, offsetof(Packed, size), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -452,6 +470,7 @@ static PyType_Slot slots[] = {
     {Py_tp_richcompare, packed_compare},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
+    {Py_tp_getset, computed},
     {Py_sq_length, packed_count},
     {Py_sq_item, packed_item},
     {Py_mp_length, packed_count},
@@ -459,7 +478,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-/* It holds only bytes and marks, so there are no cycles, and nothing for the garbage collector. */
+/* It holds only bytes, marks, and texts and numbers of exactly these types. So there are no cycles,
+   and nothing for the garbage collector. */
 PyType_Spec packed_spec = {
     .name = "milepost._native.Packed",
     .basicsize = offsetof(Packed, segments),

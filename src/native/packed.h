@@ -13,7 +13,8 @@ typedef struct {
     Leaves *leaves;       /* of its first elements, or NULL */
 } Segment;
 
-/* Never changed once it is made, but leaves may be added. All cuts are in the data, and no segment is empty. */
+/* Never changed once it is made, but leaves may be added. All cuts are in the data, and no segment
+   is empty. */
 typedef struct {
     PyObject_VAR_HEAD     /* the size is the number of segments */
     Py_ssize_t count;

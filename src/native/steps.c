@@ -240,29 +240,37 @@ grow_by_row(Grown *grown, PyObject *row, PyObject *place)
     return outcome;
 }
 
+static int
+take_size(PyObject *given, Py_ssize_t *size)
+{
+    *size = PyLong_AsSsize_t(given);
+    return *size != -1 || !PyErr_Occurred();
+}
+
 /* grow(rows, place, head, size, count, is_list): heads, numbers of elements and new elements of
    rows that each add to the value before; that of the first has a head, elements of some size, and
    so many of them. None if a row does anything else, or is damaged. */
 PyObject *
 native_grow(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    const char *wrong = "grow takes rows, a place of three names, and a value";
     if (count != 6 || !PyTuple_Check(args[1]) || PyTuple_GET_SIZE(args[1]) != NAMES) {
-        PyErr_SetString(PyExc_TypeError, wrong);
+        PyErr_SetString(PyExc_TypeError, "grow takes rows, a place of three names, and a value");
         return NULL;
     }
-    PyObject *rows = PySequence_Fast(args[0], wrong);
-    if (rows == NULL) {
+    Grown grown = {.is_list = PyObject_IsTrue(args[5])};
+    if (grown.is_list < 0 || !take_size(args[2], &grown.head) || !take_size(args[3], &grown.size)
+        || !take_size(args[4], &grown.count)) {
         return NULL;
     }
-    Grown grown = {PyLong_AsSsize_t(args[2]), PyLong_AsSsize_t(args[3]),
-                   PyLong_AsSsize_t(args[4]), PyObject_IsTrue(args[5]),
-                   PyList_New(0), PyList_New(0), PyList_New(0)};
-    Outcome outcome = PyErr_Occurred() ? FAILED : PACKED;
-    for (Py_ssize_t n = 0; outcome == PACKED && n < PySequence_Fast_GET_SIZE(rows); n++) {
-        outcome = grow_by_row(&grown, PySequence_Fast_GET_ITEM(rows, n), args[1]);
+    PyObject *rows = PySequence_Tuple(args[0]); /* which nobody can change meanwhile */
+    grown.heads = rows == NULL ? NULL : PyList_New(0);
+    grown.counts = grown.heads == NULL ? NULL : PyList_New(0);
+    grown.pieces = grown.counts == NULL ? NULL : PyList_New(0);
+    Outcome outcome = grown.pieces == NULL ? FAILED : PACKED;
+    for (Py_ssize_t n = 0; outcome == PACKED && n < PyTuple_GET_SIZE(rows); n++) {
+        outcome = grow_by_row(&grown, PyTuple_GET_ITEM(rows, n), args[1]);
     }
-    Py_DECREF(rows);
+    Py_XDECREF(rows);
     PyObject *found = NULL;
     if (outcome == PACKED) {
         found = PyTuple_Pack(3, grown.heads, grown.counts, grown.pieces);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -144,6 +145,44 @@ def test_lists_of_several_kinds_of_dicts_are_read_exactly():
     for size in (1, 2, 3, 500, 501, 1000, 400, 401):
         parts = as_encoded(value[:size], parts)
         as_read(value[:size], parts)
+
+
+def test_what_was_removed_is_not_kept_alive_by_what_stays():
+    large = "".join(["x"] * 1_000_000)
+    before = sys.getrefcount(large)
+    value = [*({"content": "y" * 12_000, "n": n} for n in range(3)), {"content": large, "n": 3}]
+    encoded = KEEPING.encode(value)
+    assert sys.getrefcount(large) > before + 1
+    value.pop()
+    encoded = KEEPING.encode(value, after=encoded.parts)
+    assert sys.getrefcount(large) == before
+    as_read(value, encoded.parts)
+
+
+@pytest.mark.parametrize("text", ["x" * 1000, "é" * 1000, "x" * 999 + "\N{GRINNING FACE}"])
+def test_what_is_kept_is_counted(text):
+    def copies() -> list[dict[str, str]]:
+        return [{"content": text[:-1] + text[-1:], "role": "user"} for _ in range(200)]
+
+    tracemalloc.start()
+    try:
+        encoded = KEEPING.encode(copies())
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0.6 < encoded.parts.weight / taken < 1.5
+    assert PLAIN.encode(copies()).parts.weight < encoded.size + 1
+
+
+def test_a_serializer_that_reads_in_its_own_way_is_asked():
+    class Dated(JsonPlusSerializer):
+        def decode_pieces(self, kind: str, pieces: Any) -> Any:
+            return [{**one, "seen": True} for one in super().decode_pieces(kind, pieces)]
+
+    codec = Codec(Dated(), keeps=True)
+    value = [{"role": "user", "content": "x" * 5000}] * 3
+    assert codec.decode_parts(codec.encode(value)) == [{**one, "seen": True} for one in value]
 
 
 def test_what_is_kept_is_let_go():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import sys
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,9 @@ from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.splice import difference, pack
 from milepost.checkpoint.sql.grown import Grown, follow, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 if not native.AVAILABLE:
     pytest.skip("the accelerator was not built, or is switched off", allow_module_level=True)
@@ -48,6 +52,21 @@ def insides(value: Any) -> list[Any]:
         found = [value] if isinstance(value, list) else []
         return [*found, *(one for member in value for one in insides(member))]
     return []
+
+
+@contextlib.contextmanager
+def emptied_by_the_collector(value: list[Any], after: int = 50) -> Iterator[None]:
+    """A list that is emptied when so many objects have been made."""
+    before = gc.get_threshold()
+    gc.collect()
+    clear = lambda *_: value.clear()  # noqa: E731
+    gc.callbacks.append(clear)
+    gc.set_threshold(after + 1)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(clear)
+        gc.set_threshold(*before)
 
 
 # -- dicts that are made like others
@@ -116,23 +135,18 @@ def test_copies_of_more_than_there_are_are_refused():
 
 def test_elements_that_vanish_while_they_are_copied_are_missed():
     elements = [{"a": []} for _ in range(2000)]
+    with emptied_by_the_collector(elements), pytest.raises(RuntimeError, match="changed while"):
+        native.copies(elements, 2000)
 
-    class Trap:
-        def __init__(self) -> None:
-            self.itself = self
 
-        def __del__(self) -> None:
-            elements.clear()
-
-    before = gc.get_threshold()
-    gc.collect()
-    Trap()
-    gc.set_threshold(50)
-    try:
-        with pytest.raises(RuntimeError, match="changed while"):
-            native.copies(elements, 2000)
-    finally:
-        gc.set_threshold(*before)
+def test_what_vanishes_while_it_is_copied_is_copied_whole_or_not_at_all():
+    for after in range(60):
+        elements = [{"a": []} for _ in range(30)]
+        with (
+            emptied_by_the_collector(elements, after),
+            contextlib.suppress(RuntimeError, ValueError),
+        ):
+            assert native.copies(elements, 30) == [{"a": []}] * 30
 
 
 # -- pieces that are cut up
@@ -158,8 +172,10 @@ def test_an_element_in_two_pieces_is_left_to_others():
     assert native.cut_up((data[:4], data[4:])) is None
     for wrong in ((), (b"",), (data, b"\x01"), (data[:-1],), (b"\xdd\xff\xff\xff\xff", data)):
         assert native.cut_up(wrong) is None
-    for given_ in (1, ("a",), (bytearray(data),), (memoryview(data)[::-1],), (data, None)):
-        with pytest.raises(TypeError):
+    gone = memoryview(bytes(data))
+    gone.release()
+    for given_ in (1, ("a",), (bytearray(data),), (memoryview(data)[::-1],), (data, None), (gone,)):
+        with pytest.raises((TypeError, ValueError, BufferError)):
             native.cut_up(given_)
 
 
@@ -260,6 +276,18 @@ def test_what_is_no_row_is_left_to_python_or_refused():
     ):
         with pytest.raises(TypeError):
             native.grow(*arguments)
+
+
+def test_rows_may_vanish_while_they_are_read():
+    versions = [["a"] * 20, *(["a"] * 20 + ["x" * 9000] * n for n in range(1, 60))]
+    base = whole(encoded(versions[0]))
+    assert isinstance(base, Grown)
+    rows = rows_of(versions)
+    with emptied_by_the_collector(rows, after=20):
+        found = grown(rows, base)
+    assert rows == []
+    assert found is not None
+    assert found[-1].read() == encoded(versions[-1])
 
 
 def test_reading_rows_leaks_nothing():

@@ -27,6 +27,7 @@ from milepost.checkpoint.serde.elements import (
     elements_kind,
     encode_elements,
     offers_elements,
+    reads_elements,
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.rotation import is_sealed, rotates
@@ -85,7 +86,7 @@ class Codec:
 
     def __init__(self, serde: SerializerProtocol, *, keeps: bool = False) -> None:
         self.serde: Any = serde
-        self._keeps = keeps
+        self._keeps = keeps and reads_elements(serde)
         """Whether the values in a list are kept beside its bytes: see `native.after`."""
         self.splices = is_two_step(serde)
         """Whether differences can be taken: a foreign serializer gets full rows."""

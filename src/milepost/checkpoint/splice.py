@@ -51,6 +51,12 @@ class Parts(NamedTuple):
         size = elements.size if isinstance(elements, Packed) else sum(map(len, elements))
         return len(self.head) + size
 
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        elements = self.elements
+        return elements.weight if isinstance(elements, Packed) else self.size
+
     def pieces(self) -> list[Buffer]:
         """The value, in pieces."""
         elements = self.elements

@@ -16,7 +16,7 @@ from milepost.checkpoint.serde.standard import array_head, map_head
 from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 Kind: TypeAlias = Literal["list", "dict"]
@@ -34,6 +34,15 @@ _KEYS = PASS_THROUGH | OTHER_KEYS
 
 def offers_elements(serde: object) -> bool:
     """Whether `serde` encodes lists and dicts the way this module does."""
+    return _is_ours(serde, ("dumps_typed", "encode"))
+
+
+def reads_elements(serde: object) -> bool:
+    """Whether `serde` decodes them so, and does nothing else with what it reads."""
+    return _is_ours(serde, ("loads_typed", "decode", "decode_pieces"))
+
+
+def _is_ours(serde: object, methods: Sequence[str]) -> bool:
     from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     while not isinstance(serde, JsonPlusSerializer):
@@ -42,9 +51,7 @@ def offers_elements(serde: object) -> bool:
             return False
         serde = inner
     own = type(serde)
-    return own.dumps_typed is JsonPlusSerializer.dumps_typed and (
-        own.encode is JsonPlusSerializer.encode
-    )
+    return all(getattr(own, name) is getattr(JsonPlusSerializer, name) for name in methods)
 
 
 def elements_kind(value: Any) -> Kind | None:

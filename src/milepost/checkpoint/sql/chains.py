@@ -46,7 +46,8 @@ def blob_row(
     most: Bounds,
 ) -> BlobRow:
     """How to store a version whose predecessor is `base`."""
-    known = Known(token, base.epoch if base else None, version, encoded, _FULL, encoded.size)
+    weight = encoded.parts.weight
+    known = Known(token, base.epoch if base else None, version, encoded, _FULL, weight)
     row = BlobRow(channel, version, encoded, known)
     if base is None or base.encoded.kind != encoded.kind or base.version == version:
         return row

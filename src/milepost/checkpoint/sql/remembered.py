@@ -78,7 +78,7 @@ class Known(Remembered):
     encoded: Encoded
     chain: Chain
     size: int
-    """How long it is."""
+    """What it takes in memory, about."""
 
     @property
     def kind(self) -> str:
@@ -189,10 +189,8 @@ _MOST_EARLY = 256
 class Memory:
     """Threads that were not used for long are forgotten first."""
 
-    def __init__(self, limit: int = 128 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
         self._limit = limit
-        """Bytes of values as they are stored: their texts are kept beside them, which is as much
-        again."""
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
