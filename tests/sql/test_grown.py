@@ -86,8 +86,7 @@ def test_every_version_is_read_exactly_in_any_order(value, counts, data):
     for count, made in asked:
         assert made.read() == encoded(value[:count])
         assert isinstance(made, Grown)
-        for again in (True, False):
-            assert repr(made.elements(codec, again=again)) == repr(value[:count])
+        assert repr(made.elements(codec)) == repr(value[:count])
 
 
 @given(st.lists(plain, min_size=1, max_size=8), st.lists(plain, max_size=8))
@@ -97,7 +96,7 @@ def test_any_other_change_is_read_as_a_rope_is(old, new):
     assert made.read() == encoded(new)
     assert len(made) == len(encoded(new))
     if isinstance(made, Grown):
-        assert made.elements(codec, again=True) == new
+        assert made.elements(codec) == new
 
 
 def test_what_was_handed_out_is_nobody_elses():
@@ -106,7 +105,7 @@ def test_what_was_handed_out_is_nobody_elses():
     part = version.apply(beginning(value, 7))
     assert isinstance(part, Grown)
     for made in (version, part, version):
-        read = made.elements(codec, again=True)
+        read = made.elements(codec)
         assert read == value[: len(read)]
         read[0]["content"] = "mine"
         read.clear()
@@ -116,7 +115,7 @@ def test_what_was_handed_out_is_nobody_elses():
 def test_what_is_inside_an_element_is_not_shared_either(inside):
     value = [*ten(), {"inside": inside}]
     version = grown(value)
-    first, second = (version.elements(codec, again=True) for _ in range(2))
+    first, second = (version.elements(codec) for _ in range(2))
     assert first == second == value
     assert first[-1]["inside"] is not second[-1]["inside"]
 
@@ -163,24 +162,24 @@ def test_common_elements_are_decoded_once(monkeypatch):
     for count in (10, 9, 8, 9, 10):
         part = version.apply(beginning(value, count))
         assert isinstance(part, Grown)
-        assert part.elements(codec, again=True) == value[:count]
+        assert part.elements(codec) == value[:count]
     # The list, and one element for each new place to check that an element begins there.
     assert counts == [10, 1, 1]
 
 
 @pytest.mark.parametrize("asked_before", [False, True])
-@pytest.mark.parametrize(("count", "size"), [(5, -1), (4, 0), (6, 0), (5, 1)])
+@pytest.mark.parametrize(("count", "size"), [(5, -1), (4, 0), (6, 0), (5, 1), (9, None)])
 def test_a_part_that_ends_inside_an_element_is_refused(asked_before, count, size):
     value = ten()
     version = grown(value)
     if asked_before:
-        version.elements(codec, again=True)
+        version.elements(codec)
     start, length = beginning(value, 5)[1]
-    part = version.apply([head(count), (start, length + size)])
+    length = version.size if size is None else length + size
+    part = version.apply([head(count), (start, length)])
     assert isinstance(part, Grown)
-    for again in (True, False):
-        with pytest.raises(DeserializationError):
-            part.elements(codec, again=again)
+    with pytest.raises(DeserializationError):
+        part.elements(codec)
     with pytest.raises(DeserializationError):
         codec.decode("msgpack", part.buffers())
 
@@ -200,7 +199,62 @@ def test_two_that_grow_out_of_one_do_not_disturb_each_other():
         branch = part.apply([parts.head, (1, len(part) - 1), parts.elements[-1]])
         assert isinstance(branch, Grown)
         assert branch.read() == encoded(now)
-        assert branch.elements(codec, again=True) == now
+        assert branch.elements(codec) == now
+
+
+@pytest.mark.parametrize("kind", ["plain", "mixed"])
+def test_branches_are_read_exactly_and_what_they_share_is_decoded_twice_at_most(kind, monkeypatch):
+    counts: list[int] = []
+    decode = codec.decode_elements
+    monkeypatch.setattr(
+        codec, "decode_elements", lambda n, pieces: counts.append(n) or decode(n, pieces)
+    )
+    value: list[Any] = ten()
+    part = grown(value).apply(beginning(value, 8))
+    branches = []
+    for number in range(6):
+        added = [{"n": number}, {"n": [number]}] if kind == "mixed" else [{"n": number}]
+        now = [*value[:8], *added]
+        parts = codec.encode(now).parts
+        body = b"".join(parts.elements[8:])
+        branches.append((part.apply([parts.head, (1, len(part) - 1), body]), now))
+    read = []
+    for branch, now in branches:
+        assert isinstance(branch, Grown)
+        read.append(branch.elements(codec))
+        assert read[-1] == now
+    if kind == "plain":
+        assert sum(counts) <= 9 + 10 + 2 + 6
+    assert len({id(one) for made in read for one in made}) == sum(map(len, read))
+
+
+def test_versions_that_grow_are_decoded_once_in_any_order(monkeypatch):
+    counts: list[int] = []
+    decode = codec.decode_elements
+    monkeypatch.setattr(
+        codec, "decode_elements", lambda n, pieces: counts.append(n) or decode(n, pieces)
+    )
+    value = [{"content": f"text {number}"} for number in range(60)]
+    version: Grown | Rope = grown(value[:20])
+    for count in range(21, 61):
+        before, now = codec.encode(value[: count - 1]).parts, codec.encode(value[:count]).parts
+        version = version.apply(difference(before, now))
+        assert isinstance(version, Grown)
+        assert version.elements(codec) == value[:count]
+    assert sum(counts) < 4 * 60
+
+
+def test_a_long_line_of_versions_that_nobody_has_read_is_no_trouble():
+    value = ["x"]
+    version: Grown | Rope = grown(value)
+    for _ in range(3000):
+        before = codec.encode(value).parts
+        value.append("x")
+        version = version.apply(difference(before, codec.encode(value).parts))
+        assert isinstance(version, Grown)
+        version.growth._asked = True
+    assert isinstance(version, Grown)
+    assert version.elements(codec) == value
 
 
 def test_a_dict_grows_too_but_is_decoded_whole():
@@ -247,7 +301,7 @@ def test_threads_that_read_versions_at_once_do_not_disturb_each_other():
     def read(count: int) -> bool:
         part = parts[count]
         assert isinstance(part, Grown)
-        return part.elements(codec, again=True) == value[:count]
+        return part.elements(codec) == value[:count]
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, [*range(61), *reversed(range(61))] * 3))

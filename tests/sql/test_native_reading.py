@@ -218,7 +218,7 @@ def test_rows_that_add_are_read_as_python_reads_them(value, data):
     assert found is not None
     for one, other, version in zip(found, by_python(rows, base), versions[1:], strict=True):
         assert one.read() == other.read() == encoded(version)
-        assert repr(one.elements(CODEC, again=True)) == repr(version)
+        assert repr(one.elements(CODEC)) == repr(version)
 
 
 def test_a_large_piece_is_not_copied():
@@ -227,7 +227,7 @@ def test_a_large_piece_is_not_copied():
     assert isinstance(base, Grown)
     [version] = grown(rows_of(versions), base) or []
     assert isinstance(version.growth.pieces[-1], memoryview)
-    assert version.elements(CODEC, again=False) == versions[1]
+    assert version.elements(CODEC) == versions[1]
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,21 @@
 import operator
 import os
 import random
+from itertools import pairwise
 from typing import Annotated, Any
 
 import pytest
 from typing_extensions import TypedDict
 
 from graphs import thread
+from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.checkpoint.sql.chains import blob_row
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
+from milepost.sql.dialect import Bounds
 from milepost.sql.operations import Several, Trail
 
 
@@ -157,7 +162,51 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
 
         cold.engine.run = counted  # type: ignore[method-assign]
         assert len(cold.get_tuple(config).checkpoint["channel_values"]["messages"]) == 600
-        assert 5 < sum(fetched) <= 70
+        # 16 of the value, 9 of the frames (and of the parent's), the writes and the thread.
+        assert 5 < sum(fetched) <= 30
+
+
+@pytest.mark.parametrize(("size", "more"), [(1000, 0), (3 << 20, 3)])
+def test_of_a_large_value_there_are_more_rows_before_a_full_one(size, more):
+    codec = Codec(JsonPlusSerializer())
+    value = ["x" * size]
+    known, rows = None, []
+    for number in range(60):
+        row = blob_row("c", str(number), codec.encode(value), known, None, Bounds(2, 2, 8))
+        known = row.known
+        rows.append(known.chain.rows)
+        value.append("y" * 200)
+    assert max(rows) == 2 + 2 + more
+    # Three versions for each large row, and then a full one.
+    full = [number for number, count in enumerate(rows) if count == 1]
+    assert {after - before for before, after in pairwise(full)} == {1 + 3 * (1 + more) + 2}
+
+
+def test_versions_of_a_list_that_shrank_once_are_not_taken_for_parts_of_later_ones(path, config):
+    def named(name: Any) -> dict[str, str]:
+        return {"role": "user", "content": f"{name} " + "x" * 200}
+
+    builder = StateGraph(Free)
+    builder.add_node("node", lambda state: {})
+    builder.add_edge(START, "node")
+    value = [named(number) for number in range(40)]
+    expected = {}
+    for opened in range(4):  # what a saver has read is continued too
+        with SqliteSaver.from_conn_string(path) as saver:
+            graph = builder.compile(checkpointer=saver)
+            for number in range(20):
+                if number == 3 and opened < 2:
+                    value = value[:25]
+                value = [*value, named((opened, number))]
+                graph.invoke({"messages": value}, config, durability="exit")
+                made = graph.get_state(config).config["configurable"]["checkpoint_id"]
+                expected[made] = value
+    with SqliteSaver.from_conn_string(path) as saver:
+        read = {}
+        for state in builder.compile(checkpointer=saver).get_state_history(config):
+            read[state.config["configurable"]["checkpoint_id"]] = state.values["messages"]
+        assert saver.verify() == []
+    assert {id: read[id] for id in expected} == expected
 
 
 def test_the_input_is_not_stored_a_second_time(sqlite, config):

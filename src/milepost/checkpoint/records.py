@@ -116,6 +116,7 @@ def place_of(config: RunnableConfig) -> Place:
             'config={"configurable": {"thread_id": "1"}}.'
         )
     ns = configurable.get("checkpoint_ns") or ""
+    # As in `get_checkpoint_id`, whose call is spared: this is asked eight times for one state.
     id = configurable.get("checkpoint_id") or configurable.get("thread_ts")
     # Numbers and UUIDs are common as thread ids; they are stored as their text.
     return Place(str(thread_id), ns, id)

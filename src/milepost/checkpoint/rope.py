@@ -51,10 +51,6 @@ class Rope:
                 pieces.append((step, 0, len(step)))
         return Rope(pieces)
 
-    def start(self, size: int) -> bytes:
-        """The first bytes of the value."""
-        return b"".join(Rope(self.cut(0, min(size, len(self)))).buffers())
-
     def read(self) -> bytes:
         """The value in one piece."""
         buffers = self.buffers()

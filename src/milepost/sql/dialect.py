@@ -25,7 +25,7 @@ class Bounds(NamedTuple):
     small: int
     """Of a value that grows: rows that add a little each, before one adds all that at once."""
     large: int
-    """How many of those there are before a full row."""
+    """How many of those there are before a full row; of a large value a few more (`chains.py`)."""
     frames: int
     """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
 

@@ -70,25 +70,42 @@ class Growth:
     Several versions share it. Nothing is added once anybody else gets to see it.
     """
 
-    __slots__ = ("_copy", "_cuts", "_elements", "_rope", "count", "ends", "is_list", "pieces")
+    __slots__ = (
+        "_asked",
+        "_copy",
+        "_cuts",
+        "_elements",
+        "_origin",
+        "_rope",
+        "count",
+        "ends",
+        "is_list",
+        "pieces",
+    )
 
-    def __init__(self, pieces: list[Buffer], ends: list[int], count: int, *, is_list: bool) -> None:
+    def __init__(
+        self,
+        pieces: list[Buffer],
+        ends: list[int],
+        count: int,
+        *,
+        is_list: bool,
+        origin: Grown | None = None,
+    ) -> None:
         self.pieces = pieces
         self.ends = ends
         """How many bytes there are up to the end of each piece."""
         self.count = count
         self.is_list = is_list
+        self._origin = origin
+        """The version that it has grown out of: their elements are decoded once for both."""
         self._elements: list[Any] | None = None
-        """Decoded, and shown to nobody."""
+        """Decoded, and shown to nobody; none, if they cannot be copied."""
         self._copy: _Copy | None = None
+        self._asked = False
         self._cuts: dict[int, int] = {}
         """Bytes, and the number of elements in so many: where an element is known to end."""
         self._rope: Rope | None = None
-
-    def beginning(self, size: int, count: int) -> Growth:
-        """As much of it, to add something else to that."""
-        last = bisect_left(self.ends, size)
-        return Growth(self.up_to(size), [*self.ends[:last], size], count, is_list=self.is_list)
 
     def add(self, head: bytes, count: int, piece: Buffer) -> Grown:
         """The version that has another piece, and `count` elements then."""
@@ -115,18 +132,51 @@ class Growth:
 
     def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
         """The elements in the first bytes; what was decoded is kept, for the next who asks."""
-        elements = self._elements
-        if elements is None:
-            elements = codec.decode_elements(self.count, self.pieces)
-            copy = self._copy = copier(elements)
-            if copy is None and count == self.count:
-                return elements
-            self._elements = elements if copy is not None else []
-        if self._copy is None:
+        if self._elements is None:
+            fresh = self._learn(codec)
+            if fresh is not None and count == self.count:
+                return fresh
+        elements = self._first(size, count, codec)
+        if elements is None or self._copy is None:
             return codec.decode_elements(count, self.up_to(size))
-        if size != self.ends[-1] and count != self._cuts.get(size):
-            self._check(elements, size, count, codec)
         return self._copy(elements, count)
+
+    def _learn(self, codec: Codec) -> list[Any] | None:
+        """Decode the elements. If they cannot be copied, they are for whoever asked first."""
+        line = [self]
+        while (origin := line[-1]._origin) is not None and origin.growth._is_due():
+            line.append(origin.growth)
+        fresh = None
+        for growth in reversed(line):
+            first, origin = None, growth._origin
+            if origin is not None:
+                first = origin.growth._first(origin.size, origin.count, codec)
+            if origin is None or first is None:
+                elements = codec.decode_elements(growth.count, growth.pieces)
+            else:
+                rest = Rope(growth.rope.cut(origin.size, growth.ends[-1] - origin.size))
+                more = codec.decode_elements(growth.count - origin.count, rest.buffers())
+                elements = first[: origin.count] + more
+            growth._copy = copier(elements)
+            growth._elements = elements if growth._copy is not None else []
+            fresh = elements if growth._copy is None and first is None else None
+        return fresh
+
+    def _is_due(self) -> bool:
+        """Whether it should be decoded for those that have grown out of it. For the first of them
+        it is not: mostly there is no other."""
+        due = self._asked and self._elements is None
+        self._asked = True
+        return due
+
+    def _first(self, size: int, count: int, codec: Codec) -> list[Any] | None:
+        """Elements that begin with those in the first bytes; None if they cannot be copied."""
+        elements = self._elements
+        if elements is None or self._copy is None:
+            return None
+        if (size, count) != (self.ends[-1], self.count) and count != self._cuts.get(size):
+            self._check(elements, size, count, codec)
+        return elements
 
     def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
         """That `count` elements end after `size` bytes: what follows them must begin there."""
@@ -181,11 +231,18 @@ class Grown:
                     return head, count, new
         return None
 
+    def branch(self) -> Growth:
+        """What has its elements, to be added to."""
+        growth, size = self.growth, self.size
+        ends = [*growth.ends[: bisect_left(growth.ends, size)], size]
+        pieces, is_list = growth.up_to(size), growth.is_list
+        return Growth(pieces, ends, self.count, is_list=is_list, origin=self)
+
     def grow(
         self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
     ) -> list[Grown]:
         """The versions that come after this one, if each adds some elements."""
-        growth = self.growth.beginning(self.size, self.count)
+        growth = self.branch()
         sizes = list(accumulate(map(len, pieces), initial=self.size))[1:]
         growth.pieces += pieces
         growth.ends += sizes
@@ -213,14 +270,9 @@ class Grown:
         """The value's pieces, none of them copied."""
         return [self.head, *self.growth.up_to(self.size)]
 
-    def elements(self, codec: Codec, *, again: bool) -> list[Any]:
-        """Its elements, which nobody else has; SerdeError if they cannot be told apart.
-
-        If other versions will be read, what they have in common is kept.
-        """
-        if again:
-            return self.growth.copies(self.size, self.count, codec)
-        return codec.decode_elements(self.count, self.growth.up_to(self.size))
+    def elements(self, codec: Codec) -> list[Any]:
+        """Its elements, which nobody else has; SerdeError if they cannot be told apart."""
+        return self.growth.copies(self.size, self.count, codec)
 
     def begins(self, later: Parts) -> bool:
         """Whether a later version has all its elements, and perhaps more after them."""
@@ -285,14 +337,14 @@ def follow(base: Grown | Rope, programs: Iterable[Steps]) -> list[Grown | Rope]:
             version, growth = version.changed(program), None
         else:
             if growth is None:
-                growth = version.growth.beginning(version.size, version.count)
+                growth = version.branch()
             version = growth.add(*added)
         found.append(version)
     return found
 
 
 def whole(data: Buffer) -> Grown | Rope:
-    """A version that is stored in full: bytes, or a view from where they begin."""
+    """A version that is stored in full."""
     head = container_head(bytes(data[:_LONGEST_HEAD]))
     if head is None:
         return Rope.of(data)

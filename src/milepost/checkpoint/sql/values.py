@@ -56,7 +56,7 @@ class Resolver:
         """Whether many versions of a value will be read: their common elements are kept."""
         self._ropes: dict[tuple[str, str], Rope | Grown] = {}
         self._programs: dict[tuple[str, str], Steps] = {}
-        """Of versions that do not just add to the one before, as far as is known."""
+        """Of versions that were not found to add to the one before, and no more."""
 
     def has(self, wanted: AbstractSet[tuple[str, str]]) -> bool:
         """Whether all these versions have been fetched."""
@@ -132,7 +132,7 @@ class Resolver:
             if self._shares and isinstance(rope, Grown) and rope.is_list and kind == "msgpack":
                 # What cannot be read in this way is read again below, which says why.
                 with suppress(SerdeError):
-                    return rope.elements(self._codec, again=True)
+                    return rope.elements(self._codec)
             return self._codec.decode(kind, rope.buffers(), *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
