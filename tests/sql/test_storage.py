@@ -17,7 +17,7 @@ from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.sql.chains import blob_row
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
-from milepost.sql.dialect import Bounds
+from milepost.sql.dialect import POSTGRES, SQLITE, Bounds
 from milepost.sql.operations import Several, Trail
 
 
@@ -166,16 +166,27 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
         assert 5 < sum(fetched) <= 30
 
 
-@pytest.mark.parametrize(("size", "more"), [(1000, 0), (3 << 20, 3)])
-def test_of_a_large_value_there_are_more_rows_before_a_full_one(size, more):
+def chains(first: str, versions: int, bounds: Bounds) -> list[int]:
+    """How many rows each version of a list is read from, to which one element after the other is
+    added."""
     codec = Codec(JsonPlusSerializer())
-    value = ["x" * size]
-    known, rows = None, []
-    for number in range(60):
-        row = blob_row("c", str(number), codec.encode(value), known, None, Bounds(2, 2, 8))
-        known = row.known
+    value, known, rows = [first], None, []
+    for number in range(versions):
+        encoded = codec.encode(value, after=None if known is None else known.encoded.parts)
+        known = blob_row("c", str(number), encoded, known, None, bounds).known
         rows.append(known.chain.rows)
         value.append("y" * 200)
+    return rows
+
+
+@pytest.mark.parametrize(("dialect", "most"), [(SQLITE, 16), (POSTGRES, 96)])
+def test_a_value_is_read_from_a_bounded_number_of_rows(dialect, most):
+    assert max(chains("first", 2200, dialect.chain)) == most
+
+
+@pytest.mark.parametrize(("size", "more"), [(1000, 0), (3 << 20, 3)])
+def test_of_a_large_value_there_are_more_rows_before_a_full_one(size, more):
+    rows = chains("x" * size, 60, Bounds(2, 2, 8))
     assert max(rows) == 2 + 2 + more
     # Three versions for each large row, and then a full one.
     full = [number for number, count in enumerate(rows) if count == 1]
@@ -191,13 +202,14 @@ def test_versions_of_a_list_that_shrank_once_are_not_taken_for_parts_of_later_on
     builder.add_edge(START, "node")
     value = [named(number) for number in range(40)]
     expected = {}
-    for opened in range(4):  # what a saver has read is continued too
+    for opened, turns in enumerate((3, 1, 60)):  # what a saver has read is continued too
         with SqliteSaver.from_conn_string(path) as saver:
             graph = builder.compile(checkpointer=saver)
-            for number in range(20):
-                if number == 3 and opened < 2:
+            for number in range(turns):
+                if opened == 0 and number == 1:
                     value = value[:25]
-                value = [*value, named((opened, number))]
+                elif opened or number:
+                    value = [*value, named((opened, number))]
                 graph.invoke({"messages": value}, config, durability="exit")
                 made = graph.get_state(config).config["configurable"]["checkpoint_id"]
                 expected[made] = value
