@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from milepost import native
 from milepost.checkpoint.codec import Codec
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.splice import Parts
 
@@ -180,9 +181,18 @@ def test_a_serializer_that_reads_in_its_own_way_is_asked():
         def decode_pieces(self, kind: str, pieces: Any) -> Any:
             return [{**one, "seen": True} for one in super().decode_pieces(kind, pieces)]
 
-    codec = Codec(Dated(), keeps=True)
+    class Sealed(EncryptedSerializer):
+        decode_pieces = Dated.decode_pieces
+
     value = [{"role": "user", "content": "x" * 5000}] * 3
+    key = bytes(32)
+    for serde in (Dated(), Sealed.from_pycryptodome_aes(key=key)):
+        codec = Codec(serde, keeps=True)
+        assert codec.encode(value).parts.elements.made() is None
+    codec = Codec(Dated(), keeps=True)
     assert codec.decode_parts(codec.encode(value)) == [{**one, "seen": True} for one in value]
+    usual = Codec(EncryptedSerializer.from_pycryptodome_aes(key=key), keeps=True)
+    assert usual.encode(value).parts.elements.made() == value
 
 
 def test_what_is_kept_is_let_go():

@@ -59,7 +59,10 @@ def emptied_by_the_collector(value: list[Any], after: int = 50) -> Iterator[None
     """A list that is emptied when so many objects have been made."""
     before = gc.get_threshold()
     gc.collect()
-    clear = lambda *_: value.clear()  # noqa: E731
+
+    def clear(*_: object) -> None:
+        value.clear()
+
     gc.callbacks.append(clear)
     gc.set_threshold(after + 1)
     try:

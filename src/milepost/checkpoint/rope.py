@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from milepost.checkpoint.splice import Buffer, Steps
 
@@ -43,13 +43,7 @@ class Rope:
 
     def apply(self, program: Steps) -> Rope:
         """The value that `program` makes of this one."""
-        pieces: list[Piece] = []
-        for step in program:
-            if isinstance(step, tuple):
-                pieces += self.cut(*step)
-            else:
-                pieces.append((step, 0, len(step)))
-        return Rope(pieces)
+        return spliced(program, self.cut)
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -84,3 +78,14 @@ class Rope:
         skipped = start - (self._ends[first - 1] if first else 0)
         found[0] = (source, offset + skipped, size - skipped)
         return found
+
+
+def spliced(program: Steps, cut: Callable[[int, int], Sequence[Piece]]) -> Rope:
+    """The value that `program` makes of one that can be cut."""
+    pieces: list[Piece] = []
+    for step in program:
+        if isinstance(step, tuple):
+            pieces += cut(*step)
+        else:
+            pieces.append((step, 0, len(step)))
+    return Rope(pieces)

@@ -268,11 +268,10 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
 
 
 def _follow(execute: Callable[..., sqlite3.Cursor], trail: Trail) -> None:
-    sql, given, onward = trail
-    next: tuple[Any, ...] | None = given
-    while next is not None:
-        row = execute(sql, next).fetchone()
-        next = None if row is None else onward(row)
+    sql, wanted, onward = trail
+    while wanted is not None:
+        row = execute(sql, wanted).fetchone()
+        wanted = None if row is None else onward(row)
 
 
 def _is_transaction(statement: Statement, begin: str) -> bool:

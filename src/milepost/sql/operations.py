@@ -47,9 +47,10 @@ class Trail(NamedTuple):
     """
 
     sql: str
-    parameters: tuple[Any, ...]
+    parameters: tuple[Any, ...] | None
+    """For the first row."""
     onward: Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
-    """The parameters for the row after one, or None."""
+    """Those for the row after one, or None."""
 
 
 class Read(NamedTuple):

@@ -16,7 +16,7 @@ from milepost.checkpoint.serde.standard import array_head, map_head
 from milepost.checkpoint.serde.survey import NATIVE_KEYS, holds_buffer, suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 
 Kind: TypeAlias = Literal["list", "dict"]
@@ -30,28 +30,39 @@ class Layered(Protocol):
 
 
 _KEYS = PASS_THROUGH | OTHER_KEYS
+_HERE = __name__.rpartition(".")[0] + "."
 
 
 def offers_elements(serde: object) -> bool:
     """Whether `serde` encodes lists and dicts the way this module does."""
-    return _is_ours(serde, ("dumps_typed", "encode"))
+    line = _line(serde)
+    return bool(line) and _is_ours(line[-1], ("dumps_typed", "encode"))
 
 
 def reads_elements(serde: object) -> bool:
     """Whether `serde` decodes them so, and does nothing else with what it reads."""
-    return _is_ours(serde, ("loads_typed", "decode", "decode_pieces"))
+    line = _line(serde)
+    reading = ("loads_typed", "decode", "decode_pieces")
+    return bool(line) and all(_is_ours(one, reading) for one in line)
 
 
-def _is_ours(serde: object, methods: Sequence[str]) -> bool:
+def _line(serde: object) -> list[object]:
+    """A serializer, those inside it, and ours at the end; none if ours is not there."""
     from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    while not isinstance(serde, JsonPlusSerializer):
-        inner = getattr(serde, "serde", None)
-        if inner is None or not hasattr(serde, "seal"):
-            return False
-        serde = inner
-    own = type(serde)
-    return all(getattr(own, name) is getattr(JsonPlusSerializer, name) for name in methods)
+    line = [serde]
+    while not isinstance(line[-1], JsonPlusSerializer):
+        inner = getattr(line[-1], "serde", None)
+        if inner is None or not hasattr(line[-1], "seal"):
+            return []
+        line.append(inner)
+    return line
+
+
+def _is_ours(serde: object, methods: Iterable[str]) -> bool:
+    """Whether it has these methods as they are written in this package."""
+    found = (getattr(type(serde), name, None) for name in methods)
+    return all(getattr(one, "__module__", "").startswith(_HERE) for one in found)
 
 
 def elements_kind(value: Any) -> Kind | None:

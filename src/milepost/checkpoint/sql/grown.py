@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost import native
 from milepost.checkpoint.cutting import container_head
-from milepost.checkpoint.rope import Piece, Rope
+from milepost.checkpoint.rope import Rope, spliced
 from milepost.checkpoint.serde import skim
 from milepost.errors import DeserializationError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from milepost.checkpoint.codec import Codec
+    from milepost.checkpoint.rope import Piece
     from milepost.checkpoint.splice import Buffer, Parts, Steps
 
 _Copy: TypeAlias = "Callable[[list[Any], int], list[Any]]"
@@ -71,7 +72,6 @@ class Growth:
     """
 
     __slots__ = (
-        "_asked",
         "_copy",
         "_cuts",
         "_elements",
@@ -102,17 +102,19 @@ class Growth:
         self._elements: list[Any] | None = None
         """Decoded, and shown to nobody; none, if they cannot be copied."""
         self._copy: _Copy | None = None
-        self._asked = False
         self._cuts: dict[int, int] = {}
         """Bytes, and the number of elements in so many: where an element is known to end."""
         self._rope: Rope | None = None
 
-    def add(self, head: bytes, count: int, piece: Buffer) -> Grown:
-        """The version that has another piece, and `count` elements then."""
-        self.pieces.append(piece)
-        self.ends.append(self.ends[-1] + len(piece))
-        self.count = count
-        return Grown(self, head, count, self.ends[-1])
+    def add(
+        self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
+    ) -> list[Grown]:
+        """The versions that have one piece more each, and so many elements then."""
+        ends = list(accumulate(map(len, pieces), initial=self.ends[-1]))[1:]
+        self.pieces += pieces
+        self.ends += ends
+        self.count = counts[-1]
+        return list(map(Grown, repeat(self), heads, counts, ends))
 
     def up_to(self, size: int) -> list[Buffer]:
         """The pieces of the first bytes."""
@@ -130,51 +132,51 @@ class Growth:
             self._rope = Rope([(piece, 0, len(piece)) for piece in self.pieces])
         return self._rope
 
-    def copies(self, size: int, count: int, codec: Codec) -> list[Any]:
-        """The elements in the first bytes; what was decoded is kept, for the next who asks."""
+    def copies(self, version: Grown, codec: Codec) -> list[Any]:
+        """The elements of a version of it; what was decoded is kept, for the next who asks."""
         if self._elements is None:
             fresh = self._learn(codec)
-            if fresh is not None and count == self.count:
+            if fresh is not None and version.is_all:
                 return fresh
-        elements = self._first(size, count, codec)
+        elements = self._first(version, codec)
         if elements is None or self._copy is None:
-            return codec.decode_elements(count, self.up_to(size))
-        return self._copy(elements, count)
+            return codec.decode_elements(version.count, self.up_to(version.size))
+        return self._copy(elements, version.count)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether that has been tried."""
+        return self._elements is not None
 
     def _learn(self, codec: Codec) -> list[Any] | None:
         """Decode the elements. If they cannot be copied, they are for whoever asked first."""
         line = [self]
-        while (origin := line[-1]._origin) is not None and origin.growth._is_due():
+        while (origin := line[-1]._origin) is not None and origin.is_undecoded_part():
             line.append(origin.growth)
         fresh = None
         for growth in reversed(line):
-            first, origin = None, growth._origin
-            if origin is not None:
-                first = origin.growth._first(origin.size, origin.count, codec)
-            if origin is None or first is None:
-                elements = codec.decode_elements(growth.count, growth.pieces)
-            else:
-                rest = Rope(growth.rope.cut(origin.size, growth.ends[-1] - origin.size))
-                more = codec.decode_elements(growth.count - origin.count, rest.buffers())
-                elements = first[: origin.count] + more
-            growth._copy = copier(elements)
-            growth._elements = elements if growth._copy is not None else []
-            fresh = elements if growth._copy is None and first is None else None
+            origin = growth._origin
+            first = None if origin is None else origin.growth._first(origin, codec)
+            size, count = (0, 0) if origin is None else (origin.size, origin.count)
+            known = [] if first is None else first[:count]
+            if first is None and count:
+                known = codec.decode_elements(count, growth.up_to(size))
+            rest = Rope(growth.rope.cut(size, growth.ends[-1] - size)).buffers()
+            elements = known + codec.decode_elements(growth.count - count, rest)
+            copy = growth._copy = copier(elements)
+            growth._cuts[size] = count
+            growth._elements = [] if copy is None else elements
+            if copy is not None and origin is not None and origin.growth._elements is None:
+                origin.growth._copy, origin.growth._elements = copy, known
+            fresh = elements if copy is None and first is None else None
         return fresh
 
-    def _is_due(self) -> bool:
-        """Whether it should be decoded for those that have grown out of it. For the first of them
-        it is not: mostly there is no other."""
-        due = self._asked and self._elements is None
-        self._asked = True
-        return due
-
-    def _first(self, size: int, count: int, codec: Codec) -> list[Any] | None:
-        """Elements that begin with those in the first bytes; None if they cannot be copied."""
-        elements = self._elements
+    def _first(self, version: Grown, codec: Codec) -> list[Any] | None:
+        """Elements that begin with those of a version of it; None if they cannot be copied."""
+        elements, size, count = self._elements, version.size, version.count
         if elements is None or self._copy is None:
             return None
-        if (size, count) != (self.ends[-1], self.count) and count != self._cuts.get(size):
+        if not version.is_all and count != self._cuts.get(size):
             self._check(elements, size, count, codec)
         return elements
 
@@ -205,6 +207,16 @@ class Grown:
 
     def __len__(self) -> int:
         return len(self.head) + self.size
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing was added to it so far."""
+        growth = self.growth
+        return self.size == growth.ends[-1] and self.count == growth.count
+
+    def is_undecoded_part(self) -> bool:
+        """Whether others share what it is a part of, of which nothing was decoded yet."""
+        return not (self.is_all or self.growth.is_decoded)
 
     @property
     def is_list(self) -> bool:
@@ -242,25 +254,12 @@ class Grown:
         self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
     ) -> list[Grown]:
         """The versions that come after this one, if each adds some elements."""
-        growth = self.branch()
-        sizes = list(accumulate(map(len, pieces), initial=self.size))[1:]
-        growth.pieces += pieces
-        growth.ends += sizes
-        growth.count = counts[-1]
-        return list(map(Grown, repeat(growth), heads, counts, sizes))
+        return self.branch().add(heads, counts, pieces)
 
     def changed(self, program: Steps) -> Grown | Rope:
         """What `program` makes of this version, if it does anything else."""
         beginning = self._beginning(program)
-        if beginning is not None:
-            return beginning
-        pieces: list[Piece] = []
-        for step in program:
-            if isinstance(step, tuple):
-                pieces += self._cut(*step)
-            else:
-                pieces.append((step, 0, len(step)))
-        return Rope(pieces)
+        return spliced(program, self._cut) if beginning is None else beginning
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -272,7 +271,7 @@ class Grown:
 
     def elements(self, codec: Codec) -> list[Any]:
         """Its elements, which nobody else has; SerdeError if they cannot be told apart."""
-        return self.growth.copies(self.size, self.count, codec)
+        return self.growth.copies(self, codec)
 
     def begins(self, later: Parts) -> bool:
         """Whether a later version has all its elements, and perhaps more after them."""
@@ -338,7 +337,8 @@ def follow(base: Grown | Rope, programs: Iterable[Steps]) -> list[Grown | Rope]:
         else:
             if growth is None:
                 growth = version.branch()
-            version = growth.add(*added)
+            head, count, new = added
+            [version] = growth.add([head], [count], [new])
         found.append(version)
     return found
 
