@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import Durability
 
-BACKLOG_LIMIT = 64
-"""Steps that may wait for a slow saver before the run waits too; a large one counts as several."""
-LARGE = 1_000_000
+BACKLOG_LIMIT = 256
+"""Steps that may wait for a slow saver before the run waits too; a large one counts as several.
+
+Few of them would do for a program that waits for models. One that does not makes a hundred before
+the interpreter lets the writer have its turn, and each time that it waits, it waits for a disk."""
+LARGE = 250_000
 """Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
 
 
