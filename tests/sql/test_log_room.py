@@ -88,8 +88,11 @@ def test_room_is_made_while_nobody_else_can_write(path, monkeypatch):
 
 def test_where_room_cannot_be_made_commits_go_on(path, monkeypatch):
     asked: list[str] = []
+    usual = os.open
 
-    def refuse(name: str, *_: object) -> int:
+    def refuse(name: str, flags: int) -> int:
+        if not flags & os.O_RDWR:
+            return usual(name, flags)
         asked.append(name)
         raise PermissionError(name)
 
@@ -99,3 +102,25 @@ def test_where_room_cannot_be_made_commits_go_on(path, monkeypatch):
         graph.invoke({"n": 0}, thread("t"), durability="sync")
         assert graph.get_state(thread("t")).values == {"n": 20}
     assert len(asked) == 1
+
+
+def test_nobody_asks_for_the_times_of_the_log(path, monkeypatch):
+    """On Linux the next write would have to set them exactly, and its fsync would wait for that."""
+    asked: list[object] = []
+    looks = {name: getattr(os, name) for name in ("stat", "fstat", "lstat")}
+
+    def noting(name):
+        def look(file, *args, **kwargs):
+            asked.append(file)
+            return looks[name](file, *args, **kwargs)
+
+        return look
+
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = counter(saver, 40)
+        graph.invoke({"n": 0}, thread("t"), durability="sync")
+        for name in looks:
+            monkeypatch.setattr(os, name, noting(name))
+        graph.invoke({"n": 0}, thread("u"), durability="sync")
+        monkeypatch.undo()
+    assert not asked
