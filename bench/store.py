@@ -100,6 +100,8 @@ def theirs(backend: str, place: str, index: Any) -> Iterator[Any]:
         from langgraph.store.sqlite import SqliteStore
 
         with SqliteStore.from_conn_string(f"{place}/theirs{bool(index)}.db", index=index) as store:
+            store.conn.execute("PRAGMA journal_mode=WAL")  # as milepost's store sets by itself
+            store.conn.execute("PRAGMA synchronous=FULL")
             store.setup()
             yield store
     else:
