@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import gc
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +59,30 @@ Contender = Callable[[Watch], None]
 def alternate(contenders: Mapping[str, Contender], rounds: int) -> dict[str, list[Reading]]:
     """Let the contenders take turns; the readings of each, one a round."""
     taken: dict[str, list[Reading]] = {name: [] for name in contenders}
-    names = list(contenders)
-    for number in range(rounds):
-        start = number % len(names)
-        for name in names[start:] + names[:start]:
-            watch = Watch()
-            contenders[name](watch)
-            taken[name].append(watch.mean())
+    for name in turns(list(contenders), rounds):
+        watch = Watch()
+        contenders[name](watch)
+        taken[name].append(watch.mean())
     return taken
+
+
+def turns(all: Sequence[T], rounds: int) -> Iterator[T]:
+    """Everybody once a round; who goes first rotates."""
+    for number in range(rounds):
+        start = number % len(all)
+        yield from (*all[start:], *all[:start])
+
+
+def in_process(
+    *arguments: str, folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> tuple[float, float]:
+    """The two figures that a fresh interpreter prints. What it complains of is seen."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=env)
+    if done.returncode:
+        raise RuntimeError(f"a process of its own ended with {done.returncode}")
+    first, second = done.stdout.split()
+    return float(first), float(second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +92,17 @@ class Summary:
     median: float
     low: float
     high: float
+    rounds: tuple[float, ...]
+    """What it was made of."""
 
     def scaled(self, factor: float) -> Summary:
         """The same in another unit."""
-        return Summary(self.median * factor, self.low * factor, self.high * factor)
+        return summary([figure * factor for figure in self.rounds])
 
 
 def summary(figures: Sequence[float]) -> Summary:
     """The median, and the spread from the lowest to the highest."""
-    return Summary(statistics.median(figures), min(figures), max(figures))
+    return Summary(statistics.median(figures), min(figures), max(figures), tuple(figures))
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:

@@ -20,10 +20,13 @@ class Target:
 
     against: str
     """LangGraph, limit, or what else the figure is compared with."""
-    bound: float
+    bound: float | None = None
+    """None if it is only compared."""
     at_least: bool = True
 
     def __str__(self) -> str:
+        if self.bound is None:
+            return ""
         sign = "≥" if self.at_least else "≤"
         return f"{sign} {self.bound:g}{self.unit}"
 
@@ -43,8 +46,10 @@ class Check:
     """The same ratio in CPU time."""
 
     @property
-    def met(self) -> bool:
-        """Whether the median reaches the target."""
+    def met(self) -> bool | None:
+        """Whether the median reaches the target; None if there is none."""
+        if self.target.bound is None:
+            return None
         if self.target.at_least:
             return self.value.median >= self.target.bound
         return self.value.median <= self.target.bound
@@ -70,6 +75,8 @@ class Record:
     cpu: dict[str, Summary] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
+    walls: list[Curve] = field(default_factory=list)
+    """The curves in wall time, if they are of CPU time. These are not drawn."""
     notes: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -93,14 +100,11 @@ def timed(
     for side, readings in taken.items():
         record.sides[side] = summary(walls(readings)).scaled(factor)
         record.cpu[side] = summary(cpus(readings)).scaled(factor)
-    for target in targets:
+    for target in targets or [Target(THEIRS)]:
         if target.against == "ms":
             record.checks.append(Check(target, summary(walls(taken[OURS])).scaled(1e3)))
         elif target.against in taken:
             record.checks.append(_against(target, taken[OURS], taken[target.against]))
-    if not targets and THEIRS in taken:
-        times = ratio(walls(taken[THEIRS]), walls(taken[OURS])).median
-        record.notes.append(f"{times:.3g}{TIMES} faster")
     return record
 
 
@@ -115,31 +119,46 @@ def faster(bound: float) -> Target:
     return Target(THEIRS, bound)
 
 
-def within(bound: float, of: str = LIMIT) -> Target:
+def within(bound: float | None, of: str = LIMIT) -> Target:
     """At most so many times something."""
     return Target(of, bound, at_least=False)
 
 
 def law(points: Sequence[tuple[float, float]]) -> str:
     """How a cost grows with a size: flat, or the law that fits the points best."""
-    if len(points) < 2:
-        return "one point only"
-    growth, span = points[-1][1] / points[0][1], points[-1][0] / points[0][0]
-    told = f"({growth:.2g}{TIMES} over {span:,.0f}{TIMES})"
-    if growth < FLAT:
+    if len(points) < 3:
+        return "too few points"  # two are on a curve of every law
+    costs = [cost for _, cost in points]
+    growth, span = costs[-1] / costs[0], points[-1][0] / points[0][0]
+    told = f"({_times(growth)} over {_times(span)})"
+    apart = max(costs) / min(costs)
+    if apart < FLAT:
         return f"flat {told}"
-    best = min(_LAWS, key=lambda name: _misfit(points, _LAWS[name]))
+    if growth < FLAT:
+        return f"uneven, up to {_times(apart)} apart {told}"
+    if growth > STEEP * span:
+        return f"{_WORSE} {told}"
+    best, _ = min(_LAWS, key=lambda known: _misfit(points, known[1]))
     return f"{best} {told}"
 
 
-FLAT = 1.4
-"""Growth below this is taken for noise."""
+def _times(number: float) -> str:
+    return f"{number:,.0f}{TIMES}" if number >= 10 else f"{number:.2g}{TIMES}"
 
-_LAWS: dict[str, Callable[[float], float]] = {
-    "logarithmic": math.log,
-    "linear": lambda size: size,
-    "worse than linear": lambda size: size * size,
-}
+
+FLAT = 1.2
+"""Costs that are less far apart are taken for the same."""
+
+STEEP = 1.5
+"""Growth of so many times the span is no noise on a line."""
+
+_WORSE = "worse than linear"
+_LAWS: tuple[tuple[str, Callable[[float], float]], ...] = (
+    ("logarithmic", math.log),
+    ("linear", lambda size: size),
+    (_WORSE, lambda size: size**1.5),
+    (_WORSE, lambda size: size * size),
+)
 
 
 def _misfit(points: Sequence[tuple[float, float]], of: Callable[[float], float]) -> float:

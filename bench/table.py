@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.measure import Summary
-from bench.records import LIMIT, OURS, THEIRS, TIMES, Record
+from bench.records import LIMIT, OURS, THEIRS, TIMES, Check, Record
 
 HEAD = (
     "case",
@@ -21,32 +21,39 @@ HEAD = (
 
 
 def rows(record: Record) -> list[list[str]]:
-    """One line for each target of a record, or one if it has none."""
+    """One line for each comparison of a record, and one for its notes."""
     first = [
         record.title,
         record.unit,
         *(figure(record.sides.get(side)) for side in (OURS, THEIRS, LIMIT)),
     ]
-    if not record.checks:
-        return [[*first, "; ".join(record.notes), "", "", ""]]
-    found: list[list[str]] = []
-    for check in record.checks:
-        unit = check.target.unit
-        spread = f"{plain(check.value.low)} to {plain(check.value.high)}"
-        found.append(
-            [
-                *(first if not found else ["", "", "", "", ""]),
-                f"{plain(check.value.median)}{unit} {_against(check.target.against)} ({spread})",
-                f"{plain(check.cpu.median)}{TIMES}" if check.cpu else "",
-                str(check.target),
-                "met" if check.met else "MISSED",
-            ]
-        )
-    return found
+    found = [
+        [
+            f"{_compared(check)}{_spread(check.value)}",
+            f"{plain(check.cpu.median)}{TIMES}" if check.cpu else "",
+            str(check.target),
+            _MET[check.met],
+        ]
+        for check in record.checks
+    ]
+    if record.notes or not found:
+        found.append(["; ".join(record.notes), "", "", ""])
+    return [[*(["" for _ in first] if at else first), *line] for at, line in enumerate(found)]
 
 
-def _against(other: str) -> str:
-    return {THEIRS: "faster", LIMIT: "the limit", "ms": ""}.get(other, f"the {other}").strip()
+_MET = {True: "met", False: "MISSED", None: ""}
+
+
+def _compared(check: Check) -> str:
+    """A ratio and what it is of: what is less than once as fast is not faster."""
+    against, median = check.target.against, check.value.median
+    than = "faster" if median >= 1 else "as fast"
+    other = {THEIRS: than, LIMIT: "the limit", "ms": ""}.get(against, f"the {against}")
+    return f"{plain(median)}{check.target.unit} {other}".strip()
+
+
+def _spread(value: Summary) -> str:
+    return f" ({plain(value.low)} to {plain(value.high)})" if len(value.rounds) > 1 else ""
 
 
 def figure(summary: Summary | None) -> str:
@@ -76,10 +83,10 @@ def verdict(records: Sequence[Record]) -> str:
     """How many targets are met, and which are not."""
     checks = [(record, check) for record in records for check in record.checks]
     missed = [
-        f"  {record.title}: {plain(check.value.median)}{check.target.unit} "
-        f"{_against(check.target.against)}, target {check.target}"
+        f"  {record.title}: {_compared(check)}, target {check.target}"
         for record, check in checks
-        if not check.met
+        if check.met is False
     ]
-    text = f"{len(checks) - len(missed)} of {len(checks)} targets met."
+    count = sum(check.met is not None for _, check in checks)
+    text = f"{count - len(missed)} of {count} targets met."
     return "\n".join([text, *(["Missed:", *missed] if missed else [])])

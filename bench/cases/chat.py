@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.context import Case, Context
 from bench.graphs import payload
 from bench.growth import POSTGRES, SQLITE, Backend, Grown, grow
-from bench.measure import ratio, summary
+from bench.measure import ratio, summary, turns
 from bench.records import (
     LIMIT,
     OURS,
@@ -28,11 +28,10 @@ MEGA = 1e-6
 
 def _grow(backend: Backend, context: Context) -> dict[str, list[Grown]]:
     grown: dict[str, list[Grown]] = {library.name: [] for library in context.libraries}
-    for _ in range(context.plan.long_rounds):
-        for library in context.libraries:
-            done = grow(backend, context, library)
-            grown[library.name].append(done)
-            context.kept["grown", backend.name, library.name] = done
+    for library in turns(context.libraries, context.plan.long_rounds):
+        done = grow(backend, context, library)
+        grown[library.name].append(done)
+        context.kept["grown", backend.name, library.name] = done
     return grown
 
 
@@ -45,28 +44,30 @@ def _time(name: str, title: str, grown: dict[str, list[Grown]], *targets: Target
     return record
 
 
-def _bytes(name: str, title: str, grown: dict[str, list[Grown]], turns: int, most: float) -> Record:
+def _bytes(name: str, title: str, grown: dict[str, list[Grown]], count: int, most: float) -> Record:
     record = Record(f"{name}.bytes", f"{title}: bytes after closing", "MB")
     for side, all in grown.items():
         record.sides[side] = summary([one.bytes * MEGA for one in all])
         record.curves.append(Curve(side, [(n, size * MEGA) for n, size in all[-1].sizes]))
-    record.sides[LIMIT] = summary([payload(turns) * MEGA])
+    record.sides[LIMIT] = summary([payload(count) * MEGA])
     steps = [n for n, _ in grown[OURS][-1].sizes]
     record.curves.append(Curve("payload", [(n, payload(n) * MEGA) for n in steps]))
     ours = [one.bytes for one in grown[OURS]]
-    record.checks.append(Check(within(most, "payload"), ratio(ours, [payload(turns)] * len(ours))))
+    record.checks.append(Check(within(most, "payload"), ratio(ours, [payload(count)] * len(ours))))
     return record
 
 
-def _slowing(name: str, title: str, grown: dict[str, list[Grown]], turns: int) -> Record:
-    span = max(1, turns // 8)
+def _slowing(
+    name: str, title: str, grown: dict[str, list[Grown]], count: int, most: float | None = None
+) -> Record:
+    span = max(1, count // 8)
     told = f"{title}: last {span} turns against first {span}"
     record = Record(f"{name}.slowing", told, TIMES)
     for side, all in grown.items():
         first, last = [g.part(None, span) for g in all], [g.part(-span, None) for g in all]
         record.sides[side] = ratio([r.wall for r in last], [r.wall for r in first])
         record.cpu[side] = ratio([r.cpu for r in last], [r.cpu for r in first])
-    target = within(3, "first turns")
+    target = within(most, "first turns")
     record.checks.append(Check(target, record.sides[OURS], record.cpu[OURS]))
     return record
 
@@ -82,43 +83,45 @@ def _smoothed(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def _sqlite(context: Context) -> list[Record]:
-    turns = context.plan.turns
-    name, title = "chat.sqlite", f"{turns}-turn chat, SQLite `sync`"
+    count = context.plan.turns
+    name, title = "chat.sqlite", f"{count}-turn chat, SQLite `sync`"
     grown = _grow(SQLITE, context)
     return [
-        _bytes(name, title, grown, turns, 3),
+        _bytes(name, title, grown, count, 3),
         _time(name, title, grown, faster(10)),
-        _slowing(name, title, grown, turns),
+        _slowing(name, title, grown, count, 3),
     ]
 
 
 def _postgres(context: Context) -> list[Record]:
-    turns = context.plan.turns
-    name, title = "chat.postgres", f"{turns}-turn chat, Postgres `sync`"
+    count = context.plan.turns
+    name, title = "chat.postgres", f"{count}-turn chat, Postgres `sync`"
     grown = _grow(POSTGRES, context)
     return [
-        _bytes(name, title, grown, turns, 5),
+        _bytes(name, title, grown, count, 5),
         _time(name, title, grown, faster(10)),
-        _slowing(name, title, grown, turns),
+        _slowing(name, title, grown, count),
     ]
 
 
 def _memory(context: Context) -> list[Record]:
-    turns = context.plan.turns
-    found = {
-        library.name: [measured(library.root, turns) for _ in range(context.plan.long_rounds)]
-        for library in context.libraries
-    }
-    title = f"{turns}-turn chat, InMemorySaver"
+    count = context.plan.turns
+    sizes: dict[str, list[int]] = {library.name: [] for library in context.libraries}
+    times: dict[str, list[float]] = {library.name: [] for library in context.libraries}
+    for library in turns(context.libraries, context.plan.long_rounds):
+        grown, seconds = measured(library.root, count)
+        sizes[library.name].append(grown)
+        times[library.name].append(seconds)
+    title = f"{count}-turn chat, InMemorySaver"
     size = Record("chat.memory.bytes", f"{title}: resident growth", "MB")
     time = Record("chat.memory.time", f"{title}: time", "s")
-    for side, rounds in found.items():
-        size.sides[side] = summary([bytes_ * MEGA for bytes_, _ in rounds])
-        time.sides[side] = summary([seconds for _, seconds in rounds])
-    size.sides[LIMIT] = summary([payload(turns) * MEGA])
-    ours = [bytes_ for bytes_, _ in found[OURS]]
-    size.checks.append(Check(within(10, "payload"), ratio(ours, [payload(turns)] * len(ours))))
-    time.notes.append(f"{time.sides[THEIRS].median / time.sides[OURS].median:.1f}{TIMES} faster")
+    for side in sizes:
+        size.sides[side] = summary(sizes[side]).scaled(MEGA)
+        time.sides[side] = summary(times[side])
+    size.sides[LIMIT] = summary([payload(count) * MEGA])
+    ours = sizes[OURS]
+    size.checks.append(Check(within(10, "payload"), ratio(ours, [payload(count)] * len(ours))))
+    time.checks.append(Check(Target(THEIRS), ratio(times[THEIRS], times[OURS])))
     return [size, time]
 
 
