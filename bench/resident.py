@@ -6,21 +6,20 @@ python -m bench.resident ROOT TURNS     prints bytes and seconds
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
+
+from bench.measure import in_process
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def measured(root: str, turns: int) -> tuple[int, float]:
     """Start a process that grows a conversation; its growth in bytes, and the time it took."""
-    command = [sys.executable, "-m", "bench.resident", root, str(turns)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    size, seconds = done.stdout.split()
-    return int(size), float(seconds)
+    size, seconds = in_process("-m", "bench.resident", root, str(turns), folder=ROOT)
+    return int(size), seconds
 
 
 def main(root: str, turns: int) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from bench.context import Case, Context
-from bench.measure import Reading
+from bench.measure import Reading, in_process, turns
 from bench.records import Record, faster, timed
 
 _IMPORT = "from {root}.graph import StateGraph, START, END\n"
@@ -27,15 +25,7 @@ def _run(work: str, root: str, folder: Path) -> Reading:
     program = _PROGRAM.format(work=work.format(root=root))
     # Byte code is kept, as it is once a package was installed or used.
     keeping = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**keeping, "PYTHONPYCACHEPREFIX": str(folder)},
-    )
-    wall, cpu = done.stdout.split()
-    return Reading(float(wall), float(cpu))
+    return Reading(*in_process("-c", program, env={**keeping, "PYTHONPYCACHEPREFIX": str(folder)}))
 
 
 def _cold(context: Context, work: str) -> dict[str, list[Reading]]:
@@ -43,9 +33,8 @@ def _cold(context: Context, work: str) -> dict[str, list[Reading]]:
     folder = context.folder / "bytecode"
     for library in context.libraries:
         _run(work, library.root, folder)
-    for _ in range(context.plan.imports):
-        for library in context.libraries:
-            taken[library.name].append(_run(work, library.root, folder))
+    for library in turns(context.libraries, context.plan.rounds):
+        taken[library.name].append(_run(work, library.root, folder))
     return taken
 
 

@@ -1,7 +1,7 @@
 """What a step costs against the size of what it does not change.
 
 CPU time of a step, saved to SQLite with `sync`: the fsync is the same at every size and would hide
-the rest. The lowest of the rounds counts, for both sides.
+the rest. The lowest of the rounds counts, for both sides. Wall time is kept beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.cases.threads import many_threads
 from bench.context import Case, Context
 from bench.graphs import loop, on_thread
 from bench.libraries import Library
-from bench.measure import Watch, cpus, summary
+from bench.measure import Reading, Watch, cpus, summary, turns, walls
 from bench.records import Curve, Record, law
 
 Measured = Callable[[Context, Library, int, Watch], None]
@@ -70,22 +70,28 @@ def _case(name: str, what: str, first: int, measured: Measured) -> Case:
     def run(context: Context) -> list[Record]:
         sizes = [first * 10**power for power in range(context.plan.sizes)]
         record = Record(name, f"CPU time of a step against {what}", "µs a step")
-        for library in context.libraries:
-            rounds = context.plan.long_rounds
-            points = [(size, _at(context, library, size, measured, rounds)) for size in sizes]
-            record.curves.append(Curve(library.name, points, law(points)))
-            record.sides[library.name] = summary([points[-1][1]])
-            record.notes.append(f"{library.name}: {record.curves[-1].law}")
+        found = {size: _lowest(context, size, measured) for size in sizes}
+        for side in (library.name for library in context.libraries):
+            points = [(size, at[side].cpu * 1e6) for size, at in found.items()]
+            record.curves.append(Curve(side, points, law(points)))
+            wall = [(size, at[side].wall * 1e6) for size, at in found.items()]
+            record.walls.append(Curve(side, wall))
+            record.sides[side] = summary([points[-1][1]])
+            record.notes.append(f"{side}: {record.curves[-1].law}")
         return [record]
 
     return Case(name, f"cost against {what}", run)
 
 
-def _at(context: Context, library: Library, size: int, measured: Measured, rounds: int) -> float:
-    watch = Watch()
-    for _ in range(max(1, rounds)):
-        measured(context, library, size, watch)
-    return summary(cpus(watch.readings)).low * 1e6
+def _lowest(context: Context, size: int, measured: Measured) -> dict[str, Reading]:
+    """Of each library at one size."""
+    watches = {library.name: Watch() for library in context.libraries}
+    for library in turns(context.libraries, context.plan.long_rounds):
+        measured(context, library, size, watches[library.name])
+    return {
+        name: Reading(min(walls(watch.readings)), min(cpus(watch.readings)))
+        for name, watch in watches.items()
+    }
 
 
 CASES = (
