@@ -39,10 +39,12 @@ def _page(context: Context) -> list[Record]:
 
         def contend(watch: Watch) -> None:
             with watch.over(20):
-                for number in range(20):
-                    owner = {"owner": f"user {number % OWNERS}"}
-                    page = saver.list_threads(metadata=owner, limit=PAGE)
-            assert len(page) <= PAGE
+                found = [
+                    len(saver.list_threads(metadata={"owner": f"user {number}"}, limit=PAGE))
+                    for number in range(20)
+                ]
+            owned = [len(range(number, count, OWNERS)) for number in range(20)]
+            assert found == [min(PAGE, threads) for threads in owned]
 
         taken = alternate({OURS: contend}, context.plan.rounds)
     title = f"{count:,} threads: a page of {PAGE} for one user"
