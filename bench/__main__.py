@@ -8,17 +8,33 @@ import os
 import platform
 import sqlite3
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Sequence
-from dataclasses import replace
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from bench.cases import ALL, chosen
-from bench.context import FULL, QUICK, TINY, Case, Context, Skipped
-from bench.pictures import pictures
+from bench.context import FULL, QUICK, TINY, Case, Context, Plan, Skipped, told
+from bench.libraries import load
+from bench.pictures import GROWTH, SCALING, pictures
 from bench.records import Record
 from bench.table import table, verdict
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of the cases of a run."""
+
+    records: list[Record] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Cases that cannot run here, and why."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Cases that went wrong, and how."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,52 +48,127 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[name] = "false"
     try:
         cases = chosen(options.case)
-    except ValueError as error:
+        _try_out(options)
+    except ImportError as error:
+        print(f"{error}: pip install -e '.[test]'", file=sys.stderr)
+        return 2
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     plan = TINY if options.tiny else QUICK if options.quick else FULL
     if options.rounds:
         plan = replace(plan, rounds=options.rounds, long_rounds=options.rounds)
     with Context(plan) as context:
-        records, skipped = measure(cases, context)
-    print(f"\n{machine()}\n\n{table(records)}\n\n{verdict(records)}")
-    for reason in skipped:
-        print(f"skipped {reason}")
+        found = measure(cases, context)
+        measured_on = machine(context.folder.parent)
+    print(f"\n{measured_on}\n\n{summed_up(found, plan)}")
     if options.json:
-        found = {"machine": machine(), "records": [r.as_json() for r in records]}
-        options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
+        plain = as_json(found, plan, measured_on)
+        options.json.write_text(json.dumps(plain, indent=1, ensure_ascii=False), "utf-8")
     if options.svg:
-        for path in pictures(records, options.svg):
-            print(f"drew {path}")
-    return 0
+        drawn = pictures(found.records, options.svg)
+        print("\n".join(f"drew {path}" for path in drawn) or "drew nothing: no case had curves")
+    return 1 if found.failed else 0
 
 
-def measure(cases: Sequence[Case], context: Context) -> tuple[list[Record], list[str]]:
-    """Run cases one after the other; their records, and why some did not run."""
-    records: list[Record] = []
-    skipped: list[str] = []
+def measure(cases: Sequence[Case], context: Context) -> Found:
+    """Run cases one after the other; one that fails does not keep the others from running."""
+    found = Found()
     for case in cases:
         start = time.perf_counter()
         try:
-            found = case.run(context)
+            found.records += case.run(context)
         except KeyboardInterrupt:
-            skipped.append(f"{case.name} and what comes after it: interrupted")
+            found.skipped[f"{case.name} and what comes after it"] = "interrupted"
             break
         except Skipped as reason:
-            skipped.append(f"{case.name}: {reason}")
+            found.skipped[case.name] = str(reason)
             print(f"{case.name:28}skipped: {reason}", file=sys.stderr)
-            continue
-        records += found
-        print(f"{case.name:28}{time.perf_counter() - start:6.1f} s", file=sys.stderr)
-    return records, skipped
+        except Exception as error:
+            found.failed[case.name] = told(error)
+            traceback.print_exc()
+            print(f"{case.name:28}failed: {told(error)}", file=sys.stderr)
+        else:
+            print(f"{case.name:28}{time.perf_counter() - start:6.1f} s", file=sys.stderr)
+    return found
 
 
-def machine() -> str:
-    """What it was measured on, as far as it matters."""
+def summed_up(found: Found, plan: Plan) -> str:
+    """The table, the targets, and what is not in them."""
+    lines = [table(found.records), "", verdict(found.records)]
+    if plan.name != FULL.name:
+        lines.append(f"The targets are meant for the full run; this was a {plan.name} one.")
+    lines += [f"skipped {name}: {reason}" for name, reason in found.skipped.items()]
+    lines += [f"failed {name}: {error}" for name, error in found.failed.items()]
+    return "\n".join(lines)
+
+
+def as_json(found: Found, plan: Plan, measured_on: str) -> dict[str, Any]:
+    """Everything about a run, as plain data."""
+    return {
+        "machine": measured_on,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "plan": asdict(plan),
+        "records": [record.as_json() for record in found.records],
+        "skipped": found.skipped,
+        "failed": found.failed,
+    }
+
+
+def machine(folder: Path) -> str:
+    """What it was measured on, as far as it matters; the databases lie in the folder."""
+    from milepost.native import AVAILABLE
+
+    kind = file_system(folder)
     return (
         f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
-        f"SQLite {sqlite3.sqlite_version}, LangGraph {version('langgraph')}"
+        f"SQLite {sqlite3.sqlite_version}, milepost {_version('milepost')} "
+        f"{'with' if AVAILABLE else 'without'} its accelerator in C, "
+        f"LangGraph {_version('langgraph')}; databases in {folder}{f' ({kind})' if kind else ''}"
     )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(not installed)"  # but found on the path
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:
+    """The kind of file system that a folder is on; empty where that cannot be found out."""
+    try:
+        lines = [line.split() for line in mounts.read_text("utf-8").splitlines()]
+    except OSError:
+        return ""
+    # A blank in a name is written as its octal number. Of two mounts in one place the last counts.
+    kinds = {Path(line[1].replace("\\040", " ")): line[2] for line in lines}
+    folder = folder.resolve()
+    return next((kinds[at] for at in (folder, *folder.parents) if at in kinds), "")
+
+
+def _try_out(options: argparse.Namespace) -> None:
+    """What cannot be imported or written is found out now, not after minutes of measuring."""
+    load()
+    if folder := os.environ.get("TMPDIR"):
+        # From one that is no use tempfile turns to another, and to another disk, without a word.
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise ValueError(f"TMPDIR cannot be used: {folder}: {error.strerror}") from error
+    if options.json:
+        _try_to_write(options.json)
+    if options.svg:
+        options.svg.mkdir(parents=True, exist_ok=True)
+        for name in (GROWTH, SCALING):
+            _try_to_write(options.svg / name)
+
+
+def _try_to_write(file: Path) -> None:
+    new = not os.path.lexists(file)
+    file.open("ab").close()
+    if new:
+        file.unlink()
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -86,10 +177,16 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--quick", action="store_true", help="measure less: under two minutes")
     parser.add_argument("--tiny", action="store_true", help="only see whether everything runs")
-    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of every case")
+    parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of every case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records")
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="draw the curves")
     return parser.parse_args(arguments)
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 on")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_WAL, _FULL = "wal", 2
+_NEEDED = (
+    "milepost.checkpoint.sqlite.aio",
+    "langgraph.graph",
+    "langgraph.checkpoint.sqlite.aio",
+    "psutil",
+)
+_PROMISE = {"journal_mode": "wal", "synchronous": 2}
+
+
+def load() -> None:
+    """Import what every run needs: an ImportError comes now or never."""
+    for name in _NEEDED:
+        import_module(name)
 
 
 class Library:
@@ -39,7 +51,7 @@ class Library:
                 saver.conn.execute("PRAGMA journal_mode=WAL")
                 saver.conn.execute("PRAGMA synchronous=FULL")
             saver.setup()
-            _check(saver.conn)
+            _check({name: _setting(saver.conn, name) for name in _PROMISE})
             yield saver
 
     @asynccontextmanager
@@ -51,8 +63,7 @@ class Library:
                 await saver.conn.execute("PRAGMA journal_mode=WAL")
                 await saver.conn.execute("PRAGMA synchronous=FULL")
             await saver.setup()
-            if isinstance(saver.conn, sqlite3.Connection):
-                _check(saver.conn)
+            _check({name: await _async_setting(saver.conn, name) for name in _PROMISE})
             yield saver
 
     @contextmanager
@@ -81,11 +92,19 @@ class Library:
             yield saver
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def _setting(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+async def _async_setting(connection: Any, name: str) -> Any:
+    """milepost opens a connection of sqlite3 for an event loop, LangGraph one of aiosqlite."""
+    if isinstance(connection, sqlite3.Connection):
+        return _setting(connection, name)
+    async with connection.execute(f"PRAGMA {name}") as cursor:
+        return (await cursor.fetchone())[0]
+
+
+def _check(found: dict[str, Any]) -> None:
     """Both sides must keep the same promise to be compared."""
-    found = [
-        connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous")
-    ]
-    if found != [_WAL, _FULL]:
-        raise RuntimeError(f"journal_mode and synchronous are {found}, not WAL and FULL")
+    if found != _PROMISE:
+        raise RuntimeError(f"SQLite has {found}, not {_PROMISE}")

