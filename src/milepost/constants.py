@@ -34,6 +34,9 @@ Among what nodes have seen; and of a task that is stored before its step has end
 writes.
 """
 
+ANSWERS: Final = "__answers__"
+"""Among the writes that no task made: interrupt id → answer, kept before the tasks run."""
+
 # First element of a task's path: started by a channel, by a `Send`, or by a call inside a node.
 PULL: Final = "__pregel_pull"
 PUSH: Final = "__pregel_push"
@@ -60,6 +63,7 @@ RESERVED: Final = frozenset(
         NO_WRITES,
         TASKS,
         ROOT,
+        ANSWERS,
     }
 )
 """Names that neither a node nor a state key may have."""

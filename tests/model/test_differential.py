@@ -139,13 +139,13 @@ def a_resume_that_runs_finished_siblings_again(patch: pytest.MonkeyPatch) -> Non
 
 
 def answers_that_are_mixed_up(patch: pytest.MonkeyPatch) -> None:
-    match = opening.Opening._match
+    chosen = opening.Opening._chosen
 
     def mixed(self: Any, *args: Any) -> Any:
-        answers = match(self, *args)
+        answers = chosen(self, *args)
         return dict(zip(answers, reversed(answers.values()), strict=True))
 
-    patch.setattr(opening.Opening, "_match", mixed)
+    patch.setattr(opening.Opening, "_chosen", mixed)
 
 
 def a_finished_sibling_that_is_lost_at_a_pause(patch: pytest.MonkeyPatch) -> None:

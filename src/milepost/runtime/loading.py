@@ -191,7 +191,7 @@ class Loading(Telling):
         yield from rebuild_deltas(self.ledger.saver, self.program, self.board, saved)
         if self.board.available(PREVIOUS):
             self.previous = self.board.live[PREVIOUS].get()
-        if writes := null_writes(self.pending):
+        for writes in null_writes(self.pending):
             self._apply_outside(writes)
 
     def _apply_outside(self, writes: Sequence[Write]) -> set[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from milepost.checkpoint.commit import TaskWrites
 from milepost.checkpoint.records import CheckpointTuple
-from milepost.constants import INPUT, START
+from milepost.constants import ANSWERS, INPUT, START
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
 from milepost.ids import interrupt_id
 from milepost.runtime.apply import apply_writes
@@ -15,14 +16,16 @@ from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import RunProgram
 from milepost.runtime.loading import Loading
 from milepost.runtime.pending import (
+    answers_in,
     command_writes,
     is_id,
     null_task_id,
     open_interrupts,
+    own_questions,
     recall,
 )
 from milepost.runtime.plan import FAR, Task, plan
-from milepost.runtime.program import Outside
+from milepost.runtime.program import Outside, Write
 from milepost.types import Command
 
 
@@ -30,6 +33,7 @@ class Opening(Loading):
     """The part of a run that decides what it starts from."""
 
     answers: Mapping[str, Any]
+    chooses: bool
 
     def open(self, input: Any) -> RunProgram[None]:
         """Load what is saved, and get ready for the first step."""
@@ -77,6 +81,8 @@ class Opening(Loading):
         if (replay and not self._is_fresh_fork()) or self._moved_from is not None:
             yield from self._fork()
         else:
+            if self.parent is None:
+                self.answers = answers_in(self.pending)
             self._recall_tasks()
             self.show_checkpoint()
         self.show_present_values()
@@ -180,59 +186,81 @@ class Opening(Loading):
             return
         head = self.ledger.fence.head if self.ledger is not None else None
         past = explicit and self.checkpoint_id != head
-        before = self._open_tasks() if past else ()
+        before = self._planned() if past else ()
+        given: dict[str, Any] = {}
         if past:
+            # Before anything is stored: what cannot be answered leaves no fork behind.
+            given = self._chosen(command.resume, *_to_ask_again(before))
             yield from self._fork()
         if writes:
-            owner = null_task_id(self.pending)
-            self.pending = [*self.pending, *((owner, name, value) for name, value in writes)]
-            yield from self.save_writes([TaskWrites(owner, "", INPUT, writes)])
             self._apply_outside(writes)
         self._recall_tasks()
         assert self.replanned is not None
-        if command.resume is not None:
-            self.answers = self._match(command.resume, self.replanned, before)
+        if past:
+            given = _asked_again(before, self.replanned, given)
+        else:
+            self.answers = answers_in(self.pending)
+            opened = open_interrupts(self.replanned)
+            left = [id for id in opened if id not in self.answers]
+            given = self._chosen(command.resume, opened, left or opened)
+        self.answers = {**self.answers, **given}
+        self.chooses = bool(given)
+        yield from self._keep([*writes, (ANSWERS, given)] if given else writes)
         self.resumed = True
         if not past:
             self.show_checkpoint()
         self.show_present_values()
 
-    def _open_tasks(self) -> Sequence[Task]:
-        """The tasks of the loaded checkpoint as they stood when it was interrupted."""
-        return [task for task in self._planned() if task.interrupts or task.asked]
+    def _keep(self, writes: Sequence[Write]) -> RunProgram[None]:
+        """Store what a command has brought before anything is done with it: whoever gave it must
+        not be asked for it again because a node fails or the process dies."""
+        if writes:
+            owner = null_task_id(self.pending)
+            self.pending = [*self.pending, *((owner, name, value) for name, value in writes)]
+            yield from self.save_writes([TaskWrites(owner, "", INPUT, writes)])
 
-    def _match(
-        self, resume: Any, tasks: Sequence[Task], before: Sequence[Task]
-    ) -> Mapping[str, Any]:
-        """Which answer belongs to which open interrupt."""
-        opened: dict[str, str] = {id: id for id in open_interrupts(tasks)}
-        if before:
-            # A fork asks again under new ids; answers may still use the ids of the original.
-            by_path = {task.path: task for task in tasks}
-            opened = {}
-            for old in before:
-                if (new := by_path.get(old.path)) is None:
-                    continue
-                for at, question in enumerate([*old.asked, *old.interrupts]):
-                    if question.id == interrupt_id(old.ns, at):
-                        opened[question.id] = interrupt_id(new.ns, at)
+    def _chosen(
+        self, resume: Any, opened: Sequence[str], next_to_answer: Sequence[str]
+    ) -> dict[str, Any]:
+        """Which answer belongs to which interrupt."""
+        if resume is None:
+            return {}
         if (
             isinstance(resume, dict)
             and resume
             and all(key in opened or is_id(key) for key in resume)
         ):
             # Some may be answered already: whoever asks may have looked a while ago.
-            answers = {opened[key]: resume[key] for key in resume if key in opened}
+            answers = {id: answer for id, answer in resume.items() if id in opened}
             if not answers:
                 raise UnknownInterruptError(
                     f"No interrupt of thread '{self.thread_id}' that is open has one of these ids: "
                     f"{', '.join(resume)}. Open are: {', '.join(opened)}."
                 )
             return answers
-        if len(opened) <= 1 or before:
-            return dict.fromkeys(list(opened.values())[:1], resume)
+        if len(next_to_answer) <= 1:
+            return dict.fromkeys(next_to_answer, resume)
         raise UnknownInterruptError(
-            f"Thread '{self.thread_id}' has {len(opened)} open interrupts, so one value is not "
-            "enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
-            f"{', '.join(opened)}."
+            f"Thread '{self.thread_id}' has {len(next_to_answer)} open interrupts, so one value is "
+            "not enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
+            f"{', '.join(next_to_answer)}."
         )
+
+
+def _to_ask_again(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
+    """What a fork asks again: all of it, and what each task asks first."""
+    asked = [own_questions(task) for task in tasks]
+    return list(chain.from_iterable(asked)), [next(iter(own)) for own in asked if own]
+
+
+def _asked_again(
+    before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Answers that use the ids of before a fork, with those under which it asks."""
+    by_path = {task.path: task for task in tasks}
+    return {
+        interrupt_id(by_path[old.path].ns, at): given[id]
+        for old in before
+        for id, at in own_questions(old).items()
+        if id in given and old.path in by_path
+    }

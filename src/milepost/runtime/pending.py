@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import TaskWrites
 from milepost.constants import (
+    ANSWERS,
     CHILDREN,
     ERROR,
     INTERRUPT,
@@ -17,6 +18,7 @@ from milepost.constants import (
     SCHEDULED,
 )
 from milepost.errors import InvalidUpdateError
+from milepost.ids import interrupt_id
 from milepost.types import Command, Interrupt, _Answered
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from milepost.runtime.plan import Task
     from milepost.runtime.program import Program, Write
 
-_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN})
+_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS})
 _NULL_PREFIX = NULL_TASK_ID[:24]
 
 
@@ -83,13 +85,22 @@ def to_store(task: Task) -> TaskWrites:
     return TaskWrites(task.id, task.path_text, task.name, writes)
 
 
-def null_writes(pending: Sequence[PendingWrite]) -> list[Write]:
-    """Writes that came with a Command from outside and belong to no task."""
-    return [
-        (channel, value)
-        for task_id, channel, value in pending
-        if task_id.startswith(_NULL_PREFIX) and channel not in _SPECIAL
-    ]
+def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:
+    """What came with Commands from outside and belongs to no task, of one after the other."""
+    by_owner: dict[str, list[Write]] = {}
+    for task_id, channel, value in pending:
+        if task_id.startswith(_NULL_PREFIX) and channel not in _SPECIAL:
+            by_owner.setdefault(task_id, []).append((channel, value))
+    return list(by_owner.values())
+
+
+def answers_in(pending: Sequence[PendingWrite]) -> dict[str, Any]:
+    """Interrupt id → answer, of all that was answered since the checkpoint."""
+    found: dict[str, Any] = {}
+    for _, channel, value in pending:
+        if channel == ANSWERS and isinstance(value, dict):
+            found.update(value)
+    return found
 
 
 def null_task_id(pending: Sequence[PendingWrite]) -> str:
@@ -117,6 +128,12 @@ def command_writes(program: Program, command: Command[Any]) -> list[Write]:
     return writes
 
 
-def open_interrupts(tasks: Iterable[Task]) -> dict[str, Task]:
-    """Interrupt id → the task that waits for the answer."""
-    return {i.id: task for task in tasks if not task.finished for i in task.interrupts}
+def open_interrupts(tasks: Iterable[Task]) -> list[str]:
+    """The ids of what tasks wait for."""
+    return [i.id for task in tasks if not task.finished for i in task.interrupts]
+
+
+def own_questions(task: Task) -> dict[str, int]:
+    """The ids of what a task itself has asked so far, and how many questions were before each."""
+    asked = [question.id for question in (*task.asked, *task.interrupts)]
+    return {id: at for at, id in enumerate(asked) if id == interrupt_id(task.ns, at)}

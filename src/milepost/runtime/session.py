@@ -60,11 +60,13 @@ class Session(Opening):
         self.control: RunControl = options.control or RunControl()
         self.answers: Mapping[str, Any] = {}
         """Interrupt id → answer, for this run and the graphs inside it."""
+        self.chooses = False
+        """Whether this call answers some of what is open."""
         if above is not None:
             self.store = self.store if self.store is not None else above.store
             self.cache = self.cache if self.cache is not None else above.cache
             self.control = options.control or above.control
-            self.answers = above.answers
+            self.answers, self.chooses = above.answers, above.chooses
         self.previous: Any = None
         self.stop = 0
         """The step at which the recursion limit ends the run."""
@@ -270,7 +272,7 @@ class Session(Opening):
         return (
             bool(task.interrupts)
             and not task.failed
-            and bool(self.answers)
+            and self.chooses
             and not any(i.id in self.answers for i in task.interrupts)
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
@@ -35,7 +36,7 @@ def board_of(program: Program, saved: CheckpointTuple) -> Board:
 
 def with_null_writes(board: Board, saved: CheckpointTuple) -> None:
     """Apply what came from outside, in a Command, while the thread was paused here."""
-    for name, value in null_writes(saved.pending_writes or ()):
+    for name, value in chain.from_iterable(null_writes(saved.pending_writes or ())):
         if name in board.specs:
             board.channel(name).update([value])
             board.versions.setdefault(name, board.top)
