@@ -21,6 +21,7 @@ from milepost.ids import LateId, checkpoint_id, digest_id, random_token
 from milepost.runtime.apply import merged_writes
 from milepost.runtime.effects import RunProgram, Save
 from milepost.runtime.plan import Base, Task, is_waiting, path_text
+from milepost.runtime.untracked import tracked_value, tracked_writes
 from milepost.types import MISSING, RunnableConfig, _DeltaSnapshot
 
 if TYPE_CHECKING:
@@ -199,6 +200,8 @@ class Bookkeeping:
     def save_writes(self, writes: Sequence[TaskWrites]) -> RunProgram[None]:
         """Store what tasks wrote, before their step has ended."""
         ledger = self.ledger
+        if self.program.untracked:
+            writes = tracked_writes(writes, self.program.untracked, step_ends=False)
         if ledger is None or not writes:
             return
         if ledger.durability == "exit":
@@ -257,6 +260,8 @@ class Bookkeeping:
         self._present = new_id = checkpoint_id(before, ledger.fence.head)
         self._note(source, writers)
         if ledger.durability != "exit":
+            if self.program.untracked:
+                writes = tracked_writes(writes, self.program.untracked, step_ends=True)
             step = self._commit(writes, self._new_checkpoint(new_id))
             self._prepared.append(ledger.prepare(step))
             if not held and (save := self.store_prepared(ledger)) is not None:
@@ -358,6 +363,8 @@ class Bookkeeping:
         for name in self.program.delta:
             if name in changed:
                 changed[name] = self._snapshots.get(name, MISSING)
+        if self.program.untracked:
+            changed = self._tracked(changed)
         checkpoint: Checkpoint = {
             "v": FORMAT_VERSION,
             "id": new_id,
@@ -370,7 +377,12 @@ class Bookkeeping:
         return NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, board.looked)
 
     def _all_values(self) -> dict[str, Any]:
-        return {**self.board.stored_values(), **self._snapshots}
+        values = {**self.board.stored_values(), **self._snapshots}
+        return self._tracked(values) if self.program.untracked else values
+
+    def _tracked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        untracked = self.program.untracked
+        return {name: tracked_value(name, value, untracked) for name, value in values.items()}
 
     @property
     def place(self) -> Place | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral import EphemeralValue
 from milepost.channels.last_value import LastValue
+from milepost.channels.untracked import UntrackedValue
 from milepost.constants import PULL, START
 from milepost.record import record
 from milepost.runtime.board import Board
@@ -160,6 +161,8 @@ class Program:
     """Channels whose checkpoints hold only what was written."""
     consumed: frozenset[str] = field(init=False)
     """Channels to which it matters that a node which they triggered has run."""
+    untracked: frozenset[str] = field(init=False)
+    """Channels of which nothing is ever stored."""
     plain: frozenset[str] = field(init=False)
     """Channels that take any one write of a step as it is."""
     goto: Callable[[Any], Write]
@@ -171,6 +174,8 @@ class Program:
         object.__setattr__(self, "key_set", frozenset(self.keys))
         consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
         object.__setattr__(self, "consumed", frozenset(consumed))
+        untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
+        object.__setattr__(self, "untracked", frozenset(untracked))
         plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
         object.__setattr__(self, "plain", frozenset(plain))
 
