@@ -162,12 +162,13 @@ def task_ended(program: Program, task: Task) -> dict[str, Any]:
     """The last `tasks` event of a task."""
     keys = program.stream_keys
     names = (keys,) if isinstance(keys, str) else keys
+    waiting = () if task.finished else task.interrupts
     return {
         "id": task.id,
         "name": task.name,
         "error": None if task.error is None else repr(task.error),
         "result": {name: value for name, value in task.writes if name in names or name == RETURN},
-        "interrupts": [{"value": i.value, "id": i.id} for i in task.interrupts],
+        "interrupts": [{"value": i.value, "id": i.id} for i in waiting],
     }
 
 

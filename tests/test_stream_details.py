@@ -1,0 +1,125 @@
+"""Details of events, in the words of one program that runs on both libraries.
+
+Every test here holds for LangGraph too, with and without a checkpointer where it can.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+HOMES = {
+    "StateGraph": "graph",
+    "START": "graph",
+    "Command": "types",
+    "CachePolicy": "types",
+    "Send": "types",
+    "interrupt": "types",
+    "entrypoint": "func",
+    "task": "func",
+    "InMemorySaver": "checkpoint.memory",
+    "InMemoryCache": "cache.memory",
+}
+
+
+@pytest.fixture(params=["milepost", "langgraph"])
+def lib(request: pytest.FixtureRequest) -> Any:
+    """The names of one library."""
+    pytest.importorskip(request.param)
+    found = {
+        name: getattr(importlib.import_module(f"{request.param}.{home}"), name)
+        for name, home in HOMES.items()
+    }
+    return SimpleNamespace(**found)
+
+
+@pytest.fixture(params=["kept", "not kept"])
+def maybe_saver(request: pytest.FixtureRequest, lib: Any) -> Any:
+    """A checkpointer, and none."""
+    return lib.InMemorySaver() if request.param == "kept" else None
+
+
+class Facts(TypedDict, total=False):
+    x: int
+    y: int
+    log: Annotated[list[Any], operator.add]
+
+
+class OnlyY(TypedDict):
+    y: int
+
+
+class OnlyLog(TypedDict):
+    log: Annotated[list[Any], operator.add]
+
+
+def path(lib: Any, *functions: Any, **schemas: Any) -> Any:
+    """A graph of nodes a, b, ... that follow one another; not compiled."""
+    builder = lib.StateGraph(Facts, **schemas)
+    before = lib.START
+    for name, function in zip("abcd", functions, strict=False):
+        builder.add_node(name, function)
+        builder.add_edge(before, name)
+        before = name
+    return builder
+
+
+def writes(**update: Any) -> Any:
+    """A node that always writes the same."""
+    return lambda state: update
+
+
+def ends(events: list[Any]) -> list[Any]:
+    """Of the events of `tasks` or `debug`, those of tasks that have ended."""
+    payloads = [event.get("payload", event) for event in events]
+    return [payload for payload in payloads if "result" in payload]
+
+
+def other(config: dict[str, Any]) -> dict[str, Any]:
+    """Another thread."""
+    return {"configurable": {"thread_id": config["configurable"]["thread_id"] + "'"}}
+
+
+@pytest.mark.parametrize("mode", ["tasks", "debug"])
+class TestTheEndOfATask:
+    def test_that_waits_shows_its_question(self, run, lib, config, mode):
+        graph = path(lib, lambda state: {"x": lib.interrupt("q")})
+        graph = graph.compile(checkpointer=lib.InMemorySaver())
+        (end,) = ends(run.stream(graph, {"x": 0}, config, stream_mode=mode))
+        assert [question["value"] for question in end["interrupts"]] == ["q"]
+
+    def test_that_was_answered_shows_no_question(self, run, lib, config, mode):
+        graph = path(lib, lambda state: {"x": lib.interrupt("q")})
+        graph = graph.compile(checkpointer=lib.InMemorySaver())
+        run.invoke(graph, {"x": 0}, config)
+        (end,) = ends(run.stream(graph, lib.Command(resume=1), config, stream_mode=mode))
+        assert (end["result"], end["interrupts"]) == ({"x": 1}, [])
+
+    def test_that_asks_again_shows_only_what_is_open(self, run, lib, config, mode):
+        graph = path(lib, lambda state: {"x": lib.interrupt("q") + lib.interrupt("r")})
+        graph = graph.compile(checkpointer=lib.InMemorySaver())
+        run.invoke(graph, {"x": 0}, config)
+        told = [
+            ends(run.stream(graph, lib.Command(resume=answer), config, stream_mode=mode))
+            for answer in (1, 2)
+        ]
+        values = [[question["value"] for question in end["interrupts"]] for (end,) in told]
+        assert values == [["r"], []]
+
+    def test_with_tasks_that_it_called_shows_no_answered_question(self, run, lib, config, mode):
+        @lib.task
+        def ask(question: str) -> Any:
+            return lib.interrupt(question)
+
+        @lib.entrypoint(checkpointer=lib.InMemorySaver())
+        def flow(given: Any) -> Any:
+            return ask("q").result()
+
+        run.invoke(flow, 0, config)
+        told = ends(run.stream(flow, lib.Command(resume=1), config, stream_mode=mode))
+        assert [(end["name"], end["interrupts"]) for end in told] == [("ask", []), ("flow", [])]
