@@ -123,3 +123,13 @@ class TestTheEndOfATask:
         run.invoke(flow, 0, config)
         told = ends(run.stream(flow, lib.Command(resume=1), config, stream_mode=mode))
         assert [(end["name"], end["interrupts"]) for end in told] == [("ask", []), ("flow", [])]
+
+    def test_that_commands_the_graph_around_it_is_told_by_that_graph(self, run, lib, config, mode):
+        def leaves(state: Any) -> Any:
+            return lib.Command(graph=lib.Command.PARENT, update={"x": 5})
+
+        graph = path(lib, path(lib, leaves).compile()).compile(checkpointer=lib.InMemorySaver())
+        events = run.stream(graph, {"x": 0}, config, stream_mode=mode, subgraphs=True)
+        (end,) = ends([event for _ns, event in events])
+        assert (end["name"], end["error"], end["result"]) == ("a", None, {"x": 5})
+        assert [ns for ns, event in events if ends([event])] == [()]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import INTERRUPT
+from milepost.errors import ParentCommand
 from milepost.runtime import stream
 from milepost.runtime.messages import know_inputs, tell_returned
 from milepost.runtime.offering import Offering
@@ -61,6 +62,8 @@ class Telling(Offering):
         if task.finished and feed.wants("updates"):
             update = stream.result_of(self._stream_keys, task.writes)
             self._push("updates", {task.name: update})
+        if isinstance(task.error, ParentCommand):
+            return  # what it wrote is for the graph around this one
         if feed.wants("tasks"):
             self._push("tasks", stream.task_ended(self.program, task))
         if feed.wants("debug"):
