@@ -133,3 +133,30 @@ class TestTheEndOfATask:
         (end,) = ends([event for _ns, event in events])
         assert (end["name"], end["error"], end["result"]) == ("a", None, {"x": 5})
         assert [ns for ns, event in events if ends([event])] == [()]
+
+
+class TestTheResultOfATask:
+    @pytest.mark.parametrize("mode", ["tasks", "debug"])
+    @pytest.mark.parametrize(
+        ("updates", "result"),
+        [
+            ([{"log": ["1"]}, {"log": ["2"]}], {"log": {"$writes": [["1"], ["2"]]}}),
+            (
+                [{"log": ["1"], "x": 3}, {"log": []}, {"log": ["3"]}],
+                {"log": {"$writes": [["1"], [], ["3"]]}, "x": 3},
+            ),
+            ([{"log": ["1"]}, {"x": 2}], {"log": ["1"], "x": 2}),
+            ([], {}),
+        ],
+    )
+    def test_shows_every_write(self, run, lib, config, maybe_saver, mode, updates, result):
+        graph = path(lib, lambda state: [lib.Command(update=update) for update in updates] or None)
+        graph = graph.compile(checkpointer=maybe_saver)
+        (end,) = ends(run.stream(graph, {"x": 0}, config, stream_mode=mode))
+        assert end["result"] == result
+
+    def test_is_one_update_for_each_write_in_updates(self, run, lib, config, maybe_saver):
+        graph = path(lib, lambda state: [lib.Command(update={"log": [n]}) for n in (1, 2)])
+        graph = graph.compile(checkpointer=maybe_saver)
+        events = run.stream(graph, {"x": 0}, config, stream_mode="updates")
+        assert events == [{"a": [{"log": [1]}, {"log": [2]}]}]

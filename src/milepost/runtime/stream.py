@@ -148,6 +148,18 @@ def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> A
     return result or None
 
 
+def written(keys: str | Sequence[str], writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Key → what was written to it; several writes to one key: {"$writes": [...]}."""
+    names = (keys, RETURN) if isinstance(keys, str) else (*keys, RETURN)
+    values: dict[str, list[Any]] = {}
+    for name, value in writes:
+        if name in names:
+            values.setdefault(name, []).append(value)
+    return {
+        name: found[0] if len(found) == 1 else {"$writes": found} for name, found in values.items()
+    }
+
+
 def task_started(task: Task) -> dict[str, Any]:
     """The first `tasks` event of a task."""
     return {
@@ -160,14 +172,12 @@ def task_started(task: Task) -> dict[str, Any]:
 
 def task_ended(program: Program, task: Task) -> dict[str, Any]:
     """The last `tasks` event of a task."""
-    keys = program.stream_keys
-    names = (keys,) if isinstance(keys, str) else keys
     waiting = () if task.finished else task.interrupts
     return {
         "id": task.id,
         "name": task.name,
         "error": None if task.error is None else repr(task.error),
-        "result": {name: value for name, value in task.writes if name in names or name == RETURN},
+        "result": written(program.stream_keys, task.writes),
         "interrupts": [{"value": i.value, "id": i.id} for i in waiting],
     }
 
