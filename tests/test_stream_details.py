@@ -160,3 +160,70 @@ class TestTheResultOfATask:
         graph = graph.compile(checkpointer=maybe_saver)
         events = run.stream(graph, {"x": 0}, config, stream_mode="updates")
         assert events == [{"a": [{"log": [1]}, {"log": [2]}]}]
+
+
+class TestValuesOfSomeKeys:
+    @pytest.mark.parametrize(
+        ("keys", "events"),
+        [
+            (["y"], [{"y": 2}]),
+            ("y", [2]),
+            (["x"], [{"x": 0}, {"x": 1}, {"x": 3}]),
+            ("x", [0, 1, 3]),
+            (["x", "y"], [{"x": 0}, {"x": 1}, {"x": 1, "y": 2}, {"x": 3, "y": 2}]),
+            (["log"], []),
+        ],
+    )
+    def test_come_when_one_of_them_has_changed(self, run, lib, config, maybe_saver, keys, events):
+        graph = path(lib, writes(x=1), writes(y=2), writes(x=3))
+        graph = graph.compile(checkpointer=maybe_saver)
+        told = run.stream(graph, {"x": 0}, config, stream_mode="values", output_keys=keys)
+        assert told == events
+
+    @pytest.mark.parametrize(
+        ("keys", "events", "later"),
+        [
+            (["y"], ["q"], [{}, {"y": 2}]),
+            ("y", ["q"], [None, 2]),
+            (["x"], [{"x": 0}, {"x": 1}, "q"], [{"x": 1}]),
+            (["log"], ["q"], [{"log": []}]),
+        ],
+    )
+    def test_come_first_when_a_run_goes_on(self, run, lib, config, keys, events, later):
+        def asks(state: Any) -> Any:
+            lib.interrupt("q")
+            return {"y": 2}
+
+        graph = path(lib, writes(x=1), asks).compile(checkpointer=lib.InMemorySaver())
+        told = run.stream(graph, {"x": 0}, config, stream_mode="values", output_keys=keys)
+        *before, last = told
+        assert [*before, last["__interrupt__"][0].value] == events
+        told = run.stream(
+            graph, lib.Command(resume=1), config, stream_mode="values", output_keys=keys
+        )
+        assert told == later
+
+    def test_are_told_of_an_empty_state_that_goes_on(self, run, lib, config):
+        class Empty(TypedDict, total=False):
+            x: int
+
+        builder = lib.StateGraph(Empty)
+        builder.add_node("a", lambda state: None)
+        builder.add_edge(lib.START, "a")
+        graph = builder.compile(checkpointer=lib.InMemorySaver(), interrupt_before=["a"])
+        assert run.stream(graph, {}, config, stream_mode="values") == []
+        assert run.stream(graph, None, config, stream_mode="values") == [{}]
+        assert run.invoke(graph, None, config) == {}
+
+    def test_of_a_function_that_goes_on_are_what_it_returned_last(self, run, lib, config):
+        @lib.entrypoint(checkpointer=lib.InMemorySaver())
+        def flow(given: Any) -> Any:
+            return lib.interrupt("q")
+
+        run.invoke(flow, 0, config)
+        assert run.stream(flow, lib.Command(resume=1), config, stream_mode="values") == [None, 1]
+        assert run.invoke(flow, None, config) == 1
+
+    def test_that_were_never_written_are_no_output(self, run, lib, config, maybe_saver):
+        graph = path(lib, writes(x=1)).compile(checkpointer=maybe_saver)
+        assert run.invoke(graph, {"x": 0}, config, output_keys=["log"]) is None

@@ -71,19 +71,18 @@ class Telling(Offering):
             self._push("debug", stream.as_debug(self.step + 1, "task_result", ended))
 
     def _show_values(self) -> None:
-        keys = self.program.stream_keys
+        keys = self._stream_keys
         names = (keys,) if isinstance(keys, str) else keys
         if self.changed is not None and self.changed.isdisjoint(names):
             return
         self.spoke = True
         if self.feed.wants("values"):
-            self._push("values", self._read(self._stream_keys))
+            self._push("values", self._read(keys))
 
     def show_present_values(self) -> None:
         """The first `values` event of a run that goes on from what is saved."""
-        if self.board.values:
-            self.spoke = True
-        if self.spoke and self.feed.wants("values"):
+        self.spoke = True
+        if self.feed.wants("values"):
             self._push("values", self._read(self._stream_keys))
 
     def _show_interrupts(self) -> None:
