@@ -227,3 +227,44 @@ class TestValuesOfSomeKeys:
     def test_that_were_never_written_are_no_output(self, run, lib, config, maybe_saver):
         graph = path(lib, writes(x=1)).compile(checkpointer=maybe_saver)
         assert run.invoke(graph, {"x": 0}, config, output_keys=["log"]) is None
+
+
+class TestTheOutputSchema:
+    @pytest.fixture
+    def graph(self, lib: Any, maybe_saver: Any) -> Any:
+        builder = path(lib, writes(x=7, y=2), output_schema=OnlyY)
+        return builder.compile(checkpointer=maybe_saver)
+
+    def test_limits_what_invoke_tells(self, run, graph, config):
+        told = run.invoke(graph, {"x": 0}, config, stream_mode=["values", "updates"])
+        assert told == [("updates", {"a": {"y": 2}}), ("values", {"y": 2})]
+        assert run.invoke(graph, {"x": 0}, config, stream_mode="updates") == [{"a": {"y": 2}}]
+
+    def test_does_not_limit_the_results_of_tasks(self, run, graph, config):
+        told = run.invoke(graph, {"x": 0}, config, stream_mode="tasks")
+        assert ends(told)[0]["result"] == {"x": 7, "y": 2}
+
+    def test_gives_way_to_output_keys(self, run, graph, config):
+        told = run.invoke(graph, {"x": 0}, config, stream_mode="updates", output_keys=["x"])
+        assert told == [{"a": {"x": 7}}]
+
+    def test_does_not_limit_stream(self, run, graph, config):
+        told = run.stream(graph, {"x": 0}, config, stream_mode="updates")
+        assert told == [{"a": {"x": 7, "y": 2}}]
+
+    def test_of_a_subgraph_limits_what_is_told_of_it(self, run, lib, config, maybe_saver):
+        child = path(lib, writes(x=7, y=2), output_schema=OnlyY).compile()
+        graph = path(lib, child).compile(checkpointer=maybe_saver)
+        told = run.stream(
+            graph, {"x": 0}, config, stream_mode=["values", "updates"], subgraphs=True
+        )
+        inside = [(mode, event) for ns, mode, event in told if ns]
+        assert inside == [("updates", {"a": {"y": 2}}), ("values", {"y": 2})]
+
+    @pytest.mark.parametrize("schema", [OnlyY, OnlyLog])
+    def test_without_a_key_that_was_written_is_no_output(
+        self, run, lib, config, maybe_saver, schema
+    ):
+        graph = path(lib, writes(x=7), output_schema=schema).compile(checkpointer=maybe_saver)
+        assert run.invoke(graph, {"x": 0}, config) is None
+        assert run.invoke(graph, {"x": 0}, config, stream_mode="updates") == [{"a": None}]

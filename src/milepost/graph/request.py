@@ -151,6 +151,11 @@ class GraphCore:
             cache=self.cache,
         )
 
+    def _show_output(self, options: dict[str, Any]) -> None:
+        """Let a run show what it returns, if the caller does not say what to show."""
+        if options.get("output_keys") is None:
+            options["output_keys"] = self.program.output_keys
+
     def _context(self, context: Any) -> Any:
         schema = self.context_schema
         if schema is None or not isinstance(context, dict):

@@ -37,7 +37,9 @@ class RunningGraph(GraphCore):
 
         `input` is the input, None to go on with the thread, or a Command. Options are those of
         `stream`. With another `stream_mode` than "values" the list of its events is returned.
+        What is returned or told is limited to the output schema, unless `output_keys` says more.
         """
+        self._show_output(options)
         if stream_mode != "values":
             return list(self.stream(input, config, stream_mode=stream_mode, **options))
         session = self._session(Feed(), config, options)
@@ -54,6 +56,7 @@ class RunningGraph(GraphCore):
         **options: Any,
     ) -> Any:
         """`invoke`, for use on an event loop."""
+        self._show_output(options)
         if stream_mode != "values":
             events = self.astream(input, config, stream_mode=stream_mode, **options)
             return [event async for event in events]
@@ -75,7 +78,7 @@ class RunningGraph(GraphCore):
 
         Options:
             context: what nodes find in `runtime.context`.
-            output_keys: a key, or several, to show instead of the output schema's.
+            output_keys: a key, or several, to show instead of the whole state.
             interrupt_before, interrupt_after: nodes to pause at, or "*", in this run.
             durability: "sync", "async" (default) or "exit"; see `milepost.types.Durability`.
             on_conflict: what to do if another run is at work on the thread: "newest" takes it
