@@ -268,3 +268,62 @@ class TestTheOutputSchema:
         graph = path(lib, writes(x=7), output_schema=schema).compile(checkpointer=maybe_saver)
         assert run.invoke(graph, {"x": 0}, config) is None
         assert run.invoke(graph, {"x": 0}, config, stream_mode="updates") == [{"a": None}]
+
+
+CACHED = {"__metadata__": {"cached": True}}
+
+
+class TestAResultFromTheCache:
+    def cached(self, lib: Any, saver: Any, function: Any) -> Any:
+        """Nodes a, whose results are cached, and b."""
+        builder = lib.StateGraph(Facts)
+        builder.add_node("a", function, cache_policy=lib.CachePolicy())
+        builder.add_node("b", writes(log=["b"]))
+        builder.add_edge(lib.START, "a")
+        builder.add_edge("a", "b")
+        return builder.compile(checkpointer=saver, cache=lib.InMemoryCache())
+
+    @pytest.mark.parametrize("update", [{"y": 1}, None])
+    def test_is_marked_in_updates(self, run, lib, config, maybe_saver, update):
+        graph = self.cached(lib, maybe_saver, lambda state: update)
+        told = [
+            run.stream(graph, {"x": 0}, thread, stream_mode="updates")
+            for thread in (config, other(config))
+        ]
+        assert told == [
+            [{"a": update}, {"b": {"log": ["b"]}}],
+            [{"a": update, **CACHED}, {"b": {"log": ["b"]}}],
+        ]
+
+    def test_is_marked_for_each_send(self, run, lib, config, maybe_saver):
+        builder = lib.StateGraph(Facts)
+        builder.add_node("a", lambda state: {"log": [state["x"]]}, cache_policy=lib.CachePolicy())
+        builder.add_conditional_edges(
+            lib.START, lambda state: [lib.Send("a", {"x": n}) for n in (1, 2)]
+        )
+        graph = builder.compile(checkpointer=maybe_saver, cache=lib.InMemoryCache())
+        run.invoke(graph, {"x": 0}, config)
+        told = run.stream(graph, {"x": 0}, other(config), stream_mode="updates")
+        assert told == [{"a": {"log": [1]}, **CACHED}, {"a": {"log": [2]}, **CACHED}]
+
+    def test_is_marked_for_a_task_that_is_called(self, run, lib, config, maybe_saver):
+        @lib.task(cache_policy=lib.CachePolicy())
+        def double(number: int) -> int:
+            return 2 * number
+
+        @lib.entrypoint(checkpointer=maybe_saver, cache=lib.InMemoryCache())
+        def flow(number: int) -> int:
+            return double(number).result()
+
+        run.invoke(flow, 3, config)
+        told = run.stream(flow, 3, other(config), stream_mode="updates")
+        assert told == [{"double": 6, **CACHED}, {"flow": 6}]
+
+    @pytest.mark.parametrize("mode", ["tasks", "debug"])
+    def test_is_not_the_end_of_a_task(self, run, lib, config, maybe_saver, mode):
+        graph = self.cached(lib, maybe_saver, writes(y=1))
+        names = [
+            [end["name"] for end in ends(run.stream(graph, {"x": 0}, thread, stream_mode=mode))]
+            for thread in (config, other(config))
+        ]
+        assert names == [["a", "b"], ["b"]]

@@ -160,6 +160,19 @@ def written(keys: str | Sequence[str], writes: Iterable[tuple[str, Any]]) -> dic
     }
 
 
+def is_cached(task: Task) -> bool:
+    """Whether a task was never called, because the node cache had its result."""
+    return task.finished and task.started is None
+
+
+def update_of(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
+    """The `updates` event of a finished task."""
+    update = {task.name: result_of(keys, task.writes)}
+    if is_cached(task):
+        update["__metadata__"] = {"cached": True}
+    return update
+
+
 def task_started(task: Task) -> dict[str, Any]:
     """The first `tasks` event of a task."""
     return {

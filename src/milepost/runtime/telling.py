@@ -60,10 +60,9 @@ class Telling(Offering):
         if task.finished and feed.wants("messages"):
             tell_returned(self, task)
         if task.finished and feed.wants("updates"):
-            update = stream.result_of(self._stream_keys, task.writes)
-            self._push("updates", {task.name: update})
-        if isinstance(task.error, ParentCommand):
-            return  # what it wrote is for the graph around this one
+            self._push("updates", stream.update_of(self._stream_keys, task))
+        if stream.is_cached(task) or isinstance(task.error, ParentCommand):
+            return  # it has not run, or what it wrote is for the graph around this one
         if feed.wants("tasks"):
             self._push("tasks", stream.task_ended(self.program, task))
         if feed.wants("debug"):
