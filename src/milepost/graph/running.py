@@ -37,7 +37,7 @@ class RunningGraph(GraphCore):
 
         `input` is the input, None to go on with the thread, or a Command. Options are those of
         `stream`. With another `stream_mode` than "values" the list of its events is returned.
-        What is returned or told is limited to the output schema, unless `output_keys` says more.
+        It returns and tells what is in the output schema, or what `output_keys` names.
         """
         self._show_output(options)
         if stream_mode != "values":
