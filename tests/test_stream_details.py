@@ -327,3 +327,29 @@ class TestAResultFromTheCache:
             for thread in (config, other(config))
         ]
         assert names == [["a", "b"], ["b"]]
+
+
+class TestWhatHappenedBefore:
+    def test_is_told_first_when_a_run_goes_on(self, run, lib, config):
+        fails = [True]
+
+        def node(state: Facts) -> dict[str, int]:
+            if fails:
+                fails.clear()
+                raise RuntimeError("boom")
+            return {"x": 1}
+
+        builder = lib.StateGraph(Facts).add_node("node", node).add_edge(lib.START, "node")
+        graph = builder.compile(checkpointer=lib.InMemorySaver())
+        with pytest.raises(RuntimeError):
+            run.invoke(graph, {"x": 0}, config)
+        first = run.stream(graph, None, config, stream_mode="checkpoints")[0]
+        assert [task["error"] for task in first["tasks"]] == ["RuntimeError('boom')"]
+
+    def test_shows_every_write_of_a_task(self, run, lib, config):
+        builder = lib.StateGraph(Facts).add_edge(lib.START, "node")
+        builder.add_node("node", lambda _: [lib.Command(update={"log": [n]}) for n in "12"])
+        graph = builder.compile(checkpointer=lib.InMemorySaver())
+        run.invoke(graph, {"x": 0}, config)
+        results = [task.result for old in run.history(graph, config) for task in old.tasks]
+        assert results == [{"log": {"$writes": [["1"], ["2"]]}}, {"x": 0}]

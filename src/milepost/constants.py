@@ -10,7 +10,7 @@ END: Final = "__end__"
 TAG_NOSTREAM: Final = "nostream"
 """Tag of a chat model whose tokens stay out of the `messages` stream."""
 TAG_HIDDEN: Final = "langsmith:hidden"
-"""Tag of a node that traces and streams leave out."""
+"""Tag of what traces leave out; for programs that use the name."""
 
 # Channels that the runtime writes to. Their names are part of the storage format, which is
 # shared with LangGraph so that threads can be moved both ways.

@@ -85,6 +85,7 @@ class Opening(Loading):
                 self.answers = answers_in(self.pending)
             self._recall_tasks()
             self.show_checkpoint()
+            self._try_failed_again()
         self.show_present_values()
 
     def _is_fresh_fork(self) -> bool:
@@ -114,13 +115,15 @@ class Opening(Loading):
 
     def _recall_tasks(self) -> None:
         """Plan the next step again, with what an earlier attempt has stored of it."""
-        tasks = self._planned(self.stop)
-        for task in tasks:
+        self.replanned = self._planned(self.stop)
+        self.repeats = True
+
+    def _try_failed_again(self) -> None:
+        """What failed in an earlier attempt may succeed in this one."""
+        for task in self.replanned or ():
             if not task.finished and task.error is not None:
                 task.error = None
                 task.failed = True
-        self.replanned = tasks
-        self.repeats = True
 
     def _planned(self, stop: int = FAR) -> list[Task]:
         """The tasks of the next step, with what is stored of them."""
@@ -209,6 +212,7 @@ class Opening(Loading):
         self.resumed = True
         if not past:
             self.show_checkpoint()
+        self._try_failed_again()
         self.show_present_values()
 
     def _keep(self, writes: Sequence[Write]) -> RunProgram[None]:

@@ -7,13 +7,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
-from milepost.constants import START
+from milepost.constants import RETURN, START
 from milepost.deferred import Deferred
 from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import Bookkeeping, strip_ids
 from milepost.runtime.pending import null_writes, recall
 from milepost.runtime.plan import FAR, Task, finished_writes, plan
-from milepost.runtime.stream import result_of
+from milepost.runtime.stream import result_of, written
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -134,8 +134,17 @@ def _show(
         error=error,
         interrupts=waiting if latest else asked,
         state=state,
-        result=_result(program, task) if task.finished else None,
+        result=_task_result(program, task) if task.finished else None,
     )
+
+
+def _task_result(program: Program, task: Task) -> Any:
+    """What a finished task wrote; several writes to one key are together under that key."""
+    keys = program.stream_keys
+    found = written(keys, task.writes)
+    if RETURN in found:
+        return found[RETURN]
+    return found.get(keys) if isinstance(keys, str) else found
 
 
 def _result(program: Program, task: Task) -> Any:
@@ -237,7 +246,7 @@ def _event_task(session: Bookkeeping, task: Task) -> dict[str, Any]:
         "state": child_config(session.thread_id, task),
     }
     if task.finished:
-        event["result"] = result_of(session.program.stream_keys, task.writes)
+        event["result"] = _task_result(session.program, task)
     elif task.error is not None:
         event["error"] = repr(task.error)
     return event
