@@ -29,6 +29,7 @@ ON_POSTGRES = {
     f"test_{name}.py"
     for name in (
         "checkpoints",
+        "copies",
         "durability",
         "fencing",
         "pending_writes",

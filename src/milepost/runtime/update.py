@@ -12,18 +12,18 @@ from types import MappingProxyType
 from typing import Any
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.commit import TaskWrites
+from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
 from milepost.checkpoint.records import CheckpointTuple, Place
 from milepost.constants import END, INPUT, START
 from milepost.errors import InvalidUpdateError
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.calls import Callee
-from milepost.runtime.effects import AWAIT, RunProgram, Start
+from milepost.runtime.effects import AWAIT, Ask, RunProgram, Start
 from milepost.runtime.plan import Task, in_path_order
 from milepost.runtime.program import Node, Outside, Write
 from milepost.runtime.session import Session
 from milepost.runtime.task import perform
-from milepost.types import RunnableConfig, StateUpdate
+from milepost.types import MISSING, RunnableConfig, StateUpdate, _DeltaSnapshot
 
 COPY = "__copy__"
 """As `as_node`: make a checkpoint like this one beside it, without any change."""
@@ -100,7 +100,7 @@ class UpdateSession(Session):
         if first.as_node == END:
             yield from self._end(first)
         elif first.as_node == COPY:
-            yield from self._copy(saved)
+            yield from self._copy(saved, first.values)
         elif first.as_node == INPUT:
             if first.values is None:
                 raise InvalidUpdateError("An update as the input needs values.")
@@ -192,14 +192,59 @@ class UpdateSession(Session):
     def _state_writes(self, task: Task) -> list[Write]:
         return [write for write in task.writes if write[0] in self.program.keys]
 
-    def _copy(self, saved: CheckpointTuple | None) -> RunProgram[None]:
+    # -- copies
+
+    _copied: CheckpointTuple | None = None
+    """The checkpoint that is being copied."""
+
+    def _copy(self, saved: CheckpointTuple | None, values: Any) -> RunProgram[None]:
+        """Make a checkpoint like the one at hand beside it; then write `values` to the copy."""
+        updates = _updates_of_copy(values)
         if saved is None:
-            raise InvalidUpdateError("There is no checkpoint to copy in this thread.")
-        parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-        self.stored_id = parent
+            saved = yield from self._last_made()
+        self._copied = saved
+        self.stored_id = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         self.step += 1
         self.changed = None
         yield from self.save_checkpoint("fork")
+        self._copied = None
+        if updates:
+            yield from self._superstep(updates, None, False)
+
+    def _last_made(self) -> RunProgram[CheckpointTuple]:
+        """The checkpoint that the superstep before has made."""
+        ledger, place = self.ledger, self.place
+        assert ledger is not None
+        assert place is not None
+        found = None
+        if self.checkpoint_id:
+            if (save := self.store_prepared(ledger)) is not None:
+                yield save
+            found = yield Ask(ledger.saver, "get_tuple", (place.config(),))
+        if found is None:
+            raise InvalidUpdateError("There is no checkpoint to copy in this thread.")
+        made: CheckpointTuple = found
+        return made
+
+    def _new_checkpoint(self, new_id: str) -> NewCheckpoint:
+        """A copy shares its parent with the original, but nothing that the parent has.
+
+        So everything is told as changed. Delta channels are kept whole: the writes that made the
+        original's value are not taken to have made that of a fork.
+        """
+        copied = self._copied
+        if copied is None:
+            return super()._new_checkpoint(new_id)
+        changed: dict[str, Any] = dict.fromkeys(copied.checkpoint["channel_versions"], MISSING)
+        changed |= copied.checkpoint["channel_values"]
+        for name in self.program.delta:
+            if name in self.board.versions:
+                whole = _DeltaSnapshot(self.board.live[name].get())
+                changed[name] = self._snapshots[name] = whole
+        if (counters := self.metadata.get("counters_since_delta_snapshot")) is not None:
+            self.metadata["counters_since_delta_snapshot"] = dict.fromkeys(counters, (0, 0))
+        new = super()._new_checkpoint(new_id)
+        return replace(new, changed={**changed, **new.changed}, seen=None)
 
     def _last_node(self) -> str:
         """The node that an update without `as_node` counts as: the last that wrote."""
@@ -220,3 +265,19 @@ class UpdateSession(Session):
                 + "), and which of them the update stands for decides what runs next."
             )
         return seen[-1][1]
+
+
+def _updates_of_copy(values: Any) -> list[StateUpdate]:
+    """What is to be written to a copy once it is made."""
+    if not values:
+        return []
+    if not isinstance(values, list) or not all(_is_update(item) for item in values):
+        raise InvalidUpdateError(
+            "A copy of a checkpoint has the values of the original. What is to be written to the "
+            "copy is a list of (values, as_node); leave the values out if that is nothing."
+        )
+    return [StateUpdate(*item[:2]) for item in values]
+
+
+def _is_update(item: object) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) >= 2
