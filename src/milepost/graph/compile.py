@@ -16,7 +16,7 @@ from milepost.channels import (
     NamedBarrierValueAfterFinish,
     Topic,
 )
-from milepost.constants import END, ROOT, START, TASKS
+from milepost.constants import END, INPUT, ROOT, START, TASKS
 from milepost.graph.routing import (
     Router,
     branch_route,
@@ -90,7 +90,7 @@ def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Progr
         waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(name for name in keys if isinstance(channels[name], DeltaChannel)),
         goto=router.goto,
-        writes_of_update=update_writer(router, "input", keys, builder.managed, lenient=False),
+        writes_of_update=update_writer(router, INPUT, keys, builder.managed, lenient=False),
     )
 
 

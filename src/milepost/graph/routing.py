@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from milepost.constants import BRANCH_TO, END, ROOT, START, TASKS
+from milepost.constants import BRANCH_TO, END, INPUT, ROOT, START, TASKS
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.record import record
 from milepost.state.schema import is_pydantic
@@ -102,7 +102,7 @@ def branch_route(
 def update_writer(
     router: Router, node: str, keys: Collection[str], managed: Collection[str], *, lenient: bool
 ) -> Callable[[Any], list[Write]]:
-    """What becomes of a node's return value.
+    """What becomes of a node's return value; for INPUT, of the update of a Command as input.
 
     `lenient` drops keys that the state does not have: an inner graph's output may hold more than
     the outer one knows.
@@ -110,6 +110,7 @@ def update_writer(
     # Keys come in the schema's order, as a list; looking one up must not cost more in a wide state.
     known = frozenset(keys)
     is_root = ROOT in known
+    who = "The command that is the input" if node == INPUT else f"Node '{node}'"
 
     def writes_of(output: Any) -> list[Write]:
         if output is None:
@@ -120,7 +121,7 @@ def update_writer(
         if isinstance(output, Command):
             return from_command(output)
         if isinstance(output, Send):
-            return [(TASKS, output)] if router.target(output, f"Node '{node}'") else []
+            return [(TASKS, output)] if router.target(output, who) else []
         if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
             return [write for one in output for write in writes_of(one)]
         return from_update(output)
@@ -135,11 +136,19 @@ def update_writer(
         if is_pydantic(type(output)):
             return _fields_that_count(output, keys)
         if node == START:
+            # Of a Command that begins a thread. Else it is more likely a list of messages.
+            if _is_pairs(output) and any(key in known for key, _ in output):
+                return from_pairs(output)
             raise InvalidUpdateError(
                 f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
             )
+        if node == INPUT:
+            raise InvalidUpdateError(
+                f"{who} has the update {output!r}: expected dict of state keys, or pairs of keys "
+                "and values."
+            )
         raise InvalidUpdateError(
-            f"Node '{node}' returned {output!r}: expected dict of state keys, a Command, or None."
+            f"{who} returned {output!r}: expected dict of state keys, a Command, or None."
         )
 
     def from_mapping(output: Mapping[str, Any]) -> list[Write]:
@@ -151,7 +160,7 @@ def update_writer(
                 writes.append((key, value))
             elif not lenient and key not in managed:
                 raise InvalidUpdateError(
-                    f"Node '{node}' wrote the key {key!r}, which is not in the state. "
+                    f"{who} wrote the key {key!r}, which is not in the state. "
                     f"The state of graph '{router.graph}' has: {', '.join(sorted(keys))}."
                 )
         return writes
@@ -161,26 +170,31 @@ def update_writer(
             raise ParentCommand(command)
         if command.graph is not None:
             raise InvalidUpdateError(
-                f"Node '{node}' returned a Command for graph '{command.graph}'; only None (this "
+                f"{who} returned a Command for graph '{command.graph}'; only None (this "
                 "graph) and Command.PARENT can be addressed."
             )
         writes: list[Write] = []
         if command.update is not None:
             writes.extend(from_pairs(command.update))
         for target in command.targets():
-            write = router.target(target, f"Node '{node}'")
+            write = router.target(target, who)
             if write is not None:
                 writes.append(write)
         return writes
 
     def from_pairs(update: Any) -> list[Write]:
-        if not is_root and isinstance(update, (list, tuple)) and update:
-            pairs = [p for p in update if isinstance(p, tuple) and len(p) == 2]
-            if len(pairs) == len(update):
-                return [write for key, value in pairs for write in from_mapping({key: value})]
+        if not is_root and _is_pairs(update):
+            return [write for key, value in update for write in from_mapping({key: value})]
         return from_update(update)
 
-    return writes_of
+    return from_pairs if node == INPUT else writes_of
+
+
+def _is_pairs(update: Any) -> bool:
+    """Whether an update has the form `[(key, value), ...]`."""
+    return isinstance(update, (list, tuple)) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in update
+    )
 
 
 def _fields_that_count(model: Any, keys: Collection[str]) -> list[Write]:
