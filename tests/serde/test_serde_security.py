@@ -40,7 +40,7 @@ HOSTILE_NAMES = [
     "os:system", "builtins:eval", "builtins:exec", "builtins:__import__", "subprocess:Popen", "os:popen", "pickle:loads",
     "importlib:import_module", "antigravity:x", "this:s", "sys:exit", "__main__:os", f"{__name__}:Victim",
     f"{__name__}:os.system", f"{__name__}:CANARY.append", f"{__name__}:Victim.__init__", f"{__name__}:record",
-    "langchain_core:load", "langchain_core:os", "langchain_core:AIMessage.__init__", "", ":", "a@", "a@1", "a@x", "@", "x[",
+    "langchain_core:load", "langchain_core:os", "langchain_core:AIMessage.__init__", "pydantic:BaseModel", "", ":", "a@", "a@1", "a@x", "@", "x[",
     "x]", "x[int]", "[int]", "dict[int,str]", "list[" * 100 + "]" * 100, "milepost:Send@2", "milepost:Send@0", "\0", "a" * 10_000,
 ]  # fmt: skip
 

@@ -85,6 +85,9 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     if root == "langchain_core":
         message: Writer | None = _langchain().writer_for(cls, registry)
         return message
+    if root == "pydantic" and (value := _pydantic().writer_for(cls, registry)) is not None:
+        found: Writer = value
+        return found
     if issubclass(cls, BaseException):
         return failures.writer_for(cls, registry)
     if root in _STANDARD:
@@ -108,6 +111,8 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the type stored as `name` if it is one that needs no registration."""
     if name.startswith("langchain_core:"):
         _langchain().allow_name(name, registry)
+    elif name.startswith("pydantic:"):
+        _pydantic().allow_name(name, registry)
     elif name.endswith("]") and len(name) < _LONGEST_NAME:
         cls = models.resolve_name(name, registry.class_named)
         if cls is not None and models.is_model(cls):
@@ -123,6 +128,10 @@ def allow_error(name: str, registry: TypeRegistry) -> None:
 
 def _langchain() -> Any:
     return import_module(f"{_PACKAGE}.langchain")
+
+
+def _pydantic() -> Any:
+    return import_module(f"{_PACKAGE}.pydantic_values")
 
 
 _NOT_DATA = (
