@@ -1,6 +1,7 @@
 """Every channel class by itself, and in lock-step with LangGraph's class of the same name."""
 
 import operator
+from importlib import import_module
 from typing import Any
 
 import langgraph.channels as peer
@@ -396,3 +397,12 @@ def _seen(channel: Any) -> tuple[bool, Any]:
         return channel.is_available(), channel.get()
     except (EmptyChannelError, langgraph.errors.EmptyChannelError):
         return channel.is_available(), "empty"
+
+
+# -- where they are
+
+
+@pytest.mark.parametrize("name", peer.__all__)
+def test_a_channel_is_found_under_the_name_of_langgraphs_module(name: str) -> None:
+    module = getattr(peer, name).__module__.replace("langgraph.", "milepost.", 1)
+    assert getattr(import_module(module), name) is getattr(own, name)
