@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
@@ -22,8 +22,18 @@ InputT = TypeVar("InputT", default=StateT)
 OutputT = TypeVar("OutputT", default=StateT)
 
 
+def _no_step_timeout(*_: Any) -> NoReturn:
+    raise AttributeError(
+        "A graph of milepost has no step_timeout. Say how long each node may take, with "
+        "add_node(..., timeout=...) or @task(timeout=...)."
+    )
+
+
 class CompiledGraph(RunningGraph, ThreadedGraph):
     """What `StateGraph.compile` and `@entrypoint` make."""
+
+    step_timeout = property(_no_step_timeout, _no_step_timeout)
+    """Not there: to set it in vain would be worse than not being able to."""
 
     def get_subgraphs(
         self, *, namespace: str | None = None, recurse: bool = False
