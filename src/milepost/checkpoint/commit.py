@@ -122,6 +122,8 @@ class NewCheckpoint:
     """All channel values, for a saver that stores the whole state."""
     seen: Collection[str] | None = None
     """Entries of `versions_seen` that are new since the checkpoint before; None if unknown."""
+    again: bool = False
+    """Whether it is a copy: what changed may be stored already, under the same versions."""
 
 
 @record(frozen=False)

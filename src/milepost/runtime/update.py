@@ -244,7 +244,7 @@ class UpdateSession(Session):
         if (counters := self.metadata.get("counters_since_delta_snapshot")) is not None:
             self.metadata["counters_since_delta_snapshot"] = dict.fromkeys(counters, (0, 0))
         new = super()._new_checkpoint(new_id)
-        return replace(new, changed={**changed, **new.changed}, seen=None)
+        return replace(new, changed={**changed, **new.changed}, seen=None, again=True)
 
     def _last_node(self) -> str:
         """The node that an update without `as_node` counts as: the last that wrote."""

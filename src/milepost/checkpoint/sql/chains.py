@@ -65,7 +65,7 @@ def blob_row(
     ):
         return row
     row.base, row.program = base, program
-    known.chain = Chain(chain.rows + 1, chain.spent + price, None)
+    known.chain = Chain.of_changes(chain.rows + 1, chain.spent + price)
     return row
 
 

@@ -122,8 +122,10 @@ class Preparer:
         )
         inline = dict(base.frame.inline) if base is not None else {}
         for channel, value in new.changed.items():
-            inline[channel] = self._value(prepared, channel, versions[channel], value, once)
-        if base is not None and prepared.blobs:
+            inline[channel] = self._value(
+                prepared, channel, versions[channel], value, once, again=new.again
+            )
+        if base is not None and prepared.blobs and not new.again:
             self._move_emptied(prepared, base, new.changed)
         partial = base.partial if base is not None else False
         if base is None and len(new.changed) < len(versions):
@@ -161,9 +163,20 @@ class Preparer:
         return row
 
     def _value(
-        self, prepared: Prepared, channel: str, version: Any, value: Any, once: _Once
+        self,
+        prepared: Prepared,
+        channel: str,
+        version: Any,
+        value: Any,
+        once: _Once,
+        *,
+        again: bool,
     ) -> Any:
-        """What the frame holds for a channel; a large value becomes a row."""
+        """What the frame holds for a channel; a large value becomes a row.
+
+        If it may be there already (`again`), nothing before it is stored anew as a part of it: the
+        row that is there may stand on that.
+        """
         if value is MISSING:
             return None
         thread_id, ns, _ = prepared.place
@@ -173,7 +186,7 @@ class Preparer:
         encoded = once.get(id(value)) or self._codec.scalar(value)
         if encoded is None:
             after: Parts | None = None
-            if self._codec.shares(value):
+            if not again and self._codec.shares(value):
                 base = self._memory.latest(thread_id, ns, channel, prepared.token)
                 if base is not None:
                     base.encoded = cut(base.encoded)
@@ -188,7 +201,7 @@ class Preparer:
             return list(in_one_piece(encoded))
         large = in_parts(encoded)
         if self._codec.splices:
-            if base is None:
+            if base is None and not again:
                 base = self._memory.latest(thread_id, ns, channel, prepared.token)
             row = blob_row(channel, str(version), large, base, prepared.token, self._chain)
         else:

@@ -52,8 +52,14 @@ class Chain:
     tail: tuple[Older, ...] = ()
     """The small rows since then."""
     is_root: bool = True
+    """Whether it is the last of the roots itself."""
     folds: int = 0
     """How often older versions were stored anew as parts of the full row."""
+
+    @classmethod
+    def of_changes(cls, rows: int, spent: int) -> Chain:
+        """Of a version that stands on those before it in some other way, or in one not known."""
+        return cls(rows, spent, roots=None, is_root=False)
 
 
 @record(frozen=False)

@@ -156,9 +156,9 @@ class Resolver:
             at = None if row.base_channel is not None else row.base
         if at is not None:
             before = self._known[(channel, at)].chain
-            return Chain(len(line) + before.rows, spent + before.spent, None)
+            return Chain.of_changes(len(line) + before.rows, spent + before.spent)
         grown = self._growth(line, spent) if line[-1].base is None else None
-        return grown or Chain(len(line), spent, None)
+        return grown or Chain.of_changes(len(line), spent)
 
     def encoded(self, channel: str, version: str, like: Parts | None) -> Encoded:
         """The bytes of a version; in parts, if that costs little, or if a later one that is `like`
@@ -184,6 +184,9 @@ class Resolver:
                 return None
             program = self._programs.get((channel, version))
             if before is not None and program is not None and not rope.grows_from(before, program):
+                return None
+            if level and tail:
+                # It stands on a small one, which must not be stored as a part of what stands on it.
                 return None
             before = rope
             older = Older(version, rope.head, len(rope.head) + rope.size)
