@@ -1,13 +1,16 @@
 """Editing the state of a thread: update_state and bulk_update_state."""
 
-from typing import Any
+from itertools import chain
+from typing import Annotated, Any
 
 import pytest
+from typing_extensions import TypedDict
 
 from graphs import Doc, Log, appends, id_of, line, steps, two_nodes
+from milepost.channels import DeltaChannel
 from milepost.errors import InvalidUpdateError
 from milepost.graph import END, START, StateGraph
-from milepost.types import Command, Overwrite, StateUpdate
+from milepost.types import Command, Overwrite, StateUpdate, interrupt
 
 
 @pytest.fixture
@@ -143,6 +146,18 @@ def test_an_update_as_end_finishes_the_thread(run, graph, config):
     assert (state.values, state.next) == ({"log": ["a"]}, ())
     with pytest.raises(InvalidUpdateError):
         run.update_state(graph, config, {"log": ["x"]}, as_node=END)
+
+
+def test_an_update_as_end_keeps_what_a_finished_task_wrote_to_a_delta_channel(run, saver, config):
+    class Deltas(TypedDict, total=False):
+        log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *chain.from_iterable(new)])]
+
+    builder = StateGraph(Deltas).add_node("asks", lambda _: {"log": [interrupt("?")]})
+    builder.add_node("ends", lambda _: {"log": ["ends"]})
+    graph = builder.add_edge(START, "asks").add_edge(START, "ends").compile(checkpointer=saver)
+    run.invoke(graph, {"log": ["in"]}, config)
+    run.update_state(graph, config, None, as_node=END)
+    assert run.get_state(graph, config).values == {"log": ["in", "ends"]}
 
 
 def test_an_update_as_start_begins_again(run, graph, config):

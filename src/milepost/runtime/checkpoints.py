@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
 from milepost.checkpoint.records import (
@@ -52,6 +52,8 @@ class Bookkeeping:
     tasks: Sequence[Task]
     paused: bool
     quiet: bool
+    keeps_deltas_whole: ClassVar[bool] = False
+    """Whether what is written to delta channels may not be found again by who wrote it."""
 
     def _prepare_bookkeeping(self) -> None:
         self._given: dict[str, Any] = dict(self.config.get("metadata") or {})
@@ -342,7 +344,7 @@ class Bookkeeping:
             if name in self.board.dirty:
                 self._snapshots.pop(name, None)
                 channel: Any = self.board.live[name]
-                if updates >= channel.snapshot_frequency:
+                if self.keeps_deltas_whole or updates >= channel.snapshot_frequency:
                     self._snapshots[name] = _DeltaSnapshot(channel.get())
                     updates = steps = 0
             counted[name] = (updates, steps)

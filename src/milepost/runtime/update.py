@@ -35,6 +35,8 @@ _UPDATED = "__update__"
 class UpdateSession(Session):
     """A thread that is being updated."""
 
+    keeps_deltas_whole = True
+
     def update(self, supersteps: Sequence[Sequence[StateUpdate]]) -> RunProgram[RunnableConfig]:
         """Make one checkpoint for each superstep; return the config of the last."""
         if not supersteps:
@@ -135,7 +137,6 @@ class UpdateSession(Session):
             seen = self.board.seen.get(task.name, {})
             self.board.saw(task.name, {**seen, _UPDATED: self.board.top})
         self.step += 1
-        self._keep_deltas_whole()
         parent = self.stored_id
         yield from self.save_checkpoint("update", (), writers)
         if parent is not None:
@@ -186,7 +187,6 @@ class UpdateSession(Session):
         ]
         self.changed = apply_writes(self.program, self.board, writers, self.next_version)
         self.step += 1
-        self._keep_deltas_whole()
         yield from self.save_checkpoint("update", (), writers)
 
     def _state_writes(self, task: Task) -> list[Write]:
