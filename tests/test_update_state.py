@@ -148,7 +148,8 @@ def test_an_update_as_end_finishes_the_thread(run, graph, config):
         run.update_state(graph, config, {"log": ["x"]}, as_node=END)
 
 
-def test_an_update_as_end_keeps_what_a_finished_task_wrote_to_a_delta_channel(run, saver, config):
+@pytest.mark.parametrize("as_node", [END, "asks"])
+def test_an_update_keeps_what_a_finished_task_wrote_to_a_delta_channel(run, saver, config, as_node):
     class Deltas(TypedDict, total=False):
         log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *chain.from_iterable(new)])]
 
@@ -156,8 +157,10 @@ def test_an_update_as_end_keeps_what_a_finished_task_wrote_to_a_delta_channel(ru
     builder.add_node("ends", lambda _: {"log": ["ends"]})
     graph = builder.add_edge(START, "asks").add_edge(START, "ends").compile(checkpointer=saver)
     run.invoke(graph, {"log": ["in"]}, config)
-    run.update_state(graph, config, None, as_node=END)
-    assert run.get_state(graph, config).values == {"log": ["in", "ends"]}
+    update = None if as_node is END else {"log": ["asked"]}
+    run.update_state(graph, config, update, as_node=as_node)
+    expected = ["in", "ends"] if as_node is END else ["in", "asked", "ends"]
+    assert sorted(run.get_state(graph, config).values["log"]) == sorted(expected)
 
 
 def test_an_update_as_start_begins_again(run, graph, config):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
 from milepost.checkpoint.records import (
@@ -52,8 +52,6 @@ class Bookkeeping:
     tasks: Sequence[Task]
     paused: bool
     quiet: bool
-    keeps_deltas_whole: ClassVar[bool] = False
-    """Whether what is written to delta channels may not be found again by who wrote it."""
 
     def _prepare_bookkeeping(self) -> None:
         self._given: dict[str, Any] = dict(self.config.get("metadata") or {})
@@ -102,6 +100,8 @@ class Bookkeeping:
         """Where the present checkpoint comes from, if there is no metadata of it yet."""
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
+        self.keeps_deltas_whole = False
+        """Whether delta channels that change could not be rebuilt from what is stored of writes."""
         self._snapshots: dict[str, _DeltaSnapshot] = {}
         """Delta channels whose present version is stored as a whole value."""
 

@@ -35,8 +35,6 @@ _UPDATED = "__update__"
 class UpdateSession(Session):
     """A thread that is being updated."""
 
-    keeps_deltas_whole = True
-
     def update(self, supersteps: Sequence[Sequence[StateUpdate]]) -> RunProgram[RunnableConfig]:
         """Make one checkpoint for each superstep; return the config of the last."""
         if not supersteps:
@@ -137,6 +135,8 @@ class UpdateSession(Session):
             seen = self.board.seen.get(task.name, {})
             self.board.saw(task.name, {**seen, _UPDATED: self.board.top})
         self.step += 1
+        # Of what others wrote, nothing says at the parent that it led here.
+        self.keeps_deltas_whole = bool(siblings)
         parent = self.stored_id
         yield from self.save_checkpoint("update", (), writers)
         if parent is not None:
@@ -187,6 +187,7 @@ class UpdateSession(Session):
         ]
         self.changed = apply_writes(self.program, self.board, writers, self.next_version)
         self.step += 1
+        self.keeps_deltas_whole = True
         yield from self.save_checkpoint("update", (), writers)
 
     def _state_writes(self, task: Task) -> list[Write]:
