@@ -1,7 +1,8 @@
-"""A thread that is changed in the past again and again stays as readable as one in memory.
+"""A thread that is changed in the past again and again stays readable.
 
-Branches share the rows of what they have in common, and each stores some of these anew. The
-operations are random; what a saver on a database has then must be what one in memory has.
+Branches share what they have in common, and each stores some of that anew as parts of what comes
+later. The operations are random; what our savers have then must be what one has that stores every
+checkpoint whole.
 """
 
 import operator
@@ -14,29 +15,61 @@ from typing_extensions import TypedDict
 from graphs import thread
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
+from savers import WholeSaver
 
-LONG = "y" * 300
-"""Long enough for a row of its own."""
+CONFIG = thread("t")
+SIZES = (5, 100, 400, 900, 3000)
+"""Of texts: on both sides of what has a row of its own, and a place among the large ones."""
 
 
-class Log(TypedDict):
+def by_id(old: list[Any], new: list[Any]) -> list[Any]:
+    """A message takes the place of the one with its id; without content it removes that."""
+    kept = {message["id"]: message for message in [*old, *new]}
+    return [message for message in kept.values() if message["content"]]
+
+
+class State(TypedDict, total=False):
     log: Annotated[list[str], operator.add]
+    messages: Annotated[list[Any], by_id]
+    table: Annotated[dict[str, str], operator.or_]
+    text: str
 
 
-def appending(saver: Any) -> Any:
-    """a -> b -> c, each of which adds to the log."""
-    builder = StateGraph(Log).add_sequence(
-        [(name, lambda _, name=name: {"log": [name + LONG]}) for name in "abc"]
-    )
+class Changes:
+    """Random updates; from one number on always the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.number = 0
+
+    def __call__(self, _: Any = None) -> dict[str, Any]:
+        self.number += 1
+        rng = random.Random(f"{self.seed} {self.number}")
+
+        def text() -> str:
+            return "".join(rng.choices("abcdefgh ", k=rng.choice(SIZES)))
+
+        message = {"id": rng.randrange(20), "content": text() if rng.random() < 0.8 else ""}
+        all_changes = {
+            "log": [text()],
+            "messages": [message],
+            "table": {rng.choice("abc"): text()},
+            "text": text(),
+        }
+        return dict(rng.sample(list(all_changes.items()), rng.randrange(1, 3)))
+
+
+def changing(saver: Any, changes: Changes) -> Any:
+    """a -> b -> c, each of which changes something."""
+    builder = StateGraph(State).add_sequence([(name, changes) for name in "abc"])
     return builder.add_edge(START, "a").compile(checkpointer=saver)
 
 
-CONFIG = thread("t")
 OPERATIONS = {
-    "input": lambda graph, _: graph.invoke({"log": ["in"]}, CONFIG, durability="sync"),
-    "replay": lambda graph, past: graph.invoke(None, past, durability="sync"),
-    "update": lambda graph, past: graph.update_state(past, {"log": [LONG]}, as_node="a"),
-    "copy": lambda graph, past: graph.update_state(past, None, as_node="__copy__"),
+    "input": lambda graph, given, _: graph.invoke(given, CONFIG, durability="sync"),
+    "update": lambda graph, given, past: graph.update_state(past, given, as_node="a"),
+    "replay": lambda graph, _, past: graph.invoke(None, past, durability="sync"),
+    "copy": lambda graph, _, past: graph.update_state(past, None, as_node="__copy__"),
 }
 
 
@@ -44,36 +77,49 @@ def states(graph: Any) -> list[Any]:
     return [(old.values, old.next) for old in graph.get_state_history(CONFIG)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest) -> Any:
+    """An empty saver of each kind."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 94, 113])
 @pytest.mark.parametrize("names", [["input", "update"], list(OPERATIONS)], ids=["few", "all"])
-def test_every_branch_reads_as_in_memory(saver, memory, reopen, names, seed):
+def test_every_branch_reads_as_if_it_were_stored_whole(saver, reopen, names, seed):
     rng = random.Random(seed)
-    graphs = [appending(saver), appending(memory)]
-    for graph in graphs:
-        OPERATIONS["input"](graph, None)
-    for _ in range(30):
-        operation = OPERATIONS[rng.choice(names)]
+    changes = Changes(seed)
+    graphs = [changing(saver, changes), changing(WholeSaver(), changes)]
+    for number in range(30):
+        operation = OPERATIONS[rng.choice(names) if number else "input"]
         states(graphs[0])  # what was read is what the next rows stand on
-        histories = [list(graph.get_state_history(CONFIG)) for graph in graphs]
-        at = rng.randrange(min(8, len(histories[0])))
-        for graph, history in zip(graphs, histories, strict=True):
-            operation(graph, history[at].config)
+        given, at, before = changes(), rng.randrange(8), changes.number
+        for graph in graphs:
+            changes.number = before
+            history = list(graph.get_state_history(CONFIG))
+            operation(graph, given, history[at % len(history)].config if history else CONFIG)
     expected = states(graphs[1])
     assert states(graphs[0]) == expected
     with reopen() as other:
-        assert states(appending(other)) == expected
-        assert not other.verify()
+        assert states(changing(other, changes)) == expected
+        assert saver.__class__.__name__ == "InMemorySaver" or not other.verify()
 
 
 def test_a_row_stands_on_no_row_that_stands_on_it(path):
     """Two updates in the past, and inputs with a look at the history before each."""
+
+    def adds(_: Any) -> dict[str, list[str]]:
+        return {"log": ["y" * 300]}
+
     with SqliteSaver.from_conn_string(path) as saver:
-        graph = appending(saver)
-        OPERATIONS["input"](graph, None)
+        builder = StateGraph(State).add_sequence([(name, adds) for name in "abc"])
+        graph = builder.add_edge(START, "a").compile(checkpointer=saver)
+        given = {"log": ["in"]}
+        OPERATIONS["input"](graph, given, None)
         for _ in range(2):
-            OPERATIONS["update"](graph, list(graph.get_state_history(CONFIG))[1].config)
+            past = list(graph.get_state_history(CONFIG))[1].config
+            OPERATIONS["update"](graph, {"log": ["u" * 200]}, past)
         for _ in range(3):
             states(graph)
-            OPERATIONS["input"](graph, None)
+            OPERATIONS["input"](graph, given, None)
         assert len(states(graph)) == 22
         assert not saver.verify()

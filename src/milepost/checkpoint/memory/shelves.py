@@ -203,6 +203,8 @@ class Shelves(StepSaver[Prepared]):
         kept_blobs = self.blobs
         for blob_key, blob in blobs:
             if isinstance(blob, Encoded):
+                if blob_key in kept_blobs and read(kept_blobs[blob_key]) == whole(blob):
+                    continue  # others may be parts of it by now, as it is
                 kept = self._keep_value(place, blob_key, blob)
                 large[blob_key[2]] = (kept, blob)
                 kept_blobs[blob_key] = kept
