@@ -73,6 +73,19 @@ def test_nor_in_a_graph_inside_the_graph(run, saver, config, durability):
     assert run.invoke(outer, None, config, durability=durability) == {"inner": ["yes"]}
 
 
+def test_an_answer_reaches_a_graph_that_is_called_with_a_command(run, saver, config, trace):
+    inner = chain(("ask", step(trace, "ask", "sure?", key="inner")), schema=Inner)
+
+    def calls(state: Any) -> Any:
+        return inner.invoke(Command(update={"inner": ["given"]}))
+
+    outer = chain(("calls", calls), schema=Inner, checkpointer=saver)
+    run.invoke(outer, {"inner": []}, config)
+    result = run.invoke(outer, Command(resume="yes"), config)
+    assert "__interrupt__" not in result
+    assert result["inner"][-2:] == ["ask", "yes"]
+
+
 def test_nor_in_a_function(run, saver, config):
     bank = Down()
 

@@ -81,8 +81,7 @@ class Opening(Loading):
         if (replay and not self._is_fresh_fork()) or self._moved_from is not None:
             yield from self._fork()
         else:
-            if self.parent is None:
-                self.answers = answers_in(self.pending)
+            self._recall_answers()
             self._recall_tasks()
             self.show_checkpoint()
             self._try_failed_again()
@@ -117,6 +116,11 @@ class Opening(Loading):
         """Plan the next step again, with what an earlier attempt has stored of it."""
         self.replanned = self._planned(self.stop)
         self.repeats = True
+
+    def _recall_answers(self) -> None:
+        """Take what was answered before this call; a graph inside a run has what the run has."""
+        if self.parent is None:
+            self.answers = answers_in(self.pending)
 
     def _try_failed_again(self) -> None:
         """What failed in an earlier attempt may succeed in this one."""
@@ -190,7 +194,6 @@ class Opening(Loading):
         head = self.ledger.fence.head if self.ledger is not None else None
         past = explicit and self.checkpoint_id != head
         before = self._planned() if past else ()
-        given: dict[str, Any] = {}
         if past:
             # Before anything is stored: what cannot be answered leaves no fork behind.
             given = self._chosen(command.resume, *_to_ask_again(before))
@@ -202,12 +205,12 @@ class Opening(Loading):
         if past:
             given = _asked_again(before, self.replanned, given)
         else:
-            self.answers = answers_in(self.pending)
+            self._recall_answers()
             opened = open_interrupts(self.replanned)
             left = [id for id in opened if id not in self.answers]
             given = self._chosen(command.resume, opened, left or opened)
         self.answers = {**self.answers, **given}
-        self.chooses = bool(given)
+        self.chooses = self.chooses or bool(given)
         yield from self._keep([*writes, (ANSWERS, given)] if given else writes)
         self.resumed = True
         if not past:
