@@ -102,6 +102,13 @@ def _newest(_: Library, graph: Any) -> None:
     assert sum(bool(snapshot.values["messages"]) for snapshot in history) == 10
 
 
+def _to_go_back(_: Library, graph: Any) -> None:
+    """As the documentation looks for a state to go back to."""
+    history = graph.get_state_history(on_thread(THREAD), limit=10)
+    found = {state.config["configurable"]["checkpoint_id"]: state.next for state in history}
+    assert len(found) == 10
+
+
 def _case(
     backend: Backend,
     name: str,
@@ -126,6 +133,7 @@ def _cases(backend: Backend, state: float) -> tuple[Case, ...]:
         _case(backend, "state", "`get_state`", partial(_cold, work=_state), faster(state)),
         _case(backend, "state-warm", "`get_state`, same saver", partial(_warm, work=_state)),
         _case(backend, "newest", "ten newest", partial(_cold, work=_newest), faster(5)),
+        _case(backend, "back", "ten newest, `next` and id", partial(_cold, work=_to_go_back)),
         _case(backend, "list", "`list`, not looked at", partial(_whole, read=False), faster(50)),
         _case(backend, "list-read", "`list`, all read", partial(_whole, read=True)),
         _case(backend, "resume", "resume of an interrupt", _resume, faster(3)),

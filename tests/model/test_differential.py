@@ -156,11 +156,11 @@ def an_input_that_keeps_waiting_tasks(patch: pytest.MonkeyPatch) -> None:
     take = opening.Opening._take_input
 
     def keep(self: Any, given: Any) -> Any:
-        patch.setattr(opening, "plan", lambda *_: [])
+        patch.setattr(opening, "sketch", lambda *_: [])
         try:
             yield from take(self, given)
         finally:
-            patch.setattr(opening, "plan", plan.plan)
+            patch.setattr(opening, "sketch", plan.sketch)
 
     patch.setattr(opening.Opening, "_take_input", keep)
 

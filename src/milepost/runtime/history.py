@@ -119,8 +119,8 @@ def _show(
 def _open(view: View, saved: CheckpointTuple) -> RunProgram[tuple[Board, list[Task]]]:
     board = board_of(view.program, saved)
     yield from rebuild_deltas(view.saver, view.program, board, saved)
-    with_null_writes(board, saved)
-    return board, tasks_at(view.program, board, saved)
+    with_null_writes(board, saved, board.specs)
+    return board, tasks_at(view.program, board, saved.checkpoint, saved)
 
 
 def _parent(

@@ -24,7 +24,7 @@ from milepost.runtime.pending import (
     own_questions,
     recall,
 )
-from milepost.runtime.plan import FAR, Task, plan
+from milepost.runtime.plan import Task, plan, sketch
 from milepost.runtime.program import Outside, Write
 from milepost.types import Command
 
@@ -114,7 +114,8 @@ class Opening(Loading):
 
     def _recall_tasks(self) -> None:
         """Plan the next step again, with what an earlier attempt has stored of it."""
-        self.replanned = self._planned(self.stop)
+        self.replanned = plan(self.program, self.board, self.task_base, self.stop, None)
+        recall(self.replanned, self.pending)
         self.repeats = True
 
     def _recall_answers(self) -> None:
@@ -129,17 +130,15 @@ class Opening(Loading):
                 task.error = None
                 task.failed = True
 
-    def _planned(self, stop: int = FAR) -> list[Task]:
-        """The tasks of the next step, with what is stored of them."""
-        tasks = plan(self.program, self.board, self.task_base, stop, None)
+    def _waiting(self) -> list[Task]:
+        """The tasks of the next step, with what is stored of them and without their inputs."""
+        tasks = sketch(self.program, self.board, self.task_base)
         recall(tasks, self.pending)
         return tasks
 
     def _take_input(self, input: Any) -> RunProgram[None]:
         """A new input: tasks that were still waiting are dropped, and the graph starts over."""
-        dropped = (
-            plan(self.program, self.board, self.task_base, FAR, None) if self.stored_id else []
-        )
+        dropped = sketch(self.program, self.board, self.task_base) if self.stored_id else []
         if self.stored_id is None:
             self.step = -2
         self.changed = apply_writes(
@@ -193,7 +192,7 @@ class Opening(Loading):
             return
         head = self.ledger.fence.head if self.ledger is not None else None
         past = explicit and self.checkpoint_id != head
-        before = self._planned() if past else ()
+        before = self._waiting() if past else ()
         if past:
             # Before anything is stored: what cannot be answered leaves no fork behind.
             given = self._chosen(command.resume, *_to_ask_again(before))

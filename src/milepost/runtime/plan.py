@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 Base: TypeAlias = tuple[str | LateId, str, int]
 """The checkpoint, namespace and step that a task belongs to: what its id is made of."""
 
-FAR: Final = 1 << 62
-"""A step limit for plans that nobody carries out."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -101,14 +99,33 @@ def plan(
     stop: int,
     changed: Iterable[str] | None,
 ) -> list[Task]:
+    """The tasks of the next step, with their inputs; `stop` is the last step of the run."""
+    tasks = sketch(program, board, base, changed)
+    for task in tasks:
+        node = task.node
+        try:
+            if task.send is None:
+                task.input = node.reader.read(board, base[2], stop)
+            elif node.push_reader is not None and isinstance(task.input, dict):
+                task.input = node.push_reader.shape(task.input, base[2], stop)
+        except Exception as error:
+            error.add_note(f"While the input of node '{task.name}' was made from the state.")
+            raise
+    return tasks
+
+
+def sketch(
+    program: Program, board: Board, base: Base, changed: Iterable[str] | None = None
+) -> list[Task]:
     """The tasks of the next step: those that a Send asks for, then those that channels trigger.
 
+    They have no inputs: nobody carries them out, and the state need not be read for them.
     `changed` are the channels that the last step changed; None if that is not known.
     """
     tasks: list[Task] = []
     sends = board.live.get(TASKS)
     if sends is not None and sends.is_available():
-        tasks = [_push(program, send, at, base, stop) for at, send in enumerate(sends.get())]
+        tasks = [_push(program, send, at, base) for at, send in enumerate(sends.get())]
 
     triggers = program.triggers
     candidates: set[str] = set()
@@ -118,12 +135,7 @@ def plan(
     for name in sorted(candidates) if len(candidates) > 1 else candidates:
         node = program.nodes[name]
         if triggered(board, node):
-            try:
-                given = node.reader.read(board, base[2], stop)
-            except Exception as error:
-                error.add_note(f"While the input of node '{name}' was made from the state.")
-                raise
-            tasks.append(Task(node, node.path, node.triggers, given, base))
+            tasks.append(Task(node, node.path, node.triggers, None, base))
     return tasks
 
 
@@ -154,7 +166,7 @@ def triggered(board: Board, node: Node) -> bool:
     return False
 
 
-def _push(program: Program, send: Any, at: int, base: Base, stop: int) -> Task:
+def _push(program: Program, send: Any, at: int, base: Base) -> Task:
     if not isinstance(send, Send):
         raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
     node = program.nodes.get(send.node)
@@ -168,10 +180,7 @@ def _push(program: Program, send: Any, at: int, base: Base, stop: int) -> Task:
             f"Send to '{send.node}' has a timeout, but the node is a sync function, which nothing "
             "can stop: make it `async def`, or send without a timeout."
         )
-    argument = send.arg
-    if node.push_reader is not None and isinstance(argument, dict):
-        argument = node.push_reader.shape(argument, base[2], stop)
-    task = Task(node, (PUSH, at, False), (PUSH,), argument, base)
+    task = Task(node, (PUSH, at, False), (PUSH,), send.arg, base)
     task.send = send
     return task
 

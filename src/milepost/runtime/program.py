@@ -13,7 +13,7 @@ from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral import EphemeralValue
 from milepost.channels.last_value import LastValue
 from milepost.channels.untracked import UntrackedValue
-from milepost.constants import PULL, START
+from milepost.constants import PULL, START, TASKS
 from milepost.record import record
 from milepost.runtime.board import Board
 
@@ -165,6 +165,8 @@ class Program:
     """Channels of which nothing is ever stored."""
     plain: frozenset[str] = field(init=False)
     """Channels that take any one write of a step as it is."""
+    deciding: frozenset[str] = field(init=False)
+    """Channels that say which tasks come next."""
     goto: Callable[[Any], Write]
     """Turns a target of a Command into a write."""
     writes_of_update: Callable[[Any], list[Write]]
@@ -178,6 +180,7 @@ class Program:
         object.__setattr__(self, "untracked", frozenset(untracked))
         plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
         object.__setattr__(self, "plain", frozenset(plain))
+        object.__setattr__(self, "deciding", frozenset((*self.triggers, TASKS)))
 
     def board(self, checkpoint: Checkpoint | None) -> Board:
         """The channels as a checkpoint has them, or as they are at the beginning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +12,24 @@ from milepost.deferred import Deferred
 from milepost.runtime.board import Board
 from milepost.runtime.checkpoints import Bookkeeping, strip_ids
 from milepost.runtime.pending import null_writes, recall
-from milepost.runtime.plan import FAR, Task, finished_writes, plan
+from milepost.runtime.plan import Task, finished_writes, sketch
 from milepost.runtime.stream import result_of, written
 from milepost.types import PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost.checkpoint.records import Checkpoint
     from milepost.runtime.program import Program
 
 
-def tasks_at(program: Program, board: Board, saved: CheckpointTuple) -> list[Task]:
+def tasks_at(
+    program: Program, board: Board, checkpoint: Checkpoint, saved: CheckpointTuple
+) -> list[Task]:
     """The tasks that follow a checkpoint, with what is stored of them."""
-    place = place_of(saved.config)
-    base = (saved.checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
-    tasks = plan(program, board, base, FAR, None)
+    ns = place_of(saved.config).checkpoint_ns
+    base = (checkpoint["id"], ns, saved.metadata.get("step", -1) + 1)
+    tasks = sketch(program, board, base)
     recall(tasks, saved.pending_writes or ())
     return tasks
 
@@ -34,10 +39,26 @@ def board_of(program: Program, saved: CheckpointTuple) -> Board:
     return program.board(saved.checkpoint)
 
 
-def with_null_writes(board: Board, saved: CheckpointTuple) -> None:
+def outlined(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
+    """A checkpoint with the values of these channels; with all, if its saver leaves none out."""
+    outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
+    return saved.checkpoint if outline is None else outline(channels)
+
+
+def _tasks_seen(
+    program: Program, saved: CheckpointTuple, checkpoint: Checkpoint | None = None
+) -> list[Task]:
+    """The tasks that follow a checkpoint, found without reading the state."""
+    checkpoint = checkpoint or outlined(saved, program.deciding)
+    board = program.board(checkpoint)
+    with_null_writes(board, saved, program.deciding)
+    return tasks_at(program, board, checkpoint, saved)
+
+
+def with_null_writes(board: Board, saved: CheckpointTuple, names: Container[str]) -> None:
     """Apply what came from outside, in a Command, while the thread was paused here."""
     for name, value in chain.from_iterable(null_writes(saved.pending_writes or ())):
-        if name in board.specs:
+        if name in names:
             board.channel(name).update([value])
             board.versions.setdefault(name, board.top)
             board.refresh([name])
@@ -66,24 +87,31 @@ def snapshot(
 def snapshot_later(
     program: Program, saved: CheckpointTuple, parent: CheckpointTuple | None
 ) -> StateSnapshot:
-    """The same for a checkpoint of the history, of which nothing is read before that."""
+    """The same for a checkpoint of the history, of which nothing is read before that.
+
+    Whoever looks for a state to go back to, by its tasks or its metadata, does not read values.
+    """
 
     def show(field: str) -> Any:
         if field == "metadata":
             return _metadata(program, saved, parent)
         if field == "config":
             return config_of(saved)
-        if not made:
+        if field == "values":
             board = board_of(program, saved)
-            with_null_writes(board, saved)
-            tasks = tasks_at(program, board, saved)
+            with_null_writes(board, saved, board.specs)
+            return board.pick(program.stream_keys, board.values)
+        if not seen:
+            checkpoint = outlined(saved, program.deciding)
+            tasks = _tasks_seen(program, saved, checkpoint)
             thread_id = place_of(saved.config).thread_id
             inner = {task.id: child_config(thread_id, task) for task in tasks}
             states = {id: config for id, config in inner.items() if config is not None}
-            made.update(_shown(program, board, saved, tasks, latest=False, states=states))
-        return made[field]
+            seen.update(_ahead(program, tasks, latest=False, states=states))
+            seen["created_at"] = checkpoint["ts"]
+        return seen[field]
 
-    made: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
     later: StateSnapshot = Snapshot({"parent_config": saved.parent_config}, show)
     return later
 
@@ -109,13 +137,26 @@ def _shown(
 ) -> dict[str, Any]:
     """All fields of a snapshot but the metadata."""
     values = board.preview(finished_writes(tasks)) if latest else board.values
-    shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     return {
         "values": board.pick(program.stream_keys, values),
-        "next": tuple(task.name for task in tasks if not (latest and task.finished)),
         "config": config_of(saved),
         "created_at": saved.checkpoint["ts"],
         "parent_config": saved.parent_config,
+        **_ahead(program, tasks, latest=latest, states=states),
+    }
+
+
+def _ahead(
+    program: Program,
+    tasks: Sequence[Task],
+    *,
+    latest: bool,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> dict[str, Any]:
+    """Those that tell of the tasks that follow."""
+    shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
+    return {
+        "next": tuple(task.name for task in tasks if not (latest and task.finished)),
         "tasks": shown,
         "interrupts": tuple(interrupt for task in shown for interrupt in task.interrupts),
     }
@@ -182,20 +223,20 @@ def writes_behind(
     """What made a checkpoint: the input, or node → what it wrote in the step before."""
     source = saved.metadata.get("source")
     if source == "input":
-        return saved.checkpoint["channel_values"].get(program.input_channel)
+        start = program.input_channel
+        return outlined(saved, [start])["channel_values"].get(start)
     if parent is None:
         return None
     found: dict[str, list[Any]] = {}
     if source == "loop":
-        board = board_of(program, parent)
-        with_null_writes(board, parent)
-        for task in tasks_at(program, board, parent):
+        for task in _tasks_seen(program, parent):
             if task.finished and task.name != START:
                 found.setdefault(task.name, []).append(_result(program, task))
     elif source == "update":
         by_owner: dict[str, list[tuple[str, Any]]] = {}
+        mark = outlined(saved, ())["id"] + ":"
         for owner, channel, value in parent.pending_writes or ():
-            if owner.startswith(saved.checkpoint["id"] + ":"):
+            if owner.startswith(mark):
                 by_owner.setdefault(owner, []).append((channel, value))
         for owner, writes in by_owner.items():
             node = owner.split(":", 2)[2]
@@ -213,7 +254,7 @@ def checkpoint_event(session: Bookkeeping) -> dict[str, Any]:
     program, board = session.program, session.board
     tasks = session.replanned
     if tasks is None:
-        tasks = plan(program, board, session.task_base, FAR, session.changed)
+        tasks = sketch(program, board, session.task_base, session.changed)
     return {
         "config": _event_config(session, session.checkpoint_id),
         "parent_config": _event_config(session, session.previous_id),

@@ -159,7 +159,7 @@ class UpdateSession(Session):
         Only where the update stands in for one that is not: it then ends the step. Any other
         update starts over from its node's edges, and may run those tasks again.
         """
-        tasks = self._planned()
+        tasks = self._waiting()
         if all(task.finished or task.name not in updated for task in tasks):
             return []
         return [task for task in tasks if task.finished and task.name not in updated]
@@ -183,7 +183,7 @@ class UpdateSession(Session):
                 "as_node=END drops the tasks that are waiting; it takes no values."
             )
         writers = [
-            Outside(task.name, task.triggers, self._state_writes(task)) for task in self._planned()
+            Outside(task.name, task.triggers, self._state_writes(task)) for task in self._waiting()
         ]
         self.changed = apply_writes(self.program, self.board, writers, self.next_version)
         self.step += 1

@@ -6,7 +6,6 @@ listed can be read later, whatever becomes of the rows, and a listing costs no d
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.checkpoint.records import (
@@ -46,6 +45,33 @@ class Record(Deferred, CheckpointTuple):  # type: ignore[misc]
     parent: CheckpointTuple | None = None
     """The checkpoint before it, if that was fetched along with it."""
 
+    def outline(self, channels: Collection[str]) -> Checkpoint:
+        """The checkpoint with the values of these channels alone, unless it was read already."""
+        fields: Any = self._maker  # before looking: once all is read, it is gone
+        made: Checkpoint | None = self._made.get("checkpoint")
+        return fields.outline(channels) if made is None else made
+
+
+class _Fields:
+    """What a record is made from."""
+
+    __slots__ = ("_lot", "_row")
+
+    def __init__(self, lot: Lot, row: CheckpointRecord) -> None:
+        self._lot = lot
+        self._row = row
+
+    def __call__(self, name: str) -> Any:
+        return self._lot.field(self._row, name)
+
+    def outline(self, channels: Collection[str]) -> Checkpoint:
+        lot = self._lot
+
+        def read(frame: Frame, channel: str) -> Any:
+            return lot.channel(frame, channel) if channel in channels else MISSING
+
+        return lot.checkpoint(self._row, read)
+
 
 class Whole(CheckpointTuple):
     """The same, read already: an ordinary tuple for whoever copies or shows it."""
@@ -79,7 +105,7 @@ class Lot:
 
     def record(self, row: CheckpointRecord) -> Record:
         """One of them, to be put together later."""
-        record: Record = Record({}, partial(self._field, row))
+        record: Record = Record({}, _Fields(self, row))
         return record
 
     def whole(self, row: CheckpointRecord) -> Whole:
@@ -91,7 +117,8 @@ class Lot:
             self._config(row.id), checkpoint, metadata, parent_config, self.pending_writes(row.id)
         )
 
-    def _field(self, row: CheckpointRecord, name: str) -> Any:
+    def field(self, row: CheckpointRecord, name: str) -> Any:
+        """A field of a record."""
         if name == "checkpoint":
             return self.checkpoint(row)
         if name == "pending_writes":

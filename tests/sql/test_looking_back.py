@@ -1,0 +1,67 @@
+"""Whoever looks for a state to go back to does not read the states that are passed by."""
+
+from typing import Any
+
+import pytest
+
+from graphs import Log, thread
+from milepost.checkpoint.sql.values import Resolver
+from milepost.graph import START, StateGraph
+from milepost.types import Command, Send, interrupt
+
+CONFIG = thread("t")
+LONG = "x" * 1000
+
+
+def asking(saver: Any) -> Any:
+    """Sends two tasks that write long lines, then asks."""
+
+    def each(given: dict[str, str]) -> dict[str, list[str]]:
+        return {"log": [given["word"] + LONG]}
+
+    def ask(_: Log) -> dict[str, list[str]]:
+        return {"log": [interrupt("go on?")]}
+
+    builder = StateGraph(Log).add_node("each", each).add_node("ask", ask)
+    builder.add_conditional_edges(START, lambda _: [Send("each", {"word": w}) for w in "ab"])
+    return builder.add_edge("each", "ask").compile(checkpointer=saver)
+
+
+def fill(saver: Any) -> Any:
+    """Three turns, of which the second has a fork, and the third waits for an answer."""
+    graph = asking(saver)
+    for _ in range(2):
+        graph.invoke({"log": ["in" + LONG]}, CONFIG, durability="sync")
+        graph.invoke(Command(resume="yes"), CONFIG, durability="sync")
+    past = list(graph.get_state_history(CONFIG))[2]
+    graph.update_state(past.config, {"log": ["fork" + LONG]}, as_node="each")
+    graph.invoke({"log": ["in" + LONG]}, CONFIG, durability="sync")
+    graph.invoke(Command(update={"log": ["outside"]}), CONFIG, durability="sync")
+    return graph
+
+
+def about(state: Any) -> dict[str, Any]:
+    """All of it but the values."""
+    return {name: getattr(state, name) for name in state._fields if name != "values"}
+
+
+def test_all_but_the_values_is_known_without_reading_them(saver, reopen, monkeypatch):
+    expected = [tuple(state) for state in fill(saver).get_state_history(CONFIG)]
+    read = Resolver.value
+
+    def unless_state(self: Resolver, channel: str, version: str) -> Any:
+        assert channel != "log"
+        return read(self, channel, version)
+
+    with reopen() as other:
+        states = list(asking(other).get_state_history(CONFIG))
+        with monkeypatch.context() as patch:
+            patch.setattr(Resolver, "value", unless_state)
+            seen = [about(state) for state in states]
+            with pytest.raises(AssertionError):
+                _ = states[0].values
+        assert [
+            tuple({"values": s.values, **a}.values()) for s, a in zip(states, seen, strict=True)
+        ] == expected
+    assert {node for state in seen for node in state["next"]} == {START, "each", "ask"}
+    assert seen[0]["interrupts"]
