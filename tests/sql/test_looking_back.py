@@ -6,6 +6,7 @@ import pytest
 
 from graphs import Log, thread
 from milepost.checkpoint.sql.values import Resolver
+from milepost.errors import BrokenChainError, SerdeError
 from milepost.graph import START, StateGraph
 from milepost.types import Command, Send, interrupt
 
@@ -65,3 +66,23 @@ def test_all_but_the_values_is_known_without_reading_them(saver, reopen, monkeyp
         ] == expected
     assert {node for state in seen for node in state["next"]} == {START, "each", "ask"}
     assert seen[0]["interrupts"]
+
+
+LOST = {
+    "values": "DELETE FROM checkpoint_blobs WHERE base IS NULL AND channel = 'log'",
+    "metadata": "UPDATE checkpoints SET metadata = frame",
+    "tasks": "UPDATE checkpoints SET frame = metadata",
+}
+
+
+@pytest.mark.parametrize("field", LOST)
+def test_what_is_lost_is_told_to_whoever_looks_at_it(saver, reopen, field):
+    """Not to whoever lists the states, not even where a fork has its parent elsewhere."""
+    expected = [state.config for state in fill(saver).get_state_history(CONFIG)]
+    saver.conn.execute(LOST[field])
+    with reopen() as other:
+        found = list(asking(other).get_state_history(CONFIG))
+        assert [state.config for state in found] == expected
+        for state in found[:-1]:
+            with pytest.raises((BrokenChainError, SerdeError), match="thread 't'"):
+                getattr(state, field)

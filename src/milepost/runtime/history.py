@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import CheckpointTuple, place_of
-from milepost.errors import CheckpointNotFoundError
+from milepost.errors import BrokenChainError, CheckpointNotFoundError, SerdeError
 from milepost.record import record
 from milepost.runtime.effects import Ask, Effect, Flush, Listing, Next, RunProgram
 from milepost.runtime.loading import rebuild_deltas
@@ -127,13 +127,19 @@ def _parent(
     view: View, saved: CheckpointTuple, candidate: CheckpointTuple | None
 ) -> RunProgram[CheckpointTuple | None]:
     """The checkpoint before this one, where that tells what made this one."""
-    if saved.parent_config is None or saved.metadata.get("source") not in ("loop", "update"):
+    try:
+        before, source = saved.parent_config, saved.metadata.get("source")
+    except (BrokenChainError, SerdeError):
+        return None  # whoever looks at this one will be told
+    if before is None or source not in ("loop", "update"):
         return None
-    wanted = place_of(saved.parent_config)
+    wanted = place_of(before)
     # Our own savers fetch it along.
     for parent in (candidate, getattr(saved, "parent", None)):
         if parent is not None and place_of(parent.config) == wanted:
             found: CheckpointTuple = parent
             return found
-    asked: CheckpointTuple | None = yield Ask(view.saver, "get_tuple", (saved.parent_config,))
+    # From a listing, it is read when it is looked at, and if it cannot be, others still can.
+    cursor = yield Listing(view.saver, (before,), {"limit": 1})
+    asked: CheckpointTuple | None = yield Next(cursor)
     return asked

@@ -97,6 +97,8 @@ def snapshot_later(
             return _metadata(program, saved, parent)
         if field == "config":
             return config_of(saved)
+        if field == "parent_config":
+            return saved.parent_config
         if field == "values":
             board = board_of(program, saved)
             with_null_writes(board, saved, board.specs)
@@ -112,7 +114,7 @@ def snapshot_later(
         return seen[field]
 
     seen: dict[str, Any] = {}
-    later: StateSnapshot = Snapshot({"parent_config": saved.parent_config}, show)
+    later: StateSnapshot = Snapshot({}, show)
     return later
 
 
