@@ -16,7 +16,14 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.runtime.awaiting import InContext, apart, in_thread, see_through, setter
+from milepost.runtime.awaiting import (
+    InContext,
+    apart,
+    in_thread,
+    see_through,
+    setter,
+    to_the_end,
+)
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     STARTING,
@@ -76,6 +83,7 @@ class AsyncDriver:
         """Run a program to its end, and yield its events as they come; see `result`."""
         pending = self.feed.parts
         steps: Stepper[Effect, Any] = Stepper(program)
+        carry_out = self._carry_out
         try:
             for effect in steps:
                 try:
@@ -94,7 +102,7 @@ class AsyncDriver:
                                 await self._news.wait()
                         steps.answer = self._collect()
                     else:
-                        steps.answer = await self._carry_out(effect)
+                        steps.answer = await carry_out(effect)
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
@@ -102,7 +110,10 @@ class AsyncDriver:
                     raise
                 except BaseException as failure:
                     if isinstance(failure, asyncio.CancelledError):
-                        await self._stop_tasks()
+                        # The program ends now, and saves what it has. Whoever asks for that again
+                        # must not keep it from doing so.
+                        carry_out = self._carry_out_anyway
+                        await to_the_end(self._stop_tasks())
                     steps.error = failure
         except Exception:
             # What was said before the failure still counts.
@@ -111,7 +122,7 @@ class AsyncDriver:
             raise
         finally:
             if self._running:
-                await self._stop_tasks()
+                await to_the_end(self._stop_tasks())
         self.result = steps.result
         while pending:
             yield pending.popleft()
@@ -120,7 +131,7 @@ class AsyncDriver:
         self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException
     ) -> None:
         """The consumer has gone: let the program save what it has, without starting more."""
-        await self._stop_tasks()
+        await to_the_end(self._stop_tasks())
         if isinstance(effect, STARTING):
             steps.error = reason
         with suppress(type(reason)):
@@ -128,7 +139,10 @@ class AsyncDriver:
                 if isinstance(following, STARTING):
                     steps.error = reason
                 else:
-                    steps.answer = await self._carry_out(following)
+                    try:
+                        steps.answer = await self._carry_out_anyway(following)
+                    except BaseException as failure:
+                        steps.error = failure
 
     async def _stop_tasks(self) -> None:
         self._queue.clear()
@@ -151,6 +165,10 @@ class AsyncDriver:
         if kind is Next:
             return await anext(effect.cursor, None)  # type: ignore[union-attr]
         raise AssertionError(f"unknown effect {effect!r}")
+
+    async def _carry_out_anyway(self, effect: Effect) -> Any:
+        """Carry it out, whoever is cancelled meanwhile."""
+        return await to_the_end(self._carry_out(effect))
 
     # -- savers, stores and caches
 
@@ -197,8 +215,8 @@ class AsyncDriver:
             storing = self._store(ledger, effect.steps)
             await (storing if ledger.steadfast else see_through(storing))
             return
-        if backlog is None:
-            backlog = ledger.backlog = Backlog(ledger.load)
+        backlog, is_new = ledger.open_backlog()
+        if is_new:
             backlog.loop = self._loop
             writer = asyncio.create_task(self._write_behind(ledger, backlog))
             _background.add(writer)
@@ -216,10 +234,12 @@ class AsyncDriver:
         """The background writer: stores whatever waits, several steps at once if it lags."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
-        while not backlog.closed:
+        while True:
             woken.clear()
             steps = backlog.take(setter(loop, woken))
             if not steps:
+                if backlog.closed:
+                    return
                 await woken.wait()
                 continue
             try:

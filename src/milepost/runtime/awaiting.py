@@ -7,9 +7,11 @@ import contextvars
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from milepost.runtime import workers
+
+T = TypeVar("T")
 
 
 class InContext:
@@ -91,6 +93,18 @@ async def see_through(work: Any) -> None:
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        if not task.cancelled():
-            await asyncio.wait([task])
+        await _end_of(task)
         raise
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await something, however often that is cancelled."""
+    task = asyncio.ensure_future(work)
+    await _end_of(task)
+    return task.result()
+
+
+async def _end_of(task: asyncio.Future[Any]) -> None:
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])

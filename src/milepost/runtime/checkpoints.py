@@ -95,6 +95,8 @@ class Bookkeeping:
         """Encoded steps that are to be stored next."""
         self._unstored = False
         """Whether the present checkpoint waits for the end of the run."""
+        self.halfway = False
+        """Whether the board is on its way from one checkpoint to the next."""
         self._unstored_writes: list[TaskWrites] = []
         self._source: str | None = None
         """Where the present checkpoint comes from, if there is no metadata of it yet."""
@@ -162,7 +164,7 @@ class Bookkeeping:
 
     def pin(self) -> None:
         """Tell the tasks around this run how far it has come, and those inside it."""
-        if self.parent is None or self.ledger is None:
+        if self.parent is None or self.ledger is None or not self._present:
             return
         reached = dict(self.board.seen.get(CHILDREN, {}))
         for task in self.tasks:
@@ -279,6 +281,8 @@ class Bookkeeping:
         ledger = self.ledger
         if ledger is None or ledger.durability != "exit":
             return
+        if self.halfway:
+            return  # interrupted in there: what is on the board was never a state
         if self._is_transient and error is None and not self.paused:
             return
         prepared = []

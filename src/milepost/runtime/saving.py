@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
 from milepost.checkpoint.records import Checkpoint, Place
-from milepost.errors import MilepostError, SaverError, SerializationError
+from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 from milepost.runtime.effects import Ask
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ Few of them would do for a program that waits for models. One that does not make
 the interpreter lets the writer have its turn, and each time that it waits, it waits for a disk."""
 LARGE = 250_000
 """Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
+
+
+_opening = threading.Lock()
 
 
 class Ledger:
@@ -66,7 +69,7 @@ class Ledger:
         self.stores_whole = self.native is not None and not self.deferred
         """Whether whole steps are stored, and the run waits for that."""
         self.backlog: Backlog | None = None
-        """Steps that are still to be stored; made by the driver when it is first needed."""
+        """Steps that are still to be stored, once there have been any."""
 
     def prepare(self, step: StepCommit) -> Any:
         """Encode a step, so that what the program does next cannot change it."""
@@ -104,13 +107,30 @@ class Ledger:
             ) from error
         return replace(step, writes=writes, new=new)
 
-    def load(self, step: Any) -> int:
+    def open_backlog(self) -> tuple[Backlog, bool]:
+        """The backlog, and whether it was opened just now and needs somebody who stores it."""
+        with _opening:  # graphs inside the run may be at work side by side
+            if (backlog := self.backlog) is not None:
+                return backlog, False
+            backlog = self.backlog = Backlog(self._load)
+            return backlog, True
+
+    def _load(self, step: Any) -> int:
         """What a prepared step counts for in the backlog."""
         return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
+
+    def _check_going_on(self) -> None:
+        """A run that was interrupted is over, though tasks of it may still be at work."""
+        if self.fence.ended:
+            raise ThreadConflict(
+                f"The run on thread '{self.thread_id}' was interrupted and has ended. What a task "
+                "of it has done since then is not stored; a resume runs the task again."
+            )
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
+        self._check_going_on()
         try:
             _raise_first(self.native.commit(steps))
         except Exception as error:
@@ -119,6 +139,7 @@ class Ledger:
     async def astore_now(self, steps: Sequence[Any]) -> None:
         """`store_now`, for use on an event loop."""
         assert self.native is not None
+        self._check_going_on()
         try:
             _raise_first(await self.native.acommit(steps))
         except Exception as error:
@@ -126,6 +147,7 @@ class Ledger:
 
     def store(self, steps: Sequence[Any]) -> Generator[Ask, Any, None]:
         """Store prepared steps in any other saver, in order; raises the first failure."""
+        self._check_going_on()
         try:
             for step in steps:
                 yield from self._store_foreign(step)
@@ -231,7 +253,7 @@ class Backlog:
             return True
 
     def close(self) -> None:
-        """Let the worker go."""
+        """Let the worker go, when it has stored what there is."""
         with self._lock:
             self.closed = True
             wake, self._wake = self._wake, None

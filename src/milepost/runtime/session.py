@@ -184,12 +184,14 @@ class Session(Opening):
         undo = None
         if at_exit and not cannot_fail(self.program, self.board, ordered):
             undo = self._way_back(ordered)
+        self.halfway = True
         try:
             self.changed = apply_writes(self.program, self.board, ordered, self.next_version)
-        except Exception:
+        except BaseException as error:
             if undo is not None:
                 undo()
-            if len(tasks) > 1:
+                self.halfway = False
+            if len(tasks) > 1 and isinstance(error, Exception):
                 # Each was sound by itself: they contradict each other, and are all kept, so that
                 # a graph that is mended can go on with them.
                 yield from self.save_writes([to_store(task) for task in last])
@@ -199,6 +201,7 @@ class Session(Opening):
         self.pin_children()
         kept = () if at_exit else [to_store(task) for task in last]
         yield from self.save_checkpoint("loop", kept, ordered)
+        self.halfway = False
         if not (self.quiet and self.spoke):
             self._show_values()
         return True

@@ -121,7 +121,10 @@ class SyncDriver:
                 if isinstance(following, STARTING):
                     steps.error = reason
                 else:
-                    steps.answer = self._carry_out(following)
+                    try:
+                        steps.answer = self._carry_out(following)
+                    except BaseException as failure:
+                        steps.error = failure
 
     def _carry_out(self, effect: Effect) -> Any:
         kind = type(effect)
@@ -181,8 +184,8 @@ class SyncDriver:
                 self._wait_for(backlog, 0)
             self._store(ledger, effect.steps)
             return
-        if backlog is None:
-            backlog = ledger.backlog = Backlog(ledger.load)
+        backlog, is_new = ledger.open_backlog()
+        if is_new:
             workers.submit(lambda: self._write_behind(ledger, backlog))
         backlog.raise_error()
         backlog.add(effect.steps)
@@ -199,10 +202,12 @@ class SyncDriver:
         woken = threading.Event()
         driver = SyncDriver()
         try:
-            while not backlog.closed:
+            while True:
                 woken.clear()
                 steps = backlog.take(woken.set)
                 if not steps:
+                    if backlog.closed:
+                        return
                     woken.wait()
                     continue
                 try:
@@ -236,6 +241,10 @@ class SyncDriver:
             )
         try:
             self._wait_for(backlog, 0)
+        except (KeyboardInterrupt, SystemExit):
+            # What the run has shown is not given up for the first one.
+            self._wait_for(backlog, 0)
+            raise
         finally:
             if effect.last:
                 backlog.close()

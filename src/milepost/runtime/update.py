@@ -135,10 +135,12 @@ class UpdateSession(Session):
             seen = self.board.seen.get(task.name, {})
             self.board.saw(task.name, {**seen, _UPDATED: self.board.top})
         self.step += 1
-        # Of what others wrote, nothing says at the parent that it led here.
-        self.keeps_deltas_whole = bool(siblings)
+        # Of what others wrote, nothing says at the parent that it led here; and where a saver takes
+        # the checkpoint and the writes one after the other, it might get no further.
+        assert self.ledger is not None
+        self.keeps_deltas_whole = bool(siblings) or self.ledger.native is None
         parent = self.stored_id
-        yield from self.save_checkpoint("update", (), writers)
+        yield from self.save_checkpoint("update", (), writers, held=parent is not None)
         if parent is not None:
             yield from self._record(parent, tasks)
 
@@ -176,6 +178,8 @@ class UpdateSession(Session):
         here, self.stored_id = self.stored_id, parent
         yield from self.save_writes(writes)
         self.stored_id = here
+        if (save := self.store_prepared(self.ledger)) is not None:
+            yield save  # there were no writes, only the checkpoint
 
     def _end(self, update: StateUpdate) -> RunProgram[None]:
         if update.values is not None:

@@ -1,0 +1,315 @@
+"""Runs that are broken off at awkward moments: Ctrl-C and cancellation, once and again.
+
+Whatever the moment, the thread is at a state that it was in, and goes on from there.
+"""
+
+import asyncio
+import threading
+from itertools import count
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphs import PATIENCE, Log, appends
+from milepost.channels import DeltaChannel, LastValue
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.errors import DamagedRowError, SaverError, ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.runtime import aio
+from milepost.runtime.saving import Fence, Ledger
+from milepost.runtime.sync import SyncDriver
+from savers import WholeSaver
+
+
+class Once:
+    """Raises KeyboardInterrupt, once, when it is called after it was armed."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        self._done = False
+
+    def arm(self) -> None:
+        self._armed = not self._done
+
+    def __call__(self) -> None:
+        if self._armed:
+            self._armed, self._done = False, True
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def ctrl_c() -> Once:
+    return Once()
+
+
+class TestBetweenTwoStates:
+    def test_in_a_reducer_of_one_of_two_keys(self, saver, config, durability, ctrl_c):
+        def add(old: list[str], new: list[str]) -> list[str]:
+            ctrl_c()
+            return old + new
+
+        class State(TypedDict):
+            number: int
+            log: Annotated[list[str], add]
+
+        def node(state: State) -> dict[str, Any]:
+            ctrl_c.arm()
+            return {"number": state["number"] + 1, "log": ["node"]}
+
+        builder = StateGraph(State).add_node(node).add_edge(START, "node")
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke({"number": 0, "log": ["in"]}, config, durability=durability)
+        state = graph.get_state(config)
+        assert (state.values, state.next) == ({"number": 0, "log": ["in"]}, ("node",))
+        assert graph.invoke(None, config) == {"number": 1, "log": ["in", "node"]}
+
+    def test_between_two_plain_keys(self, saver, config, durability, ctrl_c, monkeypatch):
+        """Nothing there can fail by itself, so nobody has taken down how to go back."""
+
+        class State(TypedDict, total=False):
+            one: int
+            two: int
+
+        def node(_: State) -> dict[str, Any]:
+            ctrl_c.arm()
+            return {"one": 1, "two": 2}
+
+        update = LastValue.update
+
+        def interrupted(self: Any, values: Any) -> bool:
+            if values == [2]:
+                ctrl_c()
+            return update(self, values)
+
+        monkeypatch.setattr(LastValue, "update", interrupted)
+        builder = StateGraph(State).add_node(node).add_edge(START, "node")
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke({"one": 0}, config, durability=durability)
+        state = graph.get_state(config)
+        # Under `exit` the run is as if it had never been.
+        assert (state.values, state.next) == (
+            ({}, ()) if durability == "exit" else ({"one": 0}, ("node",))
+        )
+        again = {"one": 0} if durability == "exit" else None
+        assert graph.invoke(again, config) == {"one": 1, "two": 2}
+
+
+class TestAnUpdate:
+    """With a delta channel, it is a checkpoint and the writes that its value is made from."""
+
+    class State(TypedDict):
+        log: Annotated[list[str], DeltaChannel(lambda old, new: sum(new, old))]
+
+    def graph(self, saver: Any) -> Any:
+        builder = StateGraph(self.State).add_node("a", appends("a")).add_edge(START, "a")
+        return builder.compile(checkpointer=saver)
+
+    def test_is_stored_at_once(self, saver, config, monkeypatch):
+        graph = self.graph(saver)
+        graph.invoke({"log": ["in"]}, config)
+        commit, commits = saver.commit, []
+        monkeypatch.setattr(saver, "commit", lambda steps: commits.append(1) or commit(steps))
+        graph.update_state(config, {"log": ["edited"]}, as_node="a")
+        assert commits == [1]
+        assert graph.get_state(config).values == {"log": ["in", "a", "edited"]}
+
+    def test_is_whole_where_a_saver_gets_no_further_than_the_checkpoint(self, config, monkeypatch):
+        saver = WholeSaver()
+        graph = self.graph(saver)
+        graph.invoke({"log": ["in"]}, config)
+
+        def fail(*_: Any) -> None:
+            raise OSError("gone")
+
+        monkeypatch.setattr(saver, "put_writes", fail)
+        with pytest.raises(SaverError):
+            graph.update_state(config, {"log": ["edited"]}, as_node="a")
+        assert graph.get_state(config).values == {"log": ["in", "a", "edited"]}
+
+
+class TestCancelledAgain:
+    """The second request comes while the run sees to what the first one leaves."""
+
+    def graph(self, saver: Any) -> Any:
+        async def quick(_: Log) -> dict[str, list[str]]:
+            await asyncio.sleep(0)
+            return {"log": ["quick"]}
+
+        async def slow(_: Log) -> dict[str, list[str]]:
+            try:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            finally:
+                await asyncio.sleep(0)
+            return {"log": ["slow"]}
+
+        inner = StateGraph(Log).add_node("quick", quick).add_edge(START, "quick").compile()
+        builder = StateGraph(Log).add_node("first", quick).add_node("slow", slow)
+        builder.add_node("inner", inner).add_edge(START, "first")
+        builder.add_edge("first", "slow").add_edge("first", "inner")
+        return builder.compile(checkpointer=saver)
+
+    @pytest.mark.parametrize("gap", [1, 3])
+    def test_at_any_moment_leaves_a_thread_that_goes_on(self, durability, gap):
+        async def broken_off(graph: Any, config: Any, at: int) -> bool:
+            """Whether the run was over before it could be cancelled."""
+            running = asyncio.create_task(
+                graph.ainvoke({"log": ["in"]}, config, durability=durability)
+            )
+            for _ in range(at):
+                await asyncio.sleep(0)
+            over = running.done()
+            for _ in range(2):
+                running.cancel()
+                for _ in range(gap):
+                    await asyncio.sleep(0)
+            await asyncio.wait([running])
+            assert running.cancelled() or running.result()
+            return over
+
+        async def main() -> int:
+            async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+                graph = self.graph(saver)
+                whole = sorted((await graph.ainvoke({"log": ["in"]}, thread(-1)))["log"])
+                for at in count():
+                    over = await broken_off(graph, thread(at), at)
+                    entry = await saver.aget_thread(str(at))
+                    assert entry is None or entry.status != "running"
+                    if entry is not None:
+                        resumed = await graph.ainvoke(None, thread(at), durability=durability)
+                        assert sorted(resumed["log"]) == whole
+                    if over:
+                        return at
+            raise AssertionError
+
+        def thread(number: int) -> dict[str, Any]:
+            return {"configurable": {"thread_id": str(number)}}
+
+        assert asyncio.run(main()) > 10
+        assert not aio._background
+
+
+def test_a_commit_that_fails_after_the_consumer_left_is_told_and_the_thread_given_back(config):
+    class Failing(SqliteSaver):
+        fails = False
+
+        def commit(self, steps: Any) -> Any:
+            if self.fails:
+                raise OSError("disk gone")
+            return super().commit(steps)
+
+    with Failing.from_conn_string(":memory:") as saver:
+        builder = StateGraph(Log).add_sequence([("a", appends("a")), ("b", appends("b"))])
+        graph = builder.add_edge(START, "a").compile(checkpointer=saver, on_conflict="reject")
+        stream = graph.stream({"log": []}, config, durability="exit")
+        next(stream)
+        saver.fails = True
+        with pytest.raises(SaverError, match="disk gone"):
+            stream.close()
+        saver.fails = False
+        assert graph.invoke({"log": []}, config) == {"log": ["a", "b"]}
+
+
+def test_what_keeps_an_inner_graph_from_loading_is_what_is_raised(run, saver, config, monkeypatch):
+    fails = [True]
+
+    def node(_: Log) -> dict[str, list[str]]:
+        if fails:
+            raise ValueError("first attempt")
+        return {"log": ["inner"]}
+
+    inner = StateGraph(Log).add_node("node", node).add_edge(START, "node").compile()
+    outer = StateGraph(Log).add_node("inner", inner).add_edge(START, "inner")
+    graph = outer.compile(checkpointer=saver)
+    with pytest.raises(ValueError, match="first attempt"):
+        run.invoke(graph, {"log": []}, config)
+    fails.clear()
+    for name in ("get_tuple", "aget_tuple"):
+        method = getattr(type(saver), name)
+
+        def damaged(self: Any, config: Any, method: Any = method) -> Any:
+            if config["configurable"].get("checkpoint_ns"):
+                raise DamagedRowError("the row is damaged")
+            return method(self, config)
+
+        monkeypatch.setattr(type(saver), name, damaged)
+    with pytest.raises(DamagedRowError):
+        run.invoke(graph, None, config)
+
+
+def test_ctrl_c_during_the_last_wait_does_not_cost_what_was_shown(tmp_path, config, monkeypatch):
+    wait = SyncDriver._wait_for
+    interrupted = []
+
+    def wait_or_not(backlog: Any, limit: int) -> None:
+        if limit == 0 and not interrupted:
+            interrupted.append(True)
+            raise KeyboardInterrupt
+        wait(backlog, limit)
+
+    with SqliteSaver.from_conn_string(str(tmp_path / "a.db")) as saver:
+        builder = StateGraph(Log).add_sequence([(name, appends(name)) for name in "abc"])
+        graph = builder.add_edge(START, "a").compile(checkpointer=saver)
+        shown: list[Any] = []
+        monkeypatch.setattr(SyncDriver, "_wait_for", staticmethod(wait_or_not))
+        with pytest.raises(KeyboardInterrupt):
+            shown.extend(graph.stream({"log": []}, config, durability="async"))
+        assert interrupted
+        assert [node for part in shown for node in part] == ["a", "b", "c"]
+        assert graph.get_state(config).values == {"log": ["a", "b", "c"]}
+        assert saver.get_thread("t").status != "running"
+
+
+def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypatch):
+    go_on, refused, ran = threading.Event(), threading.Event(), []
+    check = Ledger._check_going_on
+
+    def checked(self: Ledger) -> None:
+        try:
+            check(self)
+        except ThreadConflict:
+            refused.set()
+            raise
+
+    def waits(_: Log) -> dict[str, list[str]]:
+        assert go_on.wait(PATIENCE)
+        return {"log": ["late"]}
+
+    def stops(_: Log) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "_check_going_on", checked)
+    inner = StateGraph(Log).add_sequence([("waits", waits), ("after", appends("after", ran))])
+    builder = StateGraph(Log).add_node("inner", inner.add_edge(START, "waits").compile())
+    builder.add_node("stops", stops).add_edge(START, "inner").add_edge(START, "stops")
+    with SqliteSaver.from_conn_string(str(tmp_path / "a.db")) as saver:
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke({"log": []}, config, durability="sync")
+        before = list(saver.list(config))
+        go_on.set()
+        assert refused.wait(PATIENCE)
+        assert list(saver.list(config)) == before
+        assert saver.get_thread("t").status == "interrupted"
+    assert ran == []
+
+
+def test_graphs_side_by_side_share_one_backlog():
+    ledger = Ledger(WholeSaver(), "t", "async", Fence(None))
+    start, opened = threading.Barrier(8), []
+
+    def opens() -> None:
+        start.wait()
+        opened.append(ledger.open_backlog())
+
+    threads = [threading.Thread(target=opens) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert {backlog for backlog, _ in opened} == {ledger.backlog}
+    assert sum(is_new for _, is_new in opened) == 1
