@@ -277,7 +277,8 @@ read_bytes(Reader *reader, uint64_t length)
 static inline int
 claim(Reader *reader, uint64_t members, int lists)
 {
-    if (lists > MOST_LISTS_READ || members > (uint64_t)(left(reader) - reader->owed)) {
+    Py_ssize_t spare = left(reader) - reader->owed; /* less than none, once some cannot be there */
+    if (lists > MOST_LISTS_READ || spare < 0 || members > (uint64_t)spare) {
         malformed();
         return 0;
     }

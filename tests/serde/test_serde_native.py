@@ -272,6 +272,26 @@ def test_no_room_is_taken_twice_on_the_word_of_lengths() -> None:
     assert peak < 20 * len(data)
 
 
+@pytest.mark.parametrize("inner", [b"\xdd\x00\x10\x00\x00", b"\xdf\x00\x08\x00\x00"])
+@pytest.mark.parametrize("inside", [False, True], ids=["here", "in a tuple"])
+def test_no_room_is_taken_where_others_lack_bytes_already(inner: bytes, inside: bool) -> None:
+    """A list of 5,000 has 150 bytes left for its other members, and one of them asks for more."""
+    data = b"\xdc\x13\x88\xc5\x13\x24" + b"x" * 4_900 + inner + b"\0" * 150
+    if inside:
+        data = b"\xc8" + len(data).to_bytes(2, "big") + b"\x20" + data
+    pieces = (data[:3], data[3:])
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError):
+            unpack(data, (_hook,) * 2)
+        with pytest.raises(ValueError):
+            native.unpack_pieces(pieces, (_hook,) * 2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * len(data)
+
+
 def test_what_follows_a_value_is_refused() -> None:
     hooks = (_hook,) * 5
     assert unpack(pack((1,), 1), hooks) == (1,)

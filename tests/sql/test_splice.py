@@ -23,6 +23,7 @@ from milepost.checkpoint.splice import (
     pack,
     unpack,
 )
+from milepost.checkpoint.sql.grown import whole
 from milepost.errors import DeserializationError
 
 codec = Codec(JsonPlusSerializer())
@@ -181,3 +182,54 @@ def test_a_damaged_program_is_refused_and_not_applied():
         unpack(b"\xc1")
     with pytest.raises(DeserializationError):
         unpack(ormsgpack.packb([None]))
+    for no_program in (
+        None,
+        5,
+        "12",
+        {"12": 1},
+        ["12"],
+        [[1, 2, 3]],
+        [[1]],
+        [[1.0, 2]],
+        [[True, 2]],
+    ):
+        with pytest.raises(DeserializationError):
+            unpack(ormsgpack.packb(no_program))
+
+
+repeating = st.lists(st.sampled_from([b"a" * 20, b"b" * 40, b"c", b"a" * 19 + b"!"]), max_size=12)
+
+
+@given(repeating.map(lambda e: Parts(b"\x90", e)), repeating.map(lambda e: Parts(b"\x91", e)))
+def test_a_program_takes_no_more_of_the_base_than_it_has(old, new):
+    program = difference(old, new)
+    assert sum(step[1] for step in program if isinstance(step, tuple)) <= old.size
+    assert applied(program, old.join()) == new.join()
+
+
+def test_an_element_that_is_there_several_times_is_copied_as_often_as_there_is_room():
+    large, other = b"x" * 1_000, b"y" * 1_000
+    program = difference(
+        Parts(b"\x92", [large, other]), Parts(b"\x94", [b"!", large, large, large])
+    )
+    assert cost(program) < 1_100
+    assert applied(program, b"\x92" + large + other) == b"\x94!" + 3 * large
+
+
+@pytest.mark.parametrize(
+    "base", [Rope.of(b"z" * 500), whole(codec.encode(["z" * 500]).parts.join())]
+)
+def test_a_chain_of_differences_that_multiplies_is_refused(base):
+    size = len(base)
+    for program in ([(0, size)] * 2, [(0, size), (size - 1, 1)], [(1, size - 1), b"!", (0, 2)]):
+        with pytest.raises(DeserializationError, match="takes more bytes of a value than"):
+            base.apply(program)
+    data = base.read()
+    assert base.apply([(1, size - 1), b"!", (0, 1)]).read() == data[1:] + b"!" + data[:1]
+
+
+def test_empty_steps_make_no_pieces():
+    """Else a difference could take the same nothing of a base again and again, in many pieces."""
+    rope = Rope.of(b"ab").apply([(0, 1), *[b""] * 100, (1, 1), (1, 0)])
+    assert rope.buffers() == [b"a", b"b"]
+    assert Rope.of(b"").apply([b"", (0, 0)]).read() == b""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from milepost.checkpoint.splice import Buffer, Steps
 
@@ -38,12 +38,17 @@ class Rope:
         """A value in one piece."""
         return cls([(data, 0, len(data))])
 
+    @classmethod
+    def joining(cls, buffers: Iterable[Buffer]) -> Rope:
+        """A value in several. Empty ones are left out: a piece is a byte, at least."""
+        return cls([(data, 0, len(data)) for data in buffers if data])
+
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     def apply(self, program: Steps) -> Rope:
         """The value that `program` makes of this one."""
-        return spliced(program, self.cut)
+        return spliced(program, self.cut, len(self))
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -80,12 +85,18 @@ class Rope:
         return found
 
 
-def spliced(program: Steps, cut: Callable[[int, int], Sequence[Piece]]) -> Rope:
-    """The value that `program` makes of one that can be cut."""
+def spliced(program: Steps, cut: Callable[[int, int], Sequence[Piece]], size: int) -> Rope:
+    """The value that `program` makes of one of this size, which can be cut."""
     pieces: list[Piece] = []
+    left = size
     for step in program:
         if isinstance(step, tuple):
             pieces += cut(*step)
-        else:
+            left -= step[1]
+            if left < 0:  # a short chain of such differences could describe any size
+                raise DeserializationError(
+                    f"a stored difference takes more bytes of a value than the {size} it has"
+                )
+        elif step:
             pieces.append((step, 0, len(step)))
     return Rope(pieces)

@@ -6,7 +6,9 @@ container begins with the number of its elements, so that already one append cha
 the bytes and a plain comparison of them finds nothing.
 
 A program speaks of bytes, not of elements. Applying it (`rope.py`) needs no knowledge of how
-values are encoded, and cannot go wrong halfway.
+values are encoded, and cannot go wrong halfway. It takes no more bytes of the base than the base
+has: so a value is never larger than all the rows that it is made of, and a reader can refuse what
+says otherwise.
 """
 
 from __future__ import annotations
@@ -154,12 +156,20 @@ def unpack(data: Buffer) -> Steps:
         if steps is not None:
             return steps
     try:
-        return [
-            step if isinstance(step, bytes) else (int(step[0]), int(step[1]))
-            for step in ormsgpack.unpackb(data)
-        ]
-    except (ValueError, TypeError, IndexError) as error:
+        program = ormsgpack.unpackb(data)
+        if type(program) is not list:
+            raise TypeError("it is no list of steps")
+        return list(map(_step, program))
+    except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored difference does not decode: {error}") from error
+
+
+def _step(stored: object) -> bytes | tuple[int, int]:
+    if type(stored) is bytes:
+        return stored
+    if type(stored) is list and len(stored) == 2 and {int}.issuperset(map(type, stored)):
+        return stored[0], stored[1]
+    raise TypeError("a step is neither bytes nor a place in the base")
 
 
 def cost(program: Program) -> int:
@@ -216,6 +226,8 @@ class _Writer:
     def __init__(self) -> None:
         self._steps: Program = []
         self._new: list[bytes] = []
+        self.left = 0
+        """Bytes of the base that `reuse` may still take."""
 
     def literal(self, data: bytes) -> None:
         if data:
@@ -231,6 +243,14 @@ class _Writer:
                 return
         self._flush()
         self._steps.append((start, length))
+
+    def reuse(self, start: int, data: bytes) -> None:
+        """A copy of what may have been taken before: new bytes, if all would be too many."""
+        if len(data) > self.left:
+            self.literal(data)
+        else:
+            self.left -= len(data)
+            self.copy(start, len(data))
 
     def _flush(self) -> None:
         if self._new:
@@ -268,6 +288,7 @@ def _same_from_end(a: Sequence[bytes], b: Sequence[bytes], first: int) -> int:
 def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[bytes]) -> None:
     """The elements between the first and the last change; there are some in `before`."""
     starts = list(accumulate(map(len, before), initial=at))
+    program.left = starts[-1] - at
     places: dict[bytes, int] = {}
     for n, element in enumerate(before):
         places.setdefault(element, n)
@@ -280,7 +301,7 @@ def _middle(program: _Writer, at: int, before: Sequence[bytes], after: Sequence[
             found = places.get(element)
         if found is not None:
             follows = found + 1
-            program.copy(starts[found], len(element))
+            program.reuse(starts[found], element)
         elif same_length:
             # Most likely the element at this place was edited.
             follows = n + 1
@@ -301,7 +322,7 @@ def _inside(program: _Writer, at: int, old: bytes, new: bytes) -> None:
     while right < stop_right:
         same = common_start(old[left:stop_left], new[right:stop_right])
         if same >= _WORTH_COPYING:
-            program.copy(at + left, same)
+            program.reuse(at + left, new[right : right + same])
         else:
             program.literal(new[right : right + same])
         left, right = left + same, right + same
@@ -311,7 +332,7 @@ def _inside(program: _Writer, at: int, old: bytes, new: bytes) -> None:
             break
         program.literal(new[right : found[1]])
         left, right = found
-    program.copy(at + stop_left, end)
+    program.reuse(at + stop_left, new[stop_right:])
 
 
 def _resync(

@@ -129,7 +129,7 @@ class Growth:
     def rope(self) -> Rope:
         """All of it, to be cut anywhere."""
         if self._rope is None:
-            self._rope = Rope([(piece, 0, len(piece)) for piece in self.pieces])
+            self._rope = Rope.joining(self.pieces)
         return self._rope
 
     def copies(self, version: Grown, codec: Codec) -> list[Any]:
@@ -259,7 +259,7 @@ class Grown:
     def changed(self, program: Steps) -> Grown | Rope:
         """What `program` makes of this version, if it does anything else."""
         beginning = self._beginning(program)
-        return spliced(program, self._cut) if beginning is None else beginning
+        return spliced(program, self._cut, len(self)) if beginning is None else beginning
 
     def read(self) -> bytes:
         """The value in one piece."""
@@ -321,7 +321,7 @@ class Grown:
         at = start - len(self.head)
         if at >= 0 and start + length <= len(self):
             return self.growth.rope.cut(at, length)
-        return Rope([(piece, 0, len(piece)) for piece in self.buffers()]).cut(start, length)
+        return Rope.joining(self.buffers()).cut(start, length)
 
 
 def follow(base: Grown | Rope, programs: Iterable[Steps]) -> list[Grown | Rope]:
