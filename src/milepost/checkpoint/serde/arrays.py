@@ -9,11 +9,17 @@ from numpy.lib import format as npy
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.shapes import BYTES, LIST, NUMBER, TEXT, check, check_all, fixed
 from milepost.checkpoint.serde.signals import Refused
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.codec import Level
     from milepost.checkpoint.serde.registry import Reader, Writer
+
+
+_NAMES: Final = frozenset({str, tuple})
+_DESCRIPTIONS: Final = frozenset({str, list})
+_SHAPE: Final = frozenset({tuple})
 
 
 def writer_for(cls: type) -> Writer | None:
@@ -47,9 +53,35 @@ def _description(dtype: Any) -> Any:
 
 
 def _dtype(described: Any) -> Any:
-    if described == "T":
-        return np.dtypes.StringDType()
+    if type(described) is str:
+        if described == "T":
+            return np.dtypes.StringDType()
+        # numpy takes other texts as well, and makes many fields of a few bytes of some.
+        dtype = None if "," in described else np.dtype(described)
+        if dtype is None or dtype.str != described:
+            raise ValueError(f"{described[:40]!r} describes no dtype")
+        return dtype
+    _check_fields(described)
     return npy.descr_to_dtype(described)
+
+
+def _check_fields(described: Any) -> None:
+    """The description of a record: a tuple for each field, with its name, what it is, and perhaps
+    the shape of an array inside it."""
+    if type(described) is not list:
+        raise TypeError(f"a {type(described).__qualname__} describes no dtype")
+    for field in described:
+        if type(field) is not tuple:
+            raise TypeError(f"a {type(field).__qualname__} describes no field of a dtype")
+        names, of, *shape = check(list(field), _NAMES, _DESCRIPTIONS, _SHAPE, least=2)
+        if type(names) is tuple:
+            check(list(names), TEXT, TEXT)
+        for sizes in shape:
+            check_all(sizes, NUMBER)
+        if type(of) is str:
+            _dtype(of)
+        else:
+            _check_fields(of)
 
 
 def _write_dtype(value: Any, level: Level) -> Ext:
@@ -70,12 +102,16 @@ def _write_array(value: Any, level: Level) -> Ext:
     return Ext(ext.NDARRAY, level.pack([described, list(value.shape), order, body]))
 
 
-def _read_array(data: bytes, level: Level) -> Any:
-    described, shape, order, body = level.unpack(data)
+def _array(described: Any, shape: list[Any], order: Any, body: Any) -> Any:
+    check_all(shape, NUMBER)
+    if order not in ("C", "F"):
+        raise ValueError("an array is stored in the order of its rows or of its columns")
     dtype = _dtype(described)
     if type(body) is list:
         if dtype.kind not in "OT":
             raise ValueError("a list where the bytes of an array were expected")
+        if dtype.kind == "T":
+            check_all(body, TEXT)
         flat = np.empty(len(body), dtype)
         for index, member in enumerate(body):
             flat[index] = member
@@ -100,9 +136,10 @@ def _write_scalar(value: Any, level: Level) -> Ext:
     return Ext(ext.NDSCALAR, level.pack([_description(value.dtype), value.tobytes()]))
 
 
-def _read_scalar(data: bytes, level: Level) -> Any:
-    described, body = level.unpack(data)
-    if described == "str_" and type(body) is str:
+def _scalar(described: Any, body: Any) -> Any:
+    if type(body) is str:
+        if described != "str_":
+            raise ValueError("text where the bytes of a numpy scalar were expected")
         return np.str_(body)
     if described == "bytes_":
         return np.bytes_(body)
@@ -112,12 +149,8 @@ def _read_scalar(data: bytes, level: Level) -> Any:
     return np.frombuffer(body, dtype)[0]
 
 
-def _read_dtype(data: bytes, level: Level) -> Any:
-    return _dtype(level.unpack(data))
-
-
 READERS: Final[dict[int, Reader]] = {
-    ext.NDARRAY: _read_array,
-    ext.NDSCALAR: _read_scalar,
-    ext.DTYPE: _read_dtype,
+    ext.NDARRAY: fixed(_array, _DESCRIPTIONS, LIST, TEXT, BYTES | LIST),
+    ext.NDSCALAR: fixed(_scalar, _DESCRIPTIONS, TEXT | BYTES),
+    ext.DTYPE: lambda data, level: _dtype(level.unpack(data)),
 }

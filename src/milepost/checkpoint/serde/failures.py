@@ -8,6 +8,7 @@ own, and registered classes; anything else comes back as a RemoteError.
 from __future__ import annotations
 
 import builtins
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import ormsgpack
@@ -15,14 +16,17 @@ from ormsgpack import Ext
 
 from milepost import errors
 from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.shapes import ANY, FIELDS, LIST, TEXT, check
+from milepost.checkpoint.serde.signals import Refused
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from milepost.checkpoint.serde.codec import Level
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
+_MARK = frozenset({bool})
 _FIXED = {"builtins": builtins, "milepost.errors": errors}
 """Modules whose exception classes may be looked up by a stored name: both are imported here."""
 
@@ -59,10 +63,14 @@ def of_exception(cls: type[BaseException]) -> tuple[Callable[[Any], Any], Callab
 
     def encode(error: Any) -> Any:
         reduced = _reduced(error, base)
+        if not _takes(base, reduced):
+            raise Refused("it was raised with something that could not be read back safely")
         return [message_of(error), list(reduced), _attributes(error, base)]
 
     def decode(payload: Any) -> Any:
-        _, arguments, attributes = payload
+        _, arguments, attributes = _parts(payload)
+        if not _takes(base, arguments):
+            raise TypeError(f"{base.__name__} is made of other arguments")
         error = cls.__new__(cls, *arguments)
         # A built-in __init__ only stores its arguments; the user's may do anything.
         base.__init__(error, *arguments)
@@ -79,6 +87,19 @@ def of_exception(cls: type[BaseException]) -> tuple[Callable[[Any], Any], Callab
 
 
 _KEPT = {"name", "path"}
+_COPIED = (SyntaxError, BaseExceptionGroup)
+"""What copies the members of its second argument."""
+_MEMBERS = frozenset({list, tuple, deque, str})
+
+
+def _takes(base: type, arguments: Sequence[Any]) -> bool:
+    """Whether making the exception takes no more than its arguments do."""
+    return not issubclass(base, _COPIED) or all(type(one) in _MEMBERS for one in arguments[1:2])
+
+
+def _parts(payload: Any) -> list[Any]:
+    """Message, arguments and attributes."""
+    return check(payload, TEXT, LIST, FIELDS)
 
 
 def _reduced(error: BaseException, base: type) -> tuple[Any, ...]:
@@ -115,13 +136,13 @@ def write_remote(error: RemoteError, level: Level) -> Ext:
 
 def read_error(data: bytes, level: Level) -> BaseException:
     """The exception itself if its class is known here, a RemoteError otherwise."""
-    tag, stand_in, payload = level.unpack(data)
+    tag, stand_in, payload = check(level.unpack(data), TEXT, _MARK, ANY)
     registry = level.registry
     decode = None if stand_in else registry.error_decoder(tag)
     if decode is not None:
         error: BaseException = decode(payload)
         return error
-    message, arguments, _ = payload
+    message, arguments, _ = _parts(payload)
     return RemoteError(tag, message, tuple(arguments))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from milepost.checkpoint.serde import shapes
+from milepost.checkpoint.serde.shapes import LIST, check
 from milepost.errors import DeserializationError
 
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -14,6 +16,10 @@ Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 class Migrated(dict[str, Any]):
     """Fields that a migration has made: not to be taken for what the class itself had written."""
+
+
+FIELDS: Final = shapes.FIELDS | {Migrated}
+"""What fields are stored as, or what a migration has made of them."""
 
 
 def is_named_tuple(cls: type) -> bool:
@@ -35,6 +41,7 @@ def of_named_tuple(cls: Any) -> Codec:
         return dict(zip(names, obj, strict=True))
 
     def decode(payload: Any) -> Any:
+        check([payload], FIELDS)
         if payload.keys() != set(names):
             payload = complete(cls, payload, names, defaults.__getitem__)
         return tuple.__new__(cls, [payload[name] for name in names])
@@ -89,7 +96,8 @@ def of_dataclass(cls: Any) -> Codec:
         others: Any = {}
         unset: Any = ()
         if type(payload) is list:
-            payload, others, unset = payload
+            payload, others, unset = check(payload, FIELDS, FIELDS, LIST)
+        check([payload], FIELDS)
         payload = dict(payload)
         if payload.keys() != names:
             payload = complete(cls, payload, [n for n in names if n not in unset], default)
@@ -112,7 +120,7 @@ def of_dataclass(cls: Any) -> Codec:
         return attributes if [*attributes] == in_order else encode(obj)
 
     def decode_usual(payload: Any) -> Any:
-        if [*payload] == in_order:
+        if type(payload) is dict and [*payload] == in_order:
             obj = make(cls)
             set_dict(obj, payload)
             return obj

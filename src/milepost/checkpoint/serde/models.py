@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from milepost.checkpoint.serde.fields import complete
+from milepost.checkpoint.serde.fields import FIELDS, complete
+from milepost.checkpoint.serde.shapes import LIST, check
 
 Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 _REMEMBERED = 32
+_OTHERS: frozenset[type] = frozenset({dict, type(None)})
 
 
 def is_model(cls: type) -> bool:
@@ -71,6 +73,7 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
 
     def rebuilt(stored: Any, given: set[str], extra: Any, private: Any) -> Any:
         if type(stored) is not dict or [*stored] != in_order:
+            check([stored], FIELDS)
             stored = (
                 dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
             )
@@ -83,7 +86,7 @@ def of_model(cls: Any) -> tuple[Codec, Brief]:
         return model
 
     def decode(payload: Any) -> Any:
-        stored, given, extra, private = payload
+        stored, given, extra, private = check(payload, FIELDS, LIST, _OTHERS, _OTHERS)
         return rebuilt(stored, set(given), extra, private)
 
     before: list[_Given] = []

@@ -16,6 +16,7 @@ import ormsgpack
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext, failures, fields, models
+from milepost.checkpoint.serde.shapes import ANY, FIELDS, TEXT, check
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -87,9 +88,11 @@ class RecordType:
             beside: list[Any] = []
             if self.fielded and type(payload) is list:
                 payload, *beside = payload
+            if self.fielded:
+                check([payload], FIELDS)
             for migrate in chain:
                 payload = migrate(payload)
-            if beside or current is not self.decode:
+            if self.fielded:
                 payload = fields.Migrated(payload)
             return current([payload, *beside] if beside else payload)
 
@@ -146,7 +149,7 @@ class Tag(NamedTuple):
 
 def read_record(data: bytes, level: Level) -> Any:
     """Rebuild an instance of a registered type."""
-    tag, payload = level.unpack(data)
+    tag, payload = check(level.unpack(data), TEXT, ANY)
     registry = level.registry
     decode = registry.by_tag.get(tag) or registry.decoder(tag)
     return decode(payload)

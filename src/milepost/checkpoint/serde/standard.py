@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.shapes import ANY, LIST, NUMBER, fixed, is_quick, listed
 from milepost.checkpoint.serde.signals import Refused
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ _FACTORIES: Final = {
     for cls in (bool, bytes, bytearray, complex, dict, float, frozenset, int, list, set, str, tuple)
 }
 """Default factories that can be told by name. Any other callable could not be read back."""
+
+_NAME: Final[frozenset[type]] = frozenset({str, type(None)})
+_SIZE: Final[frozenset[type]] = frozenset({int, type(None)})
 
 _COMPLEX = struct.Struct("<dd")
 
@@ -80,28 +84,20 @@ def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
     return Ext(ext.DEFAULT_DICT, level.pack([name, flat(value.items())]))
 
 
-def _read_default_dict(data: bytes, level: Level) -> defaultdict[Any, Any]:
-    name, members = level.unpack(data)
+def _default_dict(name: str | None, members: list[Any]) -> defaultdict[Any, Any]:
     return defaultdict(None if name is None else _FACTORIES[name], paired(members))
 
 
-def _read_deque(data: bytes, level: Level) -> deque[Any]:
-    size, members = level.unpack(data)
-    return deque(members, size)
+def _write_range(value: range, level: Level) -> Ext:
+    if not is_quick(value.start, value.stop, value.step):
+        raise Refused("a range of such large numbers could not be read back in a reasonable time")
+    return Ext(ext.RANGE, level.pack([value.start, value.stop, value.step]))
 
 
-def _read_bytes(data: bytes, _: Level) -> bytearray:
-    return bytearray(data)
-
-
-def _collected(make: Callable[[Any], Any]) -> Callable[[bytes, Level], Any]:
-    def read(data: bytes, level: Level) -> Any:
-        members = level.unpack(data)
-        if type(members) is not list:
-            raise ValueError("a list was expected")
-        return make(members)
-
-    return read
+def _range(start: int, stop: int, step: int) -> range:
+    if not is_quick(start, stop, step):
+        raise ValueError("the numbers of the range are too large")
+    return range(start, stop, step)
 
 
 def _counter(members: list[Any]) -> Counter[Any]:
@@ -121,25 +117,25 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     bytearray: lambda value, _: Ext(ext.BYTEARRAY, bytes(value)),
     int: _write_int,
     complex: lambda value, _: Ext(ext.COMPLEX, _COMPLEX.pack(value.real, value.imag)),
-    range: lambda value, level: Ext(ext.RANGE, level.pack([value.start, value.stop, value.step])),
+    range: _write_range,
     slice: lambda value, level: Ext(ext.SLICE, level.pack([value.start, value.stop, value.step])),
     EllipsisType: lambda *_: Ext(ext.SINGLETON, b"..."),
     NotImplementedType: lambda *_: Ext(ext.SINGLETON, b"NotImplemented"),
 }
 
 READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
-    ext.TUPLE: _collected(tuple),
-    ext.SET: _collected(set),
-    ext.FROZENSET: _collected(frozenset),
-    ext.DEQUE: _read_deque,
-    ext.PAIRS: _collected(lambda members: dict(paired(members))),
-    ext.ORDERED_DICT: _collected(lambda members: OrderedDict(paired(members))),
-    ext.COUNTER: _collected(_counter),
-    ext.DEFAULT_DICT: _read_default_dict,
-    ext.BYTEARRAY: _read_bytes,
+    ext.TUPLE: listed(tuple),
+    ext.SET: listed(set),
+    ext.FROZENSET: listed(frozenset),
+    ext.DEQUE: fixed(lambda size, members: deque(members, size), _SIZE, LIST),
+    ext.PAIRS: listed(lambda members: dict(paired(members))),
+    ext.ORDERED_DICT: listed(lambda members: OrderedDict(paired(members))),
+    ext.COUNTER: listed(_counter),
+    ext.DEFAULT_DICT: fixed(_default_dict, _NAME, LIST),
+    ext.BYTEARRAY: lambda data, _: bytearray(data),
     ext.BIGINT: lambda data, _: int.from_bytes(data, "little", signed=True),
     ext.COMPLEX: lambda data, _: complex(*_COMPLEX.unpack(data)),
-    ext.RANGE: _collected(lambda members: range(*members)),
-    ext.SLICE: _collected(lambda members: slice(*members)),
+    ext.RANGE: fixed(_range, NUMBER, NUMBER, NUMBER),
+    ext.SLICE: fixed(slice, ANY, ANY, ANY),
     ext.SINGLETON: lambda data, _: {b"...": ..., b"NotImplemented": NotImplemented}[data],
 }

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.shapes import BYTES, NUMBER, TEXT, check, fixed, is_quick
 from milepost.checkpoint.serde.signals import Refused
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _ADDRESSES: Final[dict[str, type[Any]]] = {
     )
 }
 _ZONES: Final = frozenset({timezone, ZoneInfo})
+_ZONE: Final = _ZONES | {type(None)}
 _NAIVE: Final = ord("n")
 _UTC: Final = ord("u")
 
@@ -77,7 +79,7 @@ def _read_moment(cls: Any) -> Callable[[bytes, Level], Any]:
             return cls.fromisoformat(data[1:].decode())
         if data[0] == _UTC:
             return cls.fromisoformat(data[1:].decode()).replace(tzinfo=UTC)
-        naive, fold, zone = level.unpack(data)
+        naive, fold, zone = check(level.unpack(data), TEXT, NUMBER, _ZONE)
         return cls.fromisoformat(naive).replace(fold=fold, tzinfo=zone)
 
     return read
@@ -111,35 +113,20 @@ def _write_path(value: pathlib.PurePath, level: Level) -> Ext:
     return Ext(ext.PATH, level.pack([type(value).__name__, text]))
 
 
-def _read_path(data: bytes, level: Level) -> pathlib.PurePath:
-    name, text = level.unpack(data)
+def _path(name: str, text: bytes) -> pathlib.PurePath:
     return _PATHS[name](text.decode("utf-8", "surrogateescape"))
 
 
-def _read_address(data: bytes, level: Level) -> Any:
-    name, text = level.unpack(data)
-    if type(text) is not str:
-        raise TypeError("an address is text")
-    return _ADDRESSES[name](text)
+def _write_fraction(value: Fraction, level: Level) -> Ext:
+    if not is_quick(value.numerator, value.denominator):
+        raise Refused("so large a fraction could not be read back in a reasonable time")
+    return Ext(ext.FRACTION, level.pack([value.numerator, value.denominator]))
 
 
-def _read_pattern(data: bytes, level: Level) -> re.Pattern[Any]:
-    pattern, flags = level.unpack(data)
-    return re.compile(pattern, flags & ~re.DEBUG)
-
-
-def _read_fraction(data: bytes, level: Level) -> Fraction:
-    numerator, denominator = level.unpack(data)
+def _fraction(numerator: int, denominator: int) -> Fraction:
+    if not is_quick(numerator, denominator):
+        raise ValueError("the numbers of the fraction are too large")
     return Fraction(numerator, denominator)
-
-
-def _read_zone(data: bytes, level: Level) -> timezone:
-    return timezone(*level.unpack(data))
-
-
-def _read_span(data: bytes, level: Level) -> timedelta:
-    days, seconds, microseconds = level.unpack(data)
-    return timedelta(days, seconds, microseconds)
 
 
 WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
@@ -152,9 +139,7 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     timezone: _write_zone,
     ZoneInfo: _write_zone_info,
     Decimal: lambda value, _: Ext(ext.DECIMAL, str(value).encode()),
-    Fraction: lambda value, level: Ext(
-        ext.FRACTION, level.pack([value.numerator, value.denominator])
-    ),
+    Fraction: _write_fraction,
     UUID: _write_uuid,
     re.Pattern: lambda value, level: Ext(ext.PATTERN, level.pack([value.pattern, value.flags])),
     **dict.fromkeys(_PATHS.values(), _write_path),
@@ -168,13 +153,15 @@ READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.DATETIME: _read_moment(datetime),
     ext.TIME: _read_moment(time),
     ext.DATE: lambda data, _: date.fromisoformat(data.decode()),
-    ext.TIMEDELTA: _read_span,
-    ext.TIMEZONE: _read_zone,
+    ext.TIMEDELTA: fixed(timedelta, NUMBER, NUMBER, NUMBER),
+    ext.TIMEZONE: fixed(timezone, frozenset({timedelta}), TEXT, least=1),
     ext.ZONEINFO: lambda data, _: ZoneInfo(data.decode()),
     ext.DECIMAL: lambda data, _: Decimal(data.decode()),
-    ext.FRACTION: _read_fraction,
+    ext.FRACTION: fixed(_fraction, NUMBER, NUMBER),
     ext.UUID: _read_uuid,
-    ext.PATH: _read_path,
-    ext.IP: _read_address,
-    ext.PATTERN: _read_pattern,
+    ext.PATH: fixed(_path, TEXT, BYTES),
+    ext.IP: fixed(lambda name, text: _ADDRESSES[name](text), TEXT, TEXT),
+    ext.PATTERN: fixed(
+        lambda pattern, flags: re.compile(pattern, flags & ~re.DEBUG), TEXT | BYTES, NUMBER
+    ),
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.shapes import BYTES, TEXT, fixed
 from milepost.checkpoint.serde.signals import Refused
 from milepost.errors import DeserializationError
 
@@ -165,9 +166,6 @@ _MAKERS: Final[dict[str, Callable[[bytes], Any]]] = {
 }
 
 
-def _read(data: bytes, level: Level) -> Any:
-    kind, body = level.unpack(data)
-    return _MAKERS[kind](body)
-
-
-READERS: Final[dict[int, Reader]] = {ext.ARROW: _read}
+READERS: Final[dict[int, Reader]] = {
+    ext.ARROW: fixed(lambda kind, body: _MAKERS[kind](body), TEXT, BYTES)
+}
