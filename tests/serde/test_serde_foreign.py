@@ -1,11 +1,16 @@
 """Values of other libraries: numpy, pandas, polars, pyarrow and LangChain."""
 
+import io
+import struct
 from typing import Any
+from unittest.mock import Mock
 
+import ormsgpack
 import pytest
 
+from milepost.checkpoint.serde import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerializationError
+from milepost.errors import DeserializationError, SerializationError
 
 SERDE = JsonPlusSerializer()
 
@@ -121,6 +126,90 @@ def test_pyarrow() -> None:
     table = pa.table({"a": [1, None], "b": [["x"], []]}, metadata={"k": "v"})
     assert again(table).equals(table, check_metadata=True)
     assert again(table.to_batches()[0]).equals(table.to_batches()[0])
+
+
+def stored(kind: str, data: bytes) -> tuple[str, bytes]:
+    payload = ormsgpack.packb([kind, data])
+    return "msgpack", ormsgpack.packb(ormsgpack.Ext(ext.ARROW, payload))
+
+
+KINDS = ["pyarrow.Table", "pandas.DataFrame", "polars.DataFrame"]
+
+
+def stream(table: Any, compression: str | None = None) -> bytes:
+    pa = pytest.importorskip("pyarrow")
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write(table)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_more_than_its_bytes_is_refused(kind: str) -> None:
+    for package in ("pyarrow", "pandas", "polars"):
+        pytest.importorskip(package)
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": pa.array(range(104)), "b": pa.array(range(104))})
+    data = stream(table)
+    SERDE.loads_typed(stored(kind, data))
+    for compression in ("zstd", "lz4"):
+        with pytest.raises(DeserializationError, match="compressed"):
+            SERDE.loads_typed(stored(kind, stream(table, compression)))
+    buffers = struct.pack("<8q", 0, 0, 0, 832, 832, 0, 832, 832)
+    shared = struct.pack("<8q", 0, 0, 0, 1664, 832, 0, 0, 1664)
+    assert data.count(buffers) == 1
+    with pytest.raises(DeserializationError, match="share their bytes"):
+        SERDE.loads_typed(stored(kind, data.replace(buffers, shared)))
+    with pytest.raises(DeserializationError, match="50000 elements"):
+        SERDE.loads_typed(stored(kind, stream(pa.table({"a": pa.nulls(50_000)}))))
+    for end in (0, 1, 8, 200, len(data) - 8, len(data) - 1):
+        with pytest.raises(DeserializationError):
+            SERDE.loads_typed(stored(kind, data[:end]))
+    with pytest.raises(DeserializationError, match="follows"):
+        SERDE.loads_typed(stored(kind, data + data))
+
+
+def test_columns_of_nothing_are_refused_where_they_could_not_be_read_back() -> None:
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    pl = pytest.importorskip("polars")
+    nothing = [None] * 50_000
+    beside = {"a": nothing, "b": np.arange(50_000.0)}
+    pd.testing.assert_frame_equal(again(pd.DataFrame(beside)), pd.DataFrame(beside))
+    for table in (
+        pd.DataFrame({"a": nothing}),
+        pl.DataFrame({"a": nothing}),
+        pa.table({"a": nothing}),
+    ):
+        with pytest.raises(SerializationError, match="50000 elements in"):
+            SERDE.dumps_typed(table)
+
+
+def test_pandas_gets_no_columns_whose_elements_are_the_same_bytes() -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pandas")
+    entries = pa.dictionary(pa.int8(), pa.string())
+    for column in (
+        pa.array(["x"], pa.string_view()),
+        pa.array([[1]], pa.list_view(pa.int8())),
+        pa.array([["x"]], pa.list_(entries)),
+        pa.array([{"k": "x"}], pa.struct([("k", entries)])),
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(["x"], pa.string_view())),
+    ):
+        table = pa.table({"a": column})
+        assert again(table).equals(table)
+        with pytest.raises(DeserializationError, match="not one of pandas"):
+            SERDE.loads_typed(stored("pandas.DataFrame", stream(table)))
+
+
+def test_a_table_at_which_polars_panics_is_refused() -> None:
+    pl = pytest.importorskip("polars")
+    error = pl.exceptions.PanicException("at the disco")
+    data = SERDE.dumps_typed(pl.DataFrame({"a": [1]}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pl, "read_ipc_stream", Mock(side_effect=error))
+        with pytest.raises(DeserializationError, match="polars cannot read the table"):
+            SERDE.loads_typed(data)
 
 
 def test_langchain_messages_and_documents() -> None:

@@ -12,19 +12,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ormsgpack import Ext
 
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde import arrow_streams, ext
 from milepost.checkpoint.serde.shapes import BYTES, TEXT, fixed
 from milepost.checkpoint.serde.signals import Refused
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from milepost.checkpoint.serde.codec import Level
     from milepost.checkpoint.serde.registry import Reader, Writer
 
 _OLDEST_PYARROW: Final = (14, 0, 1)
 """Older ones load pickle out of Arrow metadata (CVE-2023-47248)."""
+
+_DICTIONARY: Final = "dictionary<"
+_REPEATING: Final = (
+    _DICTIONARY,
+    "binary_view",
+    "large_list_view",
+    "list_view",
+    "run_end_encoded",
+    "string_view",
+)
+"""Types of which several elements may be the same bytes. pandas would have these for each of them,
+but keeps a column of a dictionary as such."""
+_MARKED: Final = "pandas.Series"
+"""What has a byte before its stream."""
 
 
 def writer_for(cls: type) -> Writer | None:
@@ -35,7 +49,12 @@ def writer_for(cls: type) -> Writer | None:
     kind, to_bytes = write
 
     def writer(value: Any, level: Level) -> Ext:
-        return Ext(ext.ARROW, level.pack([kind, to_bytes(value)]))
+        data = to_bytes(value)
+        try:
+            arrow_streams.check(data[1:] if kind == _MARKED else data)
+        except ValueError as error:
+            raise Refused(f"{error}, which would not be read back") from error
+        return Ext(ext.ARROW, level.pack([kind, data]))
 
     return writer
 
@@ -67,6 +86,7 @@ def _arrow_bytes(table: Any) -> bytes:
 
 
 def _arrow_table(data: bytes) -> Any:
+    arrow_streams.check(data)
     table = _arrow().ipc.open_stream(io.BytesIO(data)).read_all()
     table.validate(full=True)
     return table
@@ -111,7 +131,23 @@ def _same_axis(one: Any, other: Any) -> bool:
 
 def _frame(data: bytes) -> Any:
     _needed("pandas")
-    return _arrow_table(data).to_pandas()
+    table = _arrow_table(data)
+    for column in table.schema.types:
+        inside = column.value_type if str(column).startswith(_DICTIONARY) else column
+        if any(str(part).startswith(_REPEATING) for part in _parts(inside)):
+            raise ValueError(f"a column of {str(column)[:80]} is not one of pandas")
+    return table.to_pandas()
+
+
+def _parts(column: Any) -> Iterator[Any]:
+    """A type of Arrow's, and the types inside it."""
+    yield column
+    inside = [column.field(n).type for n in range(column.num_fields)]
+    for name in ("value_type", "storage_type"):
+        if hasattr(column, name):
+            inside.append(getattr(column, name))
+    for part in inside:
+        yield from _parts(part)
 
 
 def _series_bytes(series: Any) -> bytes:
@@ -131,14 +167,19 @@ def _series(data: bytes) -> Any:
 def _polars_bytes(frame: Any) -> bytes:
     sink = io.BytesIO()
     try:
-        frame.write_ipc(sink)
+        frame.write_ipc_stream(sink)
     except Exception as error:
         raise Refused(f"polars cannot put this frame into Arrow: {error}") from error
     return sink.getvalue()
 
 
 def _polars_frame(data: bytes) -> Any:
-    return _needed("polars").read_ipc(io.BytesIO(data))
+    polars = _needed("polars")
+    arrow_streams.check(data)
+    try:
+        return polars.read_ipc_stream(io.BytesIO(data))
+    except polars.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError(f"polars cannot read the table: {error}") from error
 
 
 def _polars_series(data: bytes) -> Any:
@@ -152,7 +193,7 @@ _WRITERS: Final[dict[tuple[str, str], tuple[str, Callable[[Any], bytes]]]] = {
         lambda batch: _arrow_bytes(_arrow().Table.from_batches([batch])),
     ),
     ("pandas", "DataFrame"): ("pandas.DataFrame", _frame_bytes),
-    ("pandas", "Series"): ("pandas.Series", _series_bytes),
+    ("pandas", "Series"): (_MARKED, _series_bytes),
     ("polars", "DataFrame"): ("polars.DataFrame", _polars_bytes),
     ("polars", "Series"): ("polars.Series", lambda series: _polars_bytes(series.to_frame())),
 }
@@ -160,7 +201,7 @@ _MAKERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "pyarrow.Table": _arrow_table,
     "pyarrow.RecordBatch": _arrow_batch,
     "pandas.DataFrame": _frame,
-    "pandas.Series": _series,
+    _MARKED: _series,
     "polars.DataFrame": _polars_frame,
     "polars.Series": _polars_series,
 }
