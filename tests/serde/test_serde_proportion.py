@@ -12,10 +12,11 @@ import subprocess
 import sys
 import time
 import warnings
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import ormsgpack
 import pytest
@@ -23,12 +24,13 @@ from ormsgpack import Ext
 from pydantic import BaseModel, SecretBytes
 from test_serde_exact import VALUES, Frozen, Late, Pair, Point, Slotted
 
-from milepost.checkpoint.serde import codec, engine, ext, jsonplus
+from milepost.checkpoint.serde import codec, engine, ext, families, jsonplus, shapes
 from milepost.checkpoint.serde.failures import RemoteError
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
-from milepost.errors import DeserializationError, SerializationError
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
 
+T = TypeVar("T")
 SECONDS = 1.0
 ROOM = 1 << 30
 MANY = 10**8
@@ -284,3 +286,55 @@ def test_numbers_that_take_long_to_divide_are_refused_on_both_sides(
         data = ormsgpack.packb(Ext(code, ormsgpack.packb(payload)))
         with pytest.raises(DeserializationError, match="are too large"):
             serde.loads_typed(("msgpack", data))
+
+
+ALIKE = [n * sys.hash_info.modulus + 7 for n in range(1, 1_002)]
+"""Numbers of one hash. A set of a hundred thousand of them takes minutes."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        set,
+        frozenset,
+        dict.fromkeys,
+        OrderedDict.fromkeys,
+        lambda keys: Counter(dict.fromkeys(keys, 1)),
+        lambda keys: defaultdict(None, dict.fromkeys(keys)),
+    ],
+    ids=["set", "frozenset", "dict", "OrderedDict", "Counter", "defaultdict"],
+)
+def test_members_of_one_hash_are_refused_on_both_sides(
+    serde: JsonPlusSerializer, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = make([*ALIKE[1:], *range(8, 5_000)])
+    assert serde.loads_typed(serde.dumps_typed(most)) == most
+    with pytest.raises(SerializationError, match="have the same hash"):
+        serde.dumps_typed(make(ALIKE))
+    with monkeypatch.context() as patch:
+        patch.setattr(shapes, "_MOST_ALIKE", 2_000)
+        data = serde.dumps_typed(make(ALIKE))
+    with pytest.raises(DeserializationError, match="have the same hash"):
+        serde.loads_typed(data)
+
+
+class Generics(BaseModel, Generic[T]):
+    a: T
+
+
+def test_stored_names_make_a_bounded_number_of_classes(
+    serde: JsonPlusSerializer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serde.registry.register(Generics)
+    monkeypatch.setattr(families, "_MOST_GENERICS", 3)
+
+    def read(argument: str) -> Any:
+        payload = ormsgpack.packb([f"{__name__}:Generics[{argument}]!a", {"a": 1}])
+        return serde.loads_typed(("msgpack", ormsgpack.packb(Ext(ext.RECORD, payload))))
+
+    for argument in ("int", "list[int]", "list[list[int]]", "int"):
+        assert read(argument).a == 1
+    with pytest.raises(UnregisteredTypeError, match="call register_type"):
+        read("list[list[list[int]]]")
+    serde.registry.register(Generics[list[list[list[int]]]])
+    assert read("list[list[list[int]]]").a == 1

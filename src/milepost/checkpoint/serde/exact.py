@@ -16,7 +16,7 @@ from milepost.checkpoint.serde import depth, ext
 from milepost.checkpoint.serde.codec import OTHER_KEYS, PASS_THROUGH, Level
 from milepost.checkpoint.serde.paths import Trail
 from milepost.checkpoint.serde.signals import Refused, TooDeep
-from milepost.checkpoint.serde.standard import array_head
+from milepost.checkpoint.serde.standard import array_head, check_spread
 from milepost.checkpoint.serde.survey import NATIVE_KEYS
 from milepost.errors import SerializationError
 
@@ -97,6 +97,10 @@ class ExactLevel(Level):
                 members[self._lower(key, lists)] = self._lower(member, lists)
                 steps.pop()
             return members
+        try:
+            check_spread(value)
+        except Refused as refusal:
+            self._refuse(str(refusal))
         inner = self._inner()
         packed = []
         for key, member in value.items():

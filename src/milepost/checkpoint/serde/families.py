@@ -47,6 +47,9 @@ _BY_CODE: Final = {
 
 
 _LONGEST_NAME: Final = 500
+_MOST_GENERICS: Final = 1_000
+"""Classes such as `Box[int]` that are made because a stored name says so: each is kept for ever,
+takes 20 KB, and there is no end of such names."""
 
 
 class Readers(dict[int, "Reader"]):
@@ -113,9 +116,10 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
         _langchain().allow_name(name, registry)
     elif name.startswith("pydantic:"):
         _pydantic().allow_name(name, registry)
-    elif name.endswith("]") and len(name) < _LONGEST_NAME:
+    elif name.endswith("]") and len(name) < _LONGEST_NAME and registry.generics < _MOST_GENERICS:
         cls = models.resolve_name(name, registry.class_named)
         if cls is not None and models.is_model(cls):
+            registry.generics += 1
             registry.register(cls)
 
 

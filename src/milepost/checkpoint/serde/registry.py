@@ -43,6 +43,8 @@ class TypeRegistry:
         """Decoders that were looked up before, by the tag that stands in stored bytes."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
+        self.generics = 0
+        """How many classes reading has made, of generic models that are registered."""
         self._lock = RLock()
         self._discovery = Discovery(self._allow)
         for record in own.records():

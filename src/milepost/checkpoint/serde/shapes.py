@@ -8,10 +8,11 @@ are exact: a subclass may do as it likes when it is looked at.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from milepost.checkpoint.serde.codec import Level
     from milepost.checkpoint.serde.registry import Reader
@@ -27,6 +28,7 @@ NUMBER: Final = frozenset({int})
 TEXT: Final = frozenset({str})
 
 _MOST_BITS: Final = 1 << 19
+_MOST_ALIKE: Final = 1_000
 
 
 def check(payload: Any, *kinds: Kinds, least: int | None = None) -> list[Any]:
@@ -73,3 +75,9 @@ def is_quick(*numbers: int) -> bool:
     """Whether these can be divided by each other in a time that is no matter: it is the product of
     their sizes. What divides refuses others, written or read."""
     return all(number.bit_length() <= _MOST_BITS for number in numbers)
+
+
+def is_spread(keys: Collection[Any]) -> bool:
+    """Whether these can be put into a set or dict in a time that is no matter: not if many have the
+    same hash, which for texts nobody can foresee, but for numbers everybody."""
+    return len(keys) <= _MOST_ALIKE or max(Counter(map(hash, keys)).values()) <= _MOST_ALIKE

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde import ext
-from milepost.checkpoint.serde.shapes import ANY, LIST, NUMBER, fixed, is_quick, listed
+from milepost.checkpoint.serde.shapes import ANY, LIST, NUMBER, fixed, is_quick, is_spread, listed
 from milepost.checkpoint.serde.signals import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from milepost.checkpoint.serde.codec import Level
 
@@ -52,21 +52,39 @@ def map_head(size: int) -> bytes:
     return b"\xdf" + size.to_bytes(4, "big")
 
 
-def _unordered(code: int, members: Iterable[Any], level: Level) -> Ext:
+def check_spread(keys: Collection[Any]) -> None:
+    """Refused if it would take too long to make a set or dict of these."""
+    if not is_spread(keys):
+        raise Refused(
+            "too many of its members have the same hash to be read back in a reasonable time; save"
+            " a list instead"
+        )
+
+
+def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     # In the order of their bytes: a set must not look changed because another process, with
     # other string hashes, wrote it.
+    check_spread(members)
     packed = sorted(map(level.pack, members))
     return Ext(code, array_head(len(packed)) + b"".join(packed))
 
 
-def flat(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+def _flat(value: dict[Any, Any]) -> list[Any]:
     """Key, value, key, value, …"""
-    return [member for pair in pairs for member in pair]
+    check_spread(value)
+    return [member for pair in value.items() for member in pair]
 
 
-def paired(members: list[Any]) -> Iterable[tuple[Any, Any]]:
+def _keys(members: list[Any]) -> list[Any]:
+    """The members, as those of a set or as the keys of a dict."""
+    if not is_spread(members):
+        raise ValueError("too many members have the same hash")
+    return members
+
+
+def _paired(members: list[Any]) -> Iterable[tuple[Any, Any]]:
     """The pairs of a flat list."""
-    return zip(members[::2], members[1::2], strict=True)
+    return zip(_keys(members[::2]), members[1::2], strict=True)
 
 
 def _write_int(value: int, _: Level) -> Ext:
@@ -81,11 +99,11 @@ def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
             f"its default factory {factory!r} could not be read back; save dict(value) instead"
         )
     name = None if factory is None else factory.__name__
-    return Ext(ext.DEFAULT_DICT, level.pack([name, flat(value.items())]))
+    return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value)]))
 
 
 def _default_dict(name: str | None, members: list[Any]) -> defaultdict[Any, Any]:
-    return defaultdict(None if name is None else _FACTORIES[name], paired(members))
+    return defaultdict(None if name is None else _FACTORIES[name], _paired(members))
 
 
 def _write_range(value: range, level: Level) -> Ext:
@@ -102,7 +120,7 @@ def _range(start: int, stop: int, step: int) -> range:
 
 def _counter(members: list[Any]) -> Counter[Any]:
     counter: Counter[Any] = Counter()
-    dict.update(counter, paired(members))
+    dict.update(counter, _paired(members))
     return counter
 
 
@@ -111,8 +129,8 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     set: lambda value, level: _unordered(ext.SET, value, level),
     frozenset: lambda value, level: _unordered(ext.FROZENSET, value, level),
     deque: lambda value, level: Ext(ext.DEQUE, level.pack([value.maxlen, list(value)])),
-    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(flat(value.items()))),
-    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(flat(value.items()))),
+    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(_flat(value))),
+    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(_flat(value))),
     defaultdict: _write_default_dict,
     bytearray: lambda value, _: Ext(ext.BYTEARRAY, bytes(value)),
     int: _write_int,
@@ -125,11 +143,11 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
 
 READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.TUPLE: listed(tuple),
-    ext.SET: listed(set),
-    ext.FROZENSET: listed(frozenset),
+    ext.SET: listed(lambda members: set(_keys(members))),
+    ext.FROZENSET: listed(lambda members: frozenset(_keys(members))),
     ext.DEQUE: fixed(lambda size, members: deque(members, size), _SIZE, LIST),
-    ext.PAIRS: listed(lambda members: dict(paired(members))),
-    ext.ORDERED_DICT: listed(lambda members: OrderedDict(paired(members))),
+    ext.PAIRS: listed(lambda members: dict(_paired(members))),
+    ext.ORDERED_DICT: listed(lambda members: OrderedDict(_paired(members))),
     ext.COUNTER: listed(_counter),
     ext.DEFAULT_DICT: fixed(_default_dict, _NAME, LIST),
     ext.BYTEARRAY: lambda data, _: bytearray(data),
