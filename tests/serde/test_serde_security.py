@@ -147,6 +147,37 @@ except UnregisteredTypeError:
     assert done.stdout.split() == ["refused", "False", "False"]
 
 
+def test_reading_imports_only_what_its_lists_have() -> None:
+    """Whatever the code: a package only for its own values, whatever these say."""
+    code = f"""
+import sys
+import ormsgpack
+from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import DeserializationError
+
+PACKAGES = {{"numpy", "pandas", "polars", "pyarrow", "langchain_core", "pydantic"}}
+
+def imported(code, payload):
+    try:
+        JsonPlusSerializer().loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, payload))))
+    except DeserializationError:
+        pass
+    return {{name.partition(".")[0] for name in sys.modules}} & PACKAGES
+
+payloads = [ormsgpack.packb(p) for p in {["numpy", "pandas.DataFrame", ["numpy:ndarray", {}], ["pandas.DataFrame", 5], []]!r}]
+for code in range(128):
+    if code in (ext.NDARRAY, ext.NDSCALAR, ext.DTYPE):
+        continue
+    for payload in (b"", b"numpy/core", b"tzdata", *payloads):
+        assert not imported(code, payload), (code, payload)
+print(sorted(imported(ext.DTYPE, ormsgpack.packb("<i4"))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1_000:]
+    assert done.stdout.split() == ["['numpy']"]
+
+
 def test_a_message_is_read_where_langchain_was_not_imported_yet() -> None:
     pytest.importorskip("langchain_core.messages")
     from langchain_core.messages import HumanMessage
