@@ -126,6 +126,49 @@ def test_nothing_is_imported_because_the_database_names_it():
     assert "antigravity" not in sys.modules
 
 
+def test_a_short_text_that_has_many_members_is_not_iterated_over():
+    """An IP network is one; a small one, so that this ends in any case."""
+    import json
+
+    import ormsgpack
+    from ormsgpack import Ext
+
+    from milepost.errors import DeserializationError
+    from milepost.integrations.langgraph.decoding import StrictSerializer
+
+    serde = StrictSerializer()
+    network = Ext(0, ormsgpack.packb(("ipaddress", "IPv4Network", "10.0.0.0/30")))
+    assert serde.loads_typed(("msgpack", ormsgpack.packb(network))).num_addresses == 4
+    kinds = [
+        ("builtins", "set"),
+        ("builtins", "frozenset"),
+        ("builtins", "tuple"),
+        ("collections", "deque"),
+    ]
+    hostile = [
+        *(Ext(0, ormsgpack.packb((*kind, network))) for kind in kinds),
+        Ext(1, ormsgpack.packb(("datetime", "timedelta", network))),
+        *(Ext(code, ormsgpack.packb(network)) for code in range(7)),
+        Ext(6, ormsgpack.packb(("<i4", network, "C", b"\0" * 16))),
+    ]
+    for stored in hostile:
+        with pytest.raises(DeserializationError):
+            serde.loads_typed(("msgpack", ormsgpack.packb(stored)))
+    made = {
+        "lc": 2,
+        "type": "constructor",
+        "id": ["ipaddress", "IPv4Network"],
+        "args": ["10.0.0.0/30"],
+    }
+    for older in (
+        {**made, "id": made},
+        {**made, "args": made},
+        {**made, "id": ["builtins", "set"], "args": [made]},
+    ):
+        with pytest.raises(DeserializationError):
+            serde.loads_typed(("json", json.dumps(older).encode()))
+
+
 class Older:
     """Writes the checkpoints of a graph START -> a -> b as the first formats had them.
 

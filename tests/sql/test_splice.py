@@ -24,6 +24,7 @@ from milepost.checkpoint.splice import (
     unpack,
 )
 from milepost.checkpoint.sql.grown import whole
+from milepost.checkpoint.sql.values import Resolver
 from milepost.errors import DeserializationError
 
 codec = Codec(JsonPlusSerializer())
@@ -233,3 +234,22 @@ def test_empty_steps_make_no_pieces():
     rope = Rope.of(b"ab").apply([(0, 1), *[b""] * 100, (1, 1), (1, 0)])
     assert rope.buffers() == [b"a", b"b"]
     assert Rope.of(b"").apply([b"", (0, 0)]).read() == b""
+
+
+@pytest.mark.parametrize("value", [["z" * 500], "z" * 500], ids=["list", "text"])
+def test_rows_that_describe_more_than_they_hold_are_refused_where_they_are(value):
+    """Each holds its checksum, and has ten times the value before it."""
+    data = codec.encode(value).parts.join()
+    rows, size, base = [], len(data), None
+    for version in ("1", "2", "3"):
+        columns = (None, base, 0, None)
+        stored = data if base is None else pack([(0, size)] * 10)
+        sealed = codec.seal(stored, ("blob", "t", "", "x", version), columns)
+        rows.append(("x", version, *columns, sealed))
+        size, base = size if base is None else 10 * size, version
+    resolver = Resolver(codec, "t", "", rows, {})
+    assert resolver.value("x", "1") == value
+    for version in ("2", "3"):
+        with pytest.raises(DeserializationError, match="takes more bytes of a value") as caught:
+            resolver.value("x", version)
+        assert (caught.value.thread, caught.value.channel) == ("t", "x")

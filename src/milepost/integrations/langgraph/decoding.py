@@ -34,6 +34,18 @@ def _late(module: str, name: str) -> _Build:
     return lambda *args, **named: getattr(import_module(module), name)(*args, **named)
 
 
+def _collected(make: _Build) -> _Build:
+    """A container of what was stored as a list. Other things could be iterated over for ever: an IP
+    network is a short text, and has up to 2**128 members."""
+    return lambda members=(), *more: make(_list(members), *more)
+
+
+def _list(stored: Any) -> Any:
+    if type(stored) not in (list, tuple):
+        raise TypeError(f"a {type(stored).__name__} where a list was stored")
+    return stored
+
+
 def _interrupt(value: Any, id: str = "", **_older: Any) -> types.Interrupt:
     return types.Interrupt(value, id)
 
@@ -43,10 +55,10 @@ def _send(node: str, arg: Any, timeout: Any = None) -> types.Send:
 
 
 _KNOWN: Final[dict[str, _Build]] = {
-    "builtins.set": set,
-    "builtins.frozenset": frozenset,
-    "builtins.tuple": tuple,
-    "collections.deque": deque,
+    "builtins.set": _collected(set),
+    "builtins.frozenset": _collected(frozenset),
+    "builtins.tuple": _collected(tuple),
+    "collections.deque": _collected(deque),
     "datetime.datetime": datetime,
     "datetime.datetime.fromisoformat": datetime.fromisoformat,
     "datetime.date": date,
@@ -105,7 +117,7 @@ class StrictSerializer:
         if kind == "msgpack":
             return self._unpacked(body)
         if kind == "json":
-            return self._revived(_parsed(body))
+            return self._older(body)
         if kind == "pickle":
             raise DeserializationError(
                 "the stored value is pickle, which can run code when it is read; open the thread"
@@ -146,15 +158,15 @@ class StrictSerializer:
         if code == _DELTA_SNAPSHOT:
             return types._DeltaSnapshot(inside)
         if code == _NUMPY:
-            return _array(*inside)
-        module, name, content, *method = inside
+            return _array(*_list(inside))
+        module, name, content, *method = _list(inside)
         if code == _METHOD:
             return self._builder(f"{module}.{name}.{method[0]}", module, name)(content)
         build = self._builder(f"{module}.{name}", module, name)
         if code == _ONE:
             return build(content)
         if code == _SEVERAL:
-            return build(*content)
+            return build(*_list(content))
         if code == _MODEL_2:
             return _model(build, content)
         if code in (_NAMED, _MODEL_1):
@@ -162,6 +174,14 @@ class StrictSerializer:
         raise DeserializationError(f"no type of LangGraph's has the extension code {code}")
 
     # -- the older format
+
+    def _older(self, body: bytes) -> Any:
+        try:
+            return self._revived(_parsed(body))
+        except DeserializationError:
+            raise
+        except Exception as error:
+            raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
 
     def _revived(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -171,11 +191,11 @@ class StrictSerializer:
         members = {key: self._revived(member) for key, member in value.items()}
         if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
             return members
-        *modules, name = members["id"]
+        *modules, name = _list(members["id"])
         build = self._builder(".".join([*modules, name]), ".".join(modules), name)
         if name == "bytes":
-            return base64.b64decode(members["args"][0])
-        return build(*(members.get("args") or ()), **(members.get("kwargs") or {}))
+            return base64.b64decode(_list(members["args"])[0])
+        return build(*_list(members.get("args") or ()), **(members.get("kwargs") or {}))
 
     # -- names
 
@@ -256,4 +276,4 @@ def _array(dtype: str, shape: Any, order: str, data: bytes) -> Any:
     if numpy.dtype(dtype).hasobject:
         raise DeserializationError("the stored array holds Python objects")
     flat: Any = numpy.frombuffer(data, dtype=numpy.dtype(dtype))
-    return flat.reshape(tuple(shape), order=order)
+    return flat.reshape(tuple(_list(shape)), order=order)
