@@ -6,6 +6,7 @@ much, with the accelerator and without.
 """
 
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -263,7 +264,7 @@ FEW = Ext(ext.RANGE, ormsgpack.packb([0, 4, 1]))
         (ext.RECORD, [f"{__name__}:Open", [{"a": 1}, [], FEW, None]]),
         (ext.RECORD, [f"{__name__}:Model!a", FEW]),
     ],
-    ids=str,
+    ids=lambda given: re.sub(r"<.*?>", "few", str(given)),
 )
 def test_only_what_a_writer_puts_there_is_read(
     serde: JsonPlusSerializer, code: int, payload: Any
