@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from both import names_of
 from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -23,6 +24,13 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     harness = SyncHarness() if request.param == "sync" else AsyncHarness()
     yield harness
     harness.close()
+
+
+@pytest.fixture(params=["milepost", "langgraph"])
+def lib(request: pytest.FixtureRequest) -> Any:
+    """The names of one library, for what holds on both."""
+    pytest.importorskip(request.param)
+    return names_of(request.param)
 
 
 ON_POSTGRES = {

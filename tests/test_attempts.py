@@ -1,6 +1,7 @@
 """What may happen to a node before its result counts: retries, timeouts, the node cache."""
 
 import asyncio
+import copy
 import operator
 import time
 from typing import Annotated, Any
@@ -160,6 +161,43 @@ def test_each_attempt_has_its_own_time(run):
     builder = StateGraph(Log)
     builder.add_node("slow", second_time_lucky, timeout=0.05, retry_policy=policy)
     assert run.invoke(builder.add_edge(START, "slow").compile(), {})["log"] == ["done"]
+
+
+def test_a_timeout_is_worth_another_attempt_by_default(lib):
+    attempts: list[int] = []
+
+    async def slow(state: Log) -> dict[str, Any]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            await forever(state)
+        return {"log": ["done"]}
+
+    policy = lib.RetryPolicy(initial_interval=0, jitter=False)
+    builder = lib.StateGraph(Log)
+    builder.add_node("slow", slow, timeout=0.05, retry_policy=policy)
+    graph = builder.add_edge(lib.START, "slow").compile()
+    assert asyncio.run(graph.ainvoke({}))["log"] == ["done"]
+
+
+def test_the_error_says_which_timeout_it_was(lib):
+    graph = lib.StateGraph(Log).add_node("slow", forever, timeout=0.01)
+    with pytest.raises(lib.NodeTimeoutError) as caught:
+        asyncio.run(graph.add_edge(lib.START, "slow").compile().ainvoke({}))
+    error = caught.value
+    assert (error.node, error.kind, error.timeout) == ("slow", "run", 0.01)
+    assert (error.run_timeout, error.idle_timeout) == (0.01, None)
+    assert error.elapsed >= 0.01
+
+
+def test_that_is_still_so_when_the_error_was_stored(run, saver, config):
+    builder = StateGraph(Log).add_node("slow", forever, timeout=0.01).add_edge(START, "slow")
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(NodeTimeoutError) as caught:
+        run.invoke(graph, {}, config)
+    (task,) = run.get_state(graph, config).tasks
+    for error in (task.error, copy.deepcopy(caught.value)):
+        assert vars(error) == vars(caught.value)
+        assert str(error) == str(caught.value)
 
 
 # -- caching

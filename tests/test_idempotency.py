@@ -216,6 +216,28 @@ class TestTheIdempotencyKey:
         first, second, third = keys
         assert first == second != third
 
+    @pytest.mark.parametrize("memory", [None, True], ids=["no memory", "memory"])
+    def test_differs_between_two_calls_of_a_graph_in_one_task(
+        self, run, keys, saver, config, memory
+    ):
+        def node(state: Inner):
+            keys.append(key())
+
+        child = chain(("node", node), schema=Inner, checkpointer=memory)
+
+        def twice(state: State):
+            for _ in range(2):
+                child.invoke({"inner": []})
+
+        async def atwice(state: State):
+            for _ in range(2):
+                await child.ainvoke({"inner": []})
+
+        outer = twice if run.colour == "sync" else atwice
+        run.invoke(chain(("outer", outer), checkpointer=saver), {"log": []}, config)
+        first, second = keys
+        assert first != second
+
     def test_is_there_without_a_checkpointer(self, run, keys):
         run.invoke(chain(("node", self.failing(keys, 0))), {"log": []})
         assert keys[0]

@@ -316,6 +316,25 @@ class TestTheMessagesStream:
         events = run.stream(graph, {"messages": list(given)}, config, stream_mode="messages")
         return [(message.content, metadata["langgraph_node"]) for message, metadata in events]
 
+    def test_says_which_task_a_model_speaks_in(self, run, lib, config):
+        model = GenericFakeChatModel(messages=iter([AIMessage("hi", id=str(n)) for n in range(3)]))
+
+        def speak(state: MessagesState):
+            return {"messages": [model.invoke("go")]}
+
+        def graph(node: Any, **compile_with: Any) -> Any:
+            builder = lib.StateGraph(MessagesState).add_node("node", node)
+            return builder.add_edge(lib.START, "node").compile(**compile_with)
+
+        for runs in (graph(speak), graph(graph(speak)), graph(graph(graph(speak)))):
+            events = run.stream(
+                runs, {"messages": []}, config, stream_mode="messages", subgraphs=True
+            )
+            (ns, (_, metadata)), *_ = events
+            *around, task = metadata["langgraph_checkpoint_ns"].split("|")
+            assert (ns, task[:5]) == (tuple(around), "node:")
+            assert metadata["checkpoint_ns"] == [*around, task][0]
+
     def test_has_neither_the_input_nor_what_a_node_passes_on(self, run):
         def node(state: MessagesState):
             return {"messages": [*state["messages"], AIMessage("new", id="2")]}

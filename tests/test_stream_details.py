@@ -5,37 +5,11 @@ Every test here holds for LangGraph too, with and without a checkpointer where i
 
 from __future__ import annotations
 
-import importlib
 import operator
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
 from typing_extensions import TypedDict
-
-HOMES = {
-    "StateGraph": "graph",
-    "START": "graph",
-    "Command": "types",
-    "CachePolicy": "types",
-    "Send": "types",
-    "interrupt": "types",
-    "entrypoint": "func",
-    "task": "func",
-    "InMemorySaver": "checkpoint.memory",
-    "InMemoryCache": "cache.memory",
-}
-
-
-@pytest.fixture(params=["milepost", "langgraph"])
-def lib(request: pytest.FixtureRequest) -> Any:
-    """The names of one library."""
-    pytest.importorskip(request.param)
-    found = {
-        name: getattr(importlib.import_module(f"{request.param}.{home}"), name)
-        for name, home in HOMES.items()
-    }
-    return SimpleNamespace(**found)
 
 
 @pytest.fixture(params=["kept", "not kept"])
@@ -133,6 +107,46 @@ class TestTheEndOfATask:
         (end,) = ends([event for _ns, event in events])
         assert (end["name"], end["error"], end["result"]) == ("a", None, {"x": 5})
         assert [ns for ns, event in events if ends([event])] == [()]
+
+
+def test_the_tasks_of_two_runs_have_different_ids(run, lib, config, maybe_saver):
+    child = path(lib, writes(x=1)).compile()
+    graph = path(lib, writes(x=1), child).compile(checkpointer=maybe_saver)
+    told = [
+        {event["id"] for _, event in events}
+        for events in (
+            run.stream(graph, {"x": 0}, config, stream_mode="tasks", subgraphs=True)
+            for _ in range(2)
+        )
+    ]
+    assert [len(ids) for ids in told] == [3, 3]
+    assert not told[0] & told[1]
+
+
+def test_what_is_not_saved_is_no_checkpoint(run, lib, config):
+    kept = {"checkpointer": lib.InMemorySaver()}
+    for inside, outside, namespaces in (
+        ({}, kept, 2),
+        ({"checkpointer": False}, kept, 1),
+        ({}, {}, 0),
+    ):
+        child = path(lib, writes(x=1)).compile(**inside)
+        graph = path(lib, child).compile(**outside)
+        # LangGraph cannot run this with durability "sync": it wants to save what it must not.
+        told = {
+            mode: run.stream(
+                graph,
+                {"x": 0},
+                config,
+                stream_mode=mode,
+                subgraphs=True,
+                durability="async" if outside else None,
+            )
+            for mode in ("checkpoints", "debug")
+        }
+        assert len({len(ns) for ns, _ in told["checkpoints"]}) == namespaces
+        shown = {len(ns) for ns, event in told["debug"] if event["type"] == "checkpoint"}
+        assert len(shown) == namespaces
 
 
 class TestTheResultOfATask:

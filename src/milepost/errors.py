@@ -43,7 +43,8 @@ The docstring of an error says how to mend it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,38 @@ class NodeError(MilepostError):
 
 
 class NodeTimeoutError(MilepostError, TimeoutError):
-    """A node ran longer than its timeout and was cancelled."""
+    """A node ran longer than its timeout and was cancelled.
+
+    `kind` says which of its timeouts it was, `timeout` how long that is, in seconds.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        elapsed: float,
+        *,
+        kind: Literal["idle", "run"],
+        idle_timeout: float | None = None,
+        run_timeout: float | None = None,
+    ) -> None:
+        self.timeout = idle_timeout if kind == "idle" else run_timeout
+        super().__init__(
+            f"Node '{node}' went over its {kind} timeout of {self.timeout} s and was cancelled."
+        )
+        self.node = node
+        self.elapsed = elapsed
+        self.kind = kind
+        self.idle_timeout = idle_timeout
+        self.run_timeout = run_timeout
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = partial(
+            type(self),
+            kind=self.kind,
+            idle_timeout=self.idle_timeout,
+            run_timeout=self.run_timeout,
+        )
+        return again, (self.node, self.elapsed), self.__dict__
 
 
 class NodeCancelledError(MilepostError):

@@ -21,6 +21,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from milepost.errors import NodeTimeoutError
 from milepost.record import frozen
 
 if TYPE_CHECKING:
@@ -129,8 +130,8 @@ MISSING: Final = _Missing()
 
 
 def _retry_by_default(error: Exception) -> bool:
-    """Retry what may pass: connections and server errors, but no programming errors."""
-    if isinstance(error, ConnectionError):
+    """Retry what may pass: connections, timeouts, server errors; but no programming errors."""
+    if isinstance(error, (ConnectionError, NodeTimeoutError)):
         return True
     httpx = sys.modules.get("httpx")
     if httpx is not None and isinstance(error, httpx.HTTPStatusError):

@@ -21,6 +21,15 @@ class Custom(Exception):
         self.detail = detail
 
 
+class Refused(OSError):
+    def __init__(self, code: int) -> None:
+        super().__init__(f"refused: {code}")
+        self.code = code
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.code,)
+
+
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no")
@@ -65,6 +74,17 @@ def test_a_class_of_the_program_comes_back_without_its_init() -> None:
     back = own().loads_typed(written)
     assert (type(back), back.code, back.detail, back.args) == (Custom, 7, (1,), ("code 7",))
     assert Custom.calls == calls
+
+
+def test_an_attribute_that_is_none_is_kept_too() -> None:
+    back = own().loads_typed(own().dumps_typed(Custom(7)))
+    assert vars(back) == {"code": 7, "detail": None}
+
+
+def test_a_way_of_its_own_to_be_pickled_does_not_count() -> None:
+    error = Refused(7)
+    back = own().loads_typed(own().dumps_typed(error))
+    assert (type(back), back.code, back.args, str(back)) == (Refused, 7, error.args, str(error))
 
 
 def test_where_the_class_is_not_known_a_stand_in_says_so() -> None:

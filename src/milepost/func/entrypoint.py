@@ -13,6 +13,7 @@ from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
 from milepost.graph.compiled import CompiledGraph
+from milepost.graph.inner import graphs_in
 from milepost.runtime.calls import callee_of, hints_of, name_of
 from milepost.runtime.config import retry_policies
 from milepost.runtime.program import Node, Program, Reader, Write
@@ -105,6 +106,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             writes_of=_writes_of,
             retry=self.retry,
             cache=self.cache_policy,
+            subgraphs=graphs_in(function),
         )
         channels: dict[str, BaseChannel[Any, Any, Any]] = {
             START: EphemeralValue(Any),

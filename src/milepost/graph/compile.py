@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from milepost.channels import (
@@ -17,6 +16,7 @@ from milepost.channels import (
     Topic,
 )
 from milepost.constants import END, INPUT, ROOT, START, TASKS
+from milepost.graph.inner import graphs_in
 from milepost.graph.routing import (
     Router,
     branch_route,
@@ -121,7 +121,7 @@ def _node(
     edges: list[Write],
 ) -> Node:
     defaults: Mapping[str, Any] = builder.defaults
-    subgraphs = _subgraphs(spec.action)
+    subgraphs = graphs_in(spec.action)
     is_graph = bool(subgraphs) and subgraphs[0] is spec.action
     writes_of = update_writer(
         router, spec.name, tuple(builder.channels), builder.managed, lenient=is_graph
@@ -186,46 +186,6 @@ def _reader(builder: StateGraph[Any, Any, Any, Any], schema: Any) -> Reader:
     managed = tuple((key, manager.get) for key, manager in read.managed.items())
     keys = None if set(read.keys) == set(builder.channels) else read.keys
     return Reader(keys=keys, managed=managed, build=read.build)
-
-
-def _subgraphs(action: Any) -> tuple[Any, ...]:
-    """The compiled graph that a node is, or the graphs that its function can reach.
-
-    They are looked for in what the function closes over, in the globals that it names, and in
-    the object that it is a method of: directly, or inside a list, a dict or an attribute there.
-    """
-    from milepost.graph.compiled import CompiledGraph
-
-    if isinstance(action, CompiledGraph):
-        return (action,)
-    function = function_of(action)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return ()
-    reached: list[Any] = [getattr(function, "__self__", None)]
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            reached.append(cell.cell_contents)
-        except ValueError:
-            continue  # not bound yet
-    outer = getattr(function, "__globals__", {})
-    reached.extend(outer[name] for name in code.co_names if name in outer)
-    found: dict[int, Any] = {}
-    for thing in reached:
-        for inner in (thing, *_contents(thing)):
-            if isinstance(inner, CompiledGraph):
-                found[id(inner)] = inner
-    return tuple(found.values())
-
-
-def _contents(thing: Any) -> tuple[Any, ...]:
-    if isinstance(thing, dict):
-        return tuple(thing.values())
-    if isinstance(thing, (list, tuple, set)):
-        return tuple(thing)
-    if isinstance(thing, (type, ModuleType)) or callable(thing):
-        return ()
-    return tuple(getattr(thing, "__dict__", {}).values())
 
 
 def _keyed(name: str, channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, Any, Any]:

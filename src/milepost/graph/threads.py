@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import place_of
-from milepost.constants import NS_SEP, START
+from milepost.constants import START
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph.request import GraphCore
 from milepost.runtime.caching import namespace_of
-from milepost.runtime.checkpoints import strip_ids
+from milepost.runtime.checkpoints import node_names
 from milepost.runtime.config import merge_configs
 from milepost.runtime.driving import async_driver
 from milepost.runtime.effects import Ask, RunProgram
@@ -165,7 +165,7 @@ class ThreadedGraph(GraphCore):
         config = merge_configs(self.config, config)
         view = self._own_view(self._saver())
         place = place_of(config)
-        for name in filter(None, strip_ids(place.checkpoint_ns).split(NS_SEP)):
+        for name in node_names(place.checkpoint_ns):
             inner = view.inside(name)
             if inner is None:
                 raise CheckpointNotFoundError(

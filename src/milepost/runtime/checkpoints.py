@@ -32,6 +32,21 @@ if TYPE_CHECKING:
     from milepost.runtime.scope import Scope
     from milepost.runtime.stream import Feed
 
+OF_A_TASK = frozenset(
+    {
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+    }
+)
+"""Metadata that says where a task runs, for those who listen to it: no part of what is saved."""
+
 LINEAGE = "__lineage__"
 """Where a checkpoint keeps the name of its line of history, among what nodes have seen.
 
@@ -54,7 +69,11 @@ class Bookkeeping:
     quiet: bool
 
     def _prepare_bookkeeping(self) -> None:
-        self._given: dict[str, Any] = dict(self.config.get("metadata") or {})
+        self._given: dict[str, Any] = {
+            key: value
+            for key, value in (self.config.get("metadata") or {}).items()
+            if key not in OF_A_TASK
+        }
         """What the caller wants to be saved with every checkpoint; nothing else of the config."""
         if self.config.get("run_id") is not None:
             self._given["run_id"] = str(self.config["run_id"])
@@ -146,7 +165,14 @@ class Bookkeeping:
     # -- lines of history
 
     def start_lineage(self) -> None:
-        """A new line of history begins with the next checkpoint."""
+        """A new line of history begins with the next checkpoint.
+
+        That of a graph with memory of its own is the call that it serves: several of a step may
+        share the memory.
+        """
+        if self.parent is not None and not self._is_transient:
+            self.board.saw(LINEAGE, {LINEAGE: self.parent.task.id})
+            return
         run_id = self.config.get("run_id")
         token = random_token() if run_id is None else f"run {run_id}"
         self.board.saw(LINEAGE, {LINEAGE: token})
@@ -155,7 +181,7 @@ class Bookkeeping:
         """Names what a task is to do, whichever attempt or process does it."""
         if self.parent is not None:
             above = self.parent.session.idempotency_key(self.parent.task)
-            line = f"{above} {strip_ids(self.ns)}"
+            line = f"{above} {without_ids(self.ns)}"
         else:
             line = self.board.seen.get(LINEAGE, {}).get(LINEAGE, "")
         return digest_id("idempotency", line, str(task.base[2]), path_text(task.path))
@@ -181,23 +207,32 @@ class Bookkeeping:
 
     def pin_children(self) -> None:
         """Keep in the next checkpoint where inner graphs with memory of their own are."""
+        newest: dict[str, str] = {}
         for task in self.tasks:
-            if task.pins:
-                pins = self.board.seen.get(CHILDREN, {})
-                self.board.saw(CHILDREN, {**pins, **task.pins})
+            for ns, reached in task.pins.items():
+                newest[ns] = max(reached, newest.get(ns, ""))
+        if newest:
+            self.board.saw(CHILDREN, {**self.board.seen.get(CHILDREN, {}), **newest})
 
-    def pinned(self, ns: str) -> str | None:
-        """How far such a graph had come when this branch of history was last saved."""
-        above: Bookkeeping | None = self
-        while above is not None:
-            for task in above.tasks:
-                if ns in task.pins:
-                    return task.pins[ns]
-            found: str | None = above.board.seen.get(CHILDREN, {}).get(ns)
+    def remembered(self) -> str | None:
+        """How far this graph, which has memory of its own, had come when it is called.
+
+        What an earlier attempt of the call has done comes first, then what calls of this step
+        that have ended did, and then what was so when this branch of history was last saved.
+        """
+        around = self.parent
+        while around is not None:
+            found = _own_pin(around.task, self.ns) or around.session.reached(self.ns)
             if found is not None:
                 return found
-            above = above.parent.session if above.parent is not None else None
+            around = around.session.parent
         return None
+
+    def reached(self, ns: str) -> str | None:
+        """How far the tasks of this run have brought an inner graph."""
+        ended = [task.pins[ns] for task in self.tasks if task.finished and ns in task.pins]
+        saved: str | None = self.board.seen.get(CHILDREN, {}).get(ns)
+        return max(ended, default=saved)
 
     # -- saving
 
@@ -240,9 +275,6 @@ class Bookkeeping:
         ledger = self.ledger
         self.writers = writers
         if ledger is None:
-            if not self.quiet:
-                self._note(source, writers)
-                self.show_checkpoint()
             return
         if ledger.durability == "exit":
             self._unstored = True
@@ -398,6 +430,22 @@ class Bookkeeping:
         return Place(self.thread_id, self.ns, self.checkpoint_id)
 
 
-def strip_ids(ns: str) -> str:
-    """A namespace without task ids: `outer:uuid|inner:uuid` → `outer|inner`."""
-    return NS_SEP.join(part.partition(NS_END)[0] for part in ns.split(NS_SEP) if not part.isdigit())
+def _own_pin(task: Task | None, ns: str) -> str | None:
+    while task is not None:
+        if ns in task.pins:
+            return task.pins[ns]
+        task = task.caller
+    return None
+
+
+def without_ids(ns: str) -> str:
+    """A namespace without task ids: `outer:uuid|1|inner:uuid` → `outer|1|inner`.
+
+    The number stays: it tells a task's second call of a graph from its first.
+    """
+    return NS_SEP.join(part.partition(NS_END)[0] for part in ns.split(NS_SEP))
+
+
+def node_names(ns: str) -> list[str]:
+    """The nodes on the way to a namespace: `outer:uuid|1|inner:uuid` → `outer`, `inner`."""
+    return [part for part in without_ids(ns).split(NS_SEP) if part and not part.isdigit()]

@@ -105,13 +105,12 @@ def _show(
         where = child_config(place.thread_id, task)
         if where is None:
             continue
-        inner = view.inside(task.name) if subgraphs else None
-        if inner is not None:
+        if not subgraphs:
+            states[task.id] = where
+        elif (inner := view.inside(task.name)) is not None:
             found = yield from read_state(inner, where, subgraphs=True)
             if found.metadata is not None:
                 states[task.id] = found
-                continue
-        states[task.id] = where
     parent = yield from _parent(view, saved, following)
     return snapshot(view.program, board, saved, tasks, parent, latest=latest, states=states)
 

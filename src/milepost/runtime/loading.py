@@ -12,8 +12,8 @@ from milepost.errors import CheckpointError, CheckpointNotFoundError, OutsideRun
 from milepost.runtime import leases
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.board import Board
-from milepost.runtime.checkpoints import strip_ids
-from milepost.runtime.effects import Ask, Flush, RunProgram
+from milepost.runtime.checkpoints import LINEAGE, without_ids
+from milepost.runtime.effects import Ask, Flush, Listing, Next, RunProgram
 from milepost.runtime.pending import null_writes
 from milepost.runtime.program import Outside, Program, Write
 from milepost.runtime.saving import Ledger
@@ -57,7 +57,7 @@ class Loading(Telling):
         if self.parent is not None:
             self.ns = self.parent.child_ns()
             if chosen is True:
-                self.ns = strip_ids(self.ns)
+                self.ns = without_ids(self.ns)
         return self.ledger.saver if self.ledger is not None else chosen  # type: ignore[return-value]
 
     def _place_without_saver(self) -> None:
@@ -164,26 +164,59 @@ class Loading(Telling):
         latest: CheckpointTuple | None = yield Ask(
             saver, "get_tuple", (Place(self.thread_id, self.ns, None).config(),)
         )
-        if (
-            latest is None
-            or latest.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id
-        ):
+        if latest is None or self._is_of_this_call(latest):
             return latest
-        pinned = above.pinned(self.ns)
-        if pinned is None:
+        if above.repeats or self.parent.attempt > 1:
+            mine = yield from self._earlier_attempt(saver)
+            if mine is not None:
+                return mine
+        remembered = self.remembered()
+        if remembered is None:
             # Its memory was made on another branch, after this one had parted.
             return None
-        if pinned == latest.checkpoint["id"]:
+        if remembered == latest.checkpoint["id"]:
             return latest
         past: CheckpointTuple | None = yield Ask(
-            saver, "get_tuple", (Place(self.thread_id, self.ns, pinned).config(),)
+            saver, "get_tuple", (Place(self.thread_id, self.ns, remembered).config(),)
         )
         return past
+
+    def _earlier_attempt(
+        self, saver: BaseCheckpointSaver[Any]
+    ) -> RunProgram[CheckpointTuple | None]:
+        """How far this call had come, if others of its step have gone on with the memory since."""
+        assert self.thread_id is not None
+        everything = {"filter": None, "before": None, "limit": None}
+        place = Place(self.thread_id, self.ns, None)
+        cursor = yield Listing(saver, (place.config(),), everything)
+        found: CheckpointTuple | None = yield Next(cursor)
+        while found is not None and self._is_of_this_step(found):
+            if self._is_of_this_call(found):
+                return found
+            found = yield Next(cursor)
+        return None
+
+    def _is_of_this_step(self, saved: CheckpointTuple) -> bool:
+        assert self.parent is not None
+        above = self.parent.session
+        return saved.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id
+
+    def _is_of_this_call(self, saved: CheckpointTuple) -> bool:
+        """Whether an earlier attempt of the task around this graph has made a checkpoint of it."""
+        if not self._is_of_this_step(saved):
+            return False
+        assert self.parent is not None
+        served = saved.checkpoint["versions_seen"].get(LINEAGE, {}).get(LINEAGE)
+        # LangGraph does not note whose call it was.
+        return self._is_transient or served is None or served == self.parent.task.id
 
     def _restore(self, saved: CheckpointTuple) -> RunProgram[None]:
         checkpoint = saved.checkpoint
         self._present = checkpoint["id"]
         self.stored_id = checkpoint["id"]
+        self.previous_id = (
+            place_of(saved.parent_config).checkpoint_id if saved.parent_config else None
+        )
         self.metadata = saved.metadata
         self.step = saved.metadata.get("step", -1)
         self.pending = saved.pending_writes or ()
@@ -246,6 +279,6 @@ def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mappin
     """
     depth = len(own_ns.split(NS_SEP))
     for ns, checkpoint_id in travel.items():
-        if len(ns.split(NS_SEP)) == depth and strip_ids(ns) == strip_ids(own_ns):
+        if len(ns.split(NS_SEP)) == depth and without_ids(ns) == without_ids(own_ns):
             return ns, checkpoint_id, {n: c for n, c in travel.items() if n != ns}
     return None

@@ -35,6 +35,8 @@ class Offering(Bookkeeping):
         configurable["checkpoint_ns"] = self.ns
         configurable["checkpoint_id"] = self.stored_id
         metadata = {
+            # Of the outermost task: a graph inside is given its caller's.
+            "checkpoint_ns": task.ns,
             **(self.config.get("metadata") or {}),
             **task.node.metadata,
             "langgraph_step": self.step + 1,

@@ -10,7 +10,7 @@ from milepost.checkpoint.commit import TaskWrites
 from milepost.checkpoint.records import CheckpointTuple
 from milepost.constants import ANSWERS, INPUT, START
 from milepost.errors import EmptyInputError, OutsideRunError, UnknownInterruptError
-from milepost.ids import interrupt_id
+from milepost.ids import LateId, interrupt_id
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.config import recursion_limit
 from milepost.runtime.effects import RunProgram
@@ -42,6 +42,8 @@ class Opening(Loading):
         explicit = False
         if saver is not None:
             saved, explicit = yield from self._load(saver)
+        else:
+            self._present = LateId()  # the tasks of two runs have different ids
         self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:
             yield from self._restore(saved)
@@ -60,10 +62,7 @@ class Opening(Loading):
         """Whether an earlier attempt of the same task has already begun this inner run."""
         if saved is None or self.parent is None:
             return False
-        if self._moved_from is not None:
-            return True
-        above = self.parent.session
-        return saved.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id
+        return self._moved_from is not None or self._is_of_this_call(saved)
 
     def _go_on(self, saved: CheckpointTuple | None, replay: bool) -> RunProgram[None]:
         """Continue from what is saved: a resume, a retry, or a deliberate replay."""

@@ -10,7 +10,7 @@ from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.constants import RETURN, START
 from milepost.deferred import Deferred
 from milepost.runtime.board import Board
-from milepost.runtime.checkpoints import Bookkeeping, strip_ids
+from milepost.runtime.checkpoints import Bookkeeping, without_ids
 from milepost.runtime.pending import null_writes, recall
 from milepost.runtime.plan import Task, finished_writes, sketch
 from milepost.runtime.stream import result_of, written
@@ -98,7 +98,7 @@ def snapshot_later(
         if field == "config":
             return config_of(saved)
         if field == "parent_config":
-            return saved.parent_config
+            return _parent_config_of(saved)
         if field == "values":
             board = board_of(program, saved)
             with_null_writes(board, saved, board.specs)
@@ -200,6 +200,17 @@ def config_of(saved: CheckpointTuple) -> RunnableConfig:
     place = place_of(saved.config)
     if not place.checkpoint_ns:
         return place.config()
+    return place.config_inside(saved.metadata.get("parents", {}))
+
+
+def _parent_config_of(saved: CheckpointTuple) -> RunnableConfig | None:
+    parent = saved.parent_config
+    if parent is None:
+        return None
+    place = place_of(parent)
+    if not place.checkpoint_ns or without_ids(place.checkpoint_ns) == place.checkpoint_ns:
+        # In a memory that lasts, the parent may have been made in a call of another checkpoint.
+        return parent
     return place.config_inside(saved.metadata.get("parents", {}))
 
 
@@ -306,5 +317,5 @@ def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
     graphs = [g for g in task.node.subgraphs if g.checkpointer is not False]
     if not graphs or thread_id is None:
         return None
-    ns = strip_ids(task.ns) if graphs[0].checkpointer is True else task.ns
+    ns = without_ids(task.ns) if graphs[0].checkpointer is True else task.ns
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from milepost.errors import NodeTimeoutError
 from milepost.types import TimeoutPolicy, seconds
@@ -28,15 +28,19 @@ async def within(work: Awaitable[Any], policy: TimeoutPolicy, effect: Call) -> A
     node = asyncio.ensure_future(work)
     try:
         while not node.done():
-            limits = []
+            limits: list[tuple[float, Literal["idle", "run"]]] = []
             if running is not None:
-                limits.append((started + running, f"its run timeout of {running} s"))
+                limits.append((started + running, "run"))
             if idle is not None:
-                limits.append((last_sign + idle, f"its idle timeout of {idle} s"))
-            when, which = min(limits)
+                limits.append((last_sign + idle, "idle"))
+            when, kind = min(limits)
             if loop.time() >= when:
                 raise NodeTimeoutError(
-                    f"Node '{effect.scope.task.name}' went over {which} and was cancelled."
+                    effect.scope.task.name,
+                    loop.time() - started,
+                    kind=kind,
+                    idle_timeout=idle,
+                    run_timeout=running,
                 )
             await asyncio.wait([node], timeout=when - loop.time())
         return node.result()

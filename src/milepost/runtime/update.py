@@ -96,7 +96,9 @@ class UpdateSession(Session):
                 raise InvalidUpdateError(
                     f"'{first.as_node}' cannot be combined with other updates in one superstep."
                 )
-        self.start_lineage()
+        if not self.ns:
+            # What is inside a call goes on with that call.
+            self.start_lineage()
         if first.as_node == END:
             yield from self._end(first)
         elif first.as_node == COPY:

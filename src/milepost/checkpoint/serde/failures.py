@@ -102,21 +102,22 @@ def _parts(payload: Any) -> list[Any]:
     return check(payload, TEXT, LIST, FIELDS)
 
 
-def _reduced(error: BaseException, base: type) -> tuple[Any, ...]:
+def _reduced(error: BaseException, base: Any) -> tuple[Any, ...]:
     """The arguments that make it again: OSError hides the file names that it was given."""
     if issubclass(base, (OSError, BaseExceptionGroup)):
-        arguments: tuple[Any, ...] = error.__reduce__()[1]  # type: ignore[assignment]
+        arguments: tuple[Any, ...] = base.__reduce__(error)[1]
         return arguments
     return error.args
 
 
 def _attributes(error: BaseException, base: type) -> dict[str, Any]:
-    attributes = dict(error.__dict__)
+    kept: dict[str, Any] = {}
     if issubclass(base, ImportError):
-        attributes |= {name: getattr(error, name) for name in _KEPT}
+        kept = {name: getattr(error, name) for name in _KEPT}
     elif issubclass(base, (NameError, AttributeError)):
-        attributes["name"] = error.name  # type: ignore[attr-defined]
-    return {name: value for name, value in attributes.items() if value is not None}
+        kept = {"name": error.name}  # type: ignore[attr-defined]
+    told = {name: value for name, value in kept.items() if value is not None}
+    return {**error.__dict__, **told}
 
 
 def message_of(error: BaseException) -> str:
