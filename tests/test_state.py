@@ -194,6 +194,28 @@ def test_a_pydantic_instance_with_an_explicit_none_writes_it(run):
     assert run.invoke(graph, {"age": 1, "note": "dropped"})["note"] is None
 
 
+@dataclasses.dataclass
+class Work:
+    items: list[int]
+    log: Annotated[list[Any], operator.add] = dataclasses.field(default_factory=list)
+
+
+class Job(BaseModel):
+    items: list[int]
+    log: Annotated[list[Any], operator.add] = []
+
+
+@pytest.mark.parametrize("schema", [Work, Job])
+@pytest.mark.parametrize("sent", [{"item": 1}, {"items": [1]}, Work([1]), 1], ids=repr)
+def test_what_is_sent_to_a_node_is_not_made_into_the_state(run, lib, schema, sent):
+    got = []
+    builder = lib.StateGraph(schema).add_node("worker", got.append)
+    builder.add_conditional_edges(lib.START, lambda state: [lib.Send("worker", sent)], ["worker"])
+    run.invoke(builder.compile(), {"items": [1, 2]})
+    assert got == [sent]
+    assert type(got[0]) is type(sent)
+
+
 def test_a_root_state_is_a_single_value_without_keys(run, saver, config, durability):
     builder = StateGraph(Annotated[list[int], operator.add])
     builder.add_node("count", lambda state: [len(state)])

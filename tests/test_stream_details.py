@@ -149,6 +149,19 @@ def test_what_is_not_saved_is_no_checkpoint(run, lib, config):
         assert len(shown) == namespaces
 
 
+@pytest.mark.parametrize("subgraphs", [False, True])
+def test_of_a_breakpoint_inside_the_outermost_graph_tells(run, lib, config, subgraphs):
+    child = path(lib, writes(x=1), writes(y=1)).compile(interrupt_before=["b"])
+    graph = path(lib, child, writes(x=2)).compile(checkpointer=lib.InMemorySaver())
+    stopped = {"__interrupt__": ()}
+    told = run.stream(graph, {"x": 0}, config, stream_mode="updates", subgraphs=subgraphs)
+    assert told[-1] == (((), stopped) if subgraphs else stopped)
+    assert len(told) == 1 + subgraphs
+    assert run.get_state(graph, config).next == ("a",)
+    told = run.stream(graph, None, config, stream_mode="updates")
+    assert [list(update) for update in told] == [["a"], ["b"]]
+
+
 class TestTheResultOfATask:
     @pytest.mark.parametrize("mode", ["tasks", "debug"])
     @pytest.mark.parametrize(

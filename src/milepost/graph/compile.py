@@ -134,7 +134,6 @@ def _node(
         callee=callee_of(spec.action, spec.name),
         triggers=triggers,
         reader=reader,
-        push_reader=Reader(build=reader.build) if reader.build else None,
         writes_of=writes_of,
         edges=tuple(edges),
         branches=_branches(builder, router, spec.name, spec.input_schema),

@@ -102,12 +102,10 @@ def plan(
     """The tasks of the next step, with their inputs; `stop` is the last step of the run."""
     tasks = sketch(program, board, base, changed)
     for task in tasks:
-        node = task.node
+        if task.send is not None:
+            continue
         try:
-            if task.send is None:
-                task.input = node.reader.read(board, base[2], stop)
-            elif node.push_reader is not None and isinstance(task.input, dict):
-                task.input = node.push_reader.shape(task.input, base[2], stop)
+            task.input = task.node.reader.read(board, base[2], stop)
         except Exception as error:
             error.add_note(f"While the input of node '{task.name}' was made from the state.")
             raise

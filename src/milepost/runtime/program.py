@@ -124,8 +124,6 @@ class Node:
     tags: tuple[str, ...] = ()
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
-    push_reader: Reader | None = None
-    """Shapes the argument of a Send."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""

@@ -173,6 +173,7 @@ class Session(Opening):
             self._pause(tasks)
             if errors:
                 raise self._first(errors)
+            self._show_breakpoint()
             return False
 
         if self.cache is not None:
@@ -294,8 +295,7 @@ class Session(Opening):
     def _pause_statically(self) -> None:
         self.paused = True
         self.tasks = ()
-        if self.feed.wants("updates"):
-            self._push("updates", {INTERRUPT: ()})
+        self._show_breakpoint()
 
     @staticmethod
     def _first(errors: Sequence[Any]) -> BaseException:

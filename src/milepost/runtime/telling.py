@@ -94,6 +94,11 @@ class Telling(Offering):
             shown = {**values} if isinstance(values, dict) else {}
             self._push("values", {**shown, INTERRUPT: self.interrupts})
 
+    def _show_breakpoint(self) -> None:
+        """A breakpoint asks nothing; of one inside, too, the outermost graph tells."""
+        if self.parent is None and not self.interrupts and self.feed.wants("updates"):
+            self._push("updates", {INTERRUPT: ()})
+
     @property
     def _stream_keys(self) -> str | Sequence[str]:
         """The part of the state that the caller wants to see."""
