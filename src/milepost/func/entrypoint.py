@@ -88,7 +88,6 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             name=name,
         )
         graph.context_schema = self.context_schema
-        graph.starts_tasks = True
         for hint in hints_of(function).values():
             default_registry.register_schema_types(hint)
         module = sys.modules.get(getattr(function, "__module__", ""))
@@ -107,6 +106,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             retry=self.retry,
             cache=self.cache_policy,
             subgraphs=graphs_in(function),
+            starts_tasks=True,
         )
         channels: dict[str, BaseChannel[Any, Any, Any]] = {
             START: EphemeralValue(Any),

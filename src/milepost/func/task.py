@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from milepost.constants import RETURN
 from milepost.errors import GraphBuildError
-from milepost.runtime.calling import call
+from milepost.runtime.calling import TaskStarter, call
 from milepost.runtime.calls import Callee, is_async, name_of
 from milepost.runtime.config import retry_policies
 from milepost.runtime.futures import TaskFuture
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class TaskFunction(Generic[P, T]):
+class TaskFunction(TaskStarter, Generic[P, T]):
     """What `@task` makes of a function: calling it starts the task and returns a future."""
 
     def __init__(

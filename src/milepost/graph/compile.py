@@ -16,7 +16,7 @@ from milepost.channels import (
     Topic,
 )
 from milepost.constants import END, INPUT, ROOT, START, TASKS
-from milepost.graph.inner import graphs_in
+from milepost.graph.inner import calls_tasks, graphs_in
 from milepost.graph.routing import (
     Router,
     branch_route,
@@ -151,6 +151,7 @@ def _node(
         ),
         metadata=metadata,
         subgraphs=subgraphs,
+        starts_tasks=calls_tasks(spec.action),
     )
 
 

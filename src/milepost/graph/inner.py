@@ -1,10 +1,16 @@
-"""Which graphs a node runs: they are shown, read and changed through the graph around them."""
+"""What a node's function calls: graphs inside it, and tasks that it starts.
+
+It is read off the function, so that inner graphs can be shown, read and changed through the graph
+around them, and the results of tasks be stored while the function still runs.
+"""
 
 from __future__ import annotations
 
-from types import MethodType, ModuleType
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from milepost.runtime.calling import TaskStarter
 from milepost.runtime.calls import function_of
 
 
@@ -19,10 +25,33 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
     if isinstance(action, CompiledGraph):
         return (action,)
-    function = function_of(action)
+    found = {
+        id(thing): thing
+        for thing in _reached(function_of(action))
+        if isinstance(thing, CompiledGraph)
+    }
+    return tuple(found.values())
+
+
+def calls_tasks(action: Any) -> bool:
+    """Whether a node's function can reach a task, itself or through functions of its module."""
+    waiting: list[Any] = [function_of(action)]
+    module = getattr(waiting[0], "__module__", None)
+    seen: set[FunctionType] = set()
+    while waiting:
+        for thing in _reached(waiting.pop()):
+            if isinstance(thing, TaskStarter):
+                return True
+            if isinstance(thing, FunctionType) and thing.__module__ == module and thing not in seen:
+                seen.add(thing)
+                waiting.append(thing)
+    return False
+
+
+def _reached(function: Any) -> Iterator[Any]:
     code = getattr(function, "__code__", None)
     if code is None:
-        return ()
+        return
     reached: list[Any] = [getattr(function, "__self__", None)]
     for cell in getattr(function, "__closure__", None) or ():
         try:
@@ -30,13 +59,18 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
         except ValueError:
             continue  # not bound yet
     outer = getattr(function, "__globals__", {})
-    reached.extend(outer[name] for name in code.co_names if name in outer)
-    found: dict[int, Any] = {}
+    reached.extend(outer[name] for name in _names(code) if name in outer)
     for thing in reached:
-        for inner in (thing, *_contents(thing)):
-            if isinstance(inner, CompiledGraph):
-                found[id(inner)] = inner
-    return tuple(found.values())
+        yield thing
+        yield from _contents(thing)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """What a function names, also in the functions and comprehensions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _contents(thing: Any) -> tuple[Any, ...]:

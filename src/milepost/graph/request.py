@@ -52,8 +52,6 @@ class GraphCore:
 
     context_schema: Any = None
     stream_mode: StreamMode = "updates"
-    starts_tasks: bool = False
-    """Whether its nodes are functions that call tasks, whose events are wanted meanwhile."""
 
     def __init__(
         self,
@@ -171,7 +169,7 @@ class GraphCore:
         for name in names:
             if name not in _MODES:
                 raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
-        return Feed(names, subgraphs, eager=self.starts_tasks), many
+        return Feed(names, subgraphs, eager=self.program.starts_tasks), many
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -277,7 +277,7 @@ class AsyncDriver:
 
     async def _start(self, effect: Start) -> Sequence[Task]:
         tasks = effect.tasks
-        if len(tasks) == 1 and not self.feed.flows_during_nodes:
+        if len(tasks) == 1 and not effect.apart and not self.feed.flows_during_nodes:
             task, program = tasks[0]
             await self._perform(program)
             return (task,)

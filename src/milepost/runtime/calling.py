@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from milepost.runtime.session import Session
 
 
+class TaskStarter:
+    """Starts a task when it is called inside a node."""
+
+
 def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     """Start a task on behalf of the one that is running."""
     from milepost.runtime.futures import TaskFuture  # with all that it imports, only if needed

@@ -64,6 +64,8 @@ class Start:
     tasks: Sequence[tuple[Task, TaskProgram]]
     at_once: int | None
     """How many may run at the same time."""
+    apart: bool = False
+    """Whether what they call is to be heard of while they run, also if there is only one."""
 
 
 class Await:

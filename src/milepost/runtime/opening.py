@@ -42,7 +42,7 @@ class Opening(Loading):
         explicit = False
         if saver is not None:
             saved, explicit = yield from self._load(saver)
-        else:
+        elif self.parent is None:
             self._present = LateId()  # the tasks of two runs have different ids
         self.board = self.program.board(saved.checkpoint if saved else None)
         if saved is not None:

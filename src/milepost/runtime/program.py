@@ -124,6 +124,8 @@ class Node:
     tags: tuple[str, ...] = ()
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
+    starts_tasks: bool = False
+    """Whether its function may call tasks: these end, and are stored, while it runs."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""
@@ -159,6 +161,8 @@ class Program:
     """Channels whose checkpoints hold only what was written."""
     consumed: frozenset[str] = field(init=False)
     """Channels to which it matters that a node which they triggered has run."""
+    starts_tasks: bool = field(init=False)
+    """Whether one of the nodes may call tasks."""
     untracked: frozenset[str] = field(init=False)
     """Channels of which nothing is ever stored."""
     plain: frozenset[str] = field(init=False)
@@ -179,6 +183,8 @@ class Program:
         plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
         object.__setattr__(self, "plain", frozenset(plain))
         object.__setattr__(self, "deciding", frozenset((*self.triggers, TASKS)))
+        starts = any(node.starts_tasks for node in self.nodes.values())
+        object.__setattr__(self, "starts_tasks", starts)
 
     def board(self, checkpoint: Checkpoint | None) -> Board:
         """The channels as a checkpoint has them, or as they are at the beginning."""

@@ -123,6 +123,8 @@ class Runtime(Generic[ContextT]):
     previous: Any = None
     """For an entrypoint: what its last run on this thread returned."""
     execution_info: ExecutionInfo | None = None
+    server_info: None = None
+    """What LangGraph's platform tells of itself; there is none here."""
     control: RunControl | None = field(default=None, repr=False)
 
     def override(self, **changes: Any) -> Runtime[ContextT]:

@@ -162,7 +162,8 @@ class Session(Opening):
         self.called = []
         last: Sequence[Task] = ()
         if todo:
-            ended = yield Start([(task, perform(self, task)) for task in todo], self.at_once)
+            programs = [(task, perform(self, task)) for task in todo]
+            ended = yield Start(programs, self.at_once, self._hears_of_calls(todo))
             last = yield from self._take_ended(len(todo), ended, alone=len(tasks) == 1)
 
         if unfinished := [task for task in tasks if not task.finished]:
@@ -206,6 +207,15 @@ class Session(Opening):
         if not (self.quiet and self.spoke):
             self._show_values()
         return True
+
+    def _hears_of_calls(self, tasks: Sequence[Task]) -> bool:
+        """Whether what these tasks call is stored before they have ended themselves."""
+        return (
+            self.program.starts_tasks
+            and self.ledger is not None
+            and self.ledger.durability != "exit"
+            and any(task.node.starts_tasks for task in tasks)
+        )
 
     def _way_back(self, writers: Sequence[Task]) -> Callable[[], None]:
         touched = {name for writer in writers for name, _ in writer.writes}

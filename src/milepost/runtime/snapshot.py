@@ -143,7 +143,7 @@ def _shown(
         "values": board.pick(program.stream_keys, values),
         "config": config_of(saved),
         "created_at": saved.checkpoint["ts"],
-        "parent_config": saved.parent_config,
+        "parent_config": _parent_config_of(saved),
         **_ahead(program, tasks, latest=latest, states=states),
     }
 

@@ -254,7 +254,7 @@ class SyncDriver:
 
     def _start(self, effect: Start) -> Sequence[Task]:
         tasks = effect.tasks
-        if len(tasks) == 1 and not self.feed.flows_during_nodes:
+        if len(tasks) == 1 and not effect.apart and not self.feed.flows_during_nodes:
             task, program = tasks[0]
             self._perform(program)
             return (task,)
