@@ -163,7 +163,8 @@ class Session(Opening):
         last: Sequence[Task] = ()
         if todo:
             programs = [(task, perform(self, task)) for task in todo]
-            ended = yield Start(programs, self.at_once, self._hears_of_calls(todo))
+            apart = self.program.starts_tasks and self._hears_of_calls(todo)
+            ended = yield Start(programs, self.at_once, apart)
             last = yield from self._take_ended(len(todo), ended, alone=len(tasks) == 1)
 
         if unfinished := [task for task in tasks if not task.finished]:
@@ -211,8 +212,7 @@ class Session(Opening):
     def _hears_of_calls(self, tasks: Sequence[Task]) -> bool:
         """Whether what these tasks call is stored before they have ended themselves."""
         return (
-            self.program.starts_tasks
-            and self.ledger is not None
+            self.ledger is not None
             and self.ledger.durability != "exit"
             and any(task.node.starts_tasks for task in tasks)
         )
