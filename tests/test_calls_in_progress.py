@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
+from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
@@ -44,7 +45,7 @@ async def until(holds: Any) -> None:
 
 @pytest.fixture
 def calls(run: Any, lib: Any, is_stored: Any) -> Any:
-    """Two functions that call tasks one after the other: directly, and by way of another one.
+    """Functions that call tasks one after the other: directly, by way of another, of a module.
 
     The second task waits until the result of the first is stored.
     """
@@ -67,6 +68,12 @@ def calls(run: Any, lib: Any, is_stored: Any) -> Any:
     def by_way(given: Any) -> Any:
         return directly(given)
 
+    tools: Any = ModuleType("tools")
+    tools.first, tools.second = first, second
+
+    def of_a_module(given: Any) -> Any:
+        return {"log": [tools.first().result(), tools.second().result()]}
+
     @lib.task
     async def asecond() -> str:
         await until(is_stored)
@@ -78,11 +85,18 @@ def calls(run: Any, lib: Any, is_stored: Any) -> Any:
     async def aby_way(given: Any) -> Any:
         return await adirectly(given)
 
-    return (directly, by_way) if run.colour == "sync" else (adirectly, aby_way)
+    tools.asecond = asecond
+
+    async def aof_a_module(given: Any) -> Any:
+        return {"log": [await tools.first(), await tools.asecond()]}
+
+    if run.colour == "sync":
+        return (directly, by_way, of_a_module)
+    return (adirectly, aby_way, aof_a_module)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
-@pytest.mark.parametrize("way", [0, 1], ids=["directly", "by way of another"])
+@pytest.mark.parametrize("way", [0, 1, 2], ids=["directly", "by way of another", "of a module"])
 class TestTheResultOfACall:
     DONE = {"log": ["first", "second"]}
 

@@ -19,7 +19,7 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
     They are looked for in what the function closes over, in the globals that it names, and in
     the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
-    or inside a list, a dict or an attribute there.
+    or inside a module, a list, a dict or an attribute there.
     """
     from milepost.graph.compiled import CompiledGraph
 
@@ -34,18 +34,22 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
 
 def calls_tasks(action: Any) -> bool:
-    """Whether a node's function can reach a task, itself or through functions of its module."""
+    """Whether a node's function can reach a task, itself or through functions of its package."""
     waiting: list[Any] = [function_of(action)]
-    module = getattr(waiting[0], "__module__", None)
+    package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
         for thing in _reached(waiting.pop()):
             if isinstance(thing, TaskStarter):
                 return True
-            if isinstance(thing, FunctionType) and thing.__module__ == module and thing not in seen:
+            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
                 seen.add(thing)
                 waiting.append(thing)
     return False
+
+
+def _package(function: Any) -> str:
+    return (getattr(function, "__module__", None) or "").partition(".")[0]
 
 
 def _reached(function: Any) -> Iterator[Any]:
@@ -59,10 +63,14 @@ def _reached(function: Any) -> Iterator[Any]:
         except ValueError:
             continue  # not bound yet
     outer = getattr(function, "__globals__", {})
-    reached.extend(outer[name] for name in _names(code) if name in outer)
+    names = dict.fromkeys(_names(code))
+    reached.extend(outer[name] for name in names if name in outer)
     for thing in reached:
         yield thing
-        yield from _contents(thing)
+        if isinstance(thing, ModuleType):
+            yield from (vars(thing)[name] for name in names if name in vars(thing))
+        else:
+            yield from _contents(thing)
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -80,6 +88,6 @@ def _contents(thing: Any) -> tuple[Any, ...]:
         return tuple(thing)
     if isinstance(thing, MethodType):
         return (thing.__self__,)
-    if isinstance(thing, (type, ModuleType)) or callable(thing):
+    if isinstance(thing, type) or callable(thing):
         return ()
     return tuple(getattr(thing, "__dict__", {}).values())
