@@ -664,3 +664,12 @@ class TestState:
 
         run.invoke(flow, 1, config, durability=durability)
         assert run.get_state(flow, config).values == {"n": 1}
+
+    def test_may_be_given_from_outside_before_the_first_run(self, run, lib, config):
+        @lib.entrypoint(checkpointer=lib.InMemorySaver())
+        def flow(n: int, *, previous: int | None = None) -> int:
+            return (previous or 0) + n
+
+        run.update_state(flow, config, 7)
+        assert run.get_state(flow, config).values == 7
+        assert run.invoke(flow, 1, config) == 8

@@ -254,7 +254,9 @@ class UpdateSession(Session):
         return replace(new, changed={**changed, **new.changed}, seen=None, again=True)
 
     def _last_node(self) -> str:
-        """The node that an update without `as_node` counts as: the last that wrote."""
+        """The node that an update without `as_node` counts as: the last that wrote, or the only."""
+        if len(self.program.nodes) == 1:
+            return next(iter(self.program.nodes))
         # A node that ran because of an update has seen the very version that the update made:
         # it counts as the later of the two.
         seen = sorted(
