@@ -120,14 +120,18 @@ class Built:
                     raise Boom(node.name)
             return [node.name if sent is None else f"{node.name}({sent})"]
 
-        def given(state: Any) -> dict[str, Any]:
-            return {"count": state.get("count", 0), inner: [f"from {node.name}"]}
+        def given(state: Any) -> list[dict[str, Any]]:
+            """What the child is called with, each time."""
+            times = 0 if child is None else 2 if node.twice else 1
+            return [
+                {"count": state.get("count", 0) + at, inner: [f"from {node.name}, {at}"]}
+                for at in range(times)
+            ]
 
-        def finish(state: Any, words: list[Any], result: Any = None) -> Any:
+        def finish(state: Any, words: list[Any], results: list[Any]) -> Any:
             who = f"{words[0]} at {state.get('count', 0)}"
             words += [self.library.interrupt(f"{who}: {at}?") for at in range(node.asks)]
-            if result is not None:
-                words += result[inner][-1:]
+            words += [result[inner][-1] for result in results]
             update: dict[str, Any] = {log: words, "count": 1}
             if state.get("arg") is None:
                 update[f"by_{node.name}"] = [state.get("count", 0), len(state.get(log, ()))]
@@ -146,12 +150,11 @@ class Built:
 
         def plain(state: Any) -> Any:
             words = begin(state)
-            return finish(state, words, child.invoke(given(state)) if child is not None else None)
+            return finish(state, words, [child.invoke(one) for one in given(state)])
 
         async def coroutine(state: Any) -> Any:
             words = begin(state)
-            result = await child.ainvoke(given(state)) if child is not None else None
-            return finish(state, words, result)
+            return finish(state, words, [await child.ainvoke(one) for one in given(state)])
 
         if self.coroutines is None:
             return plain

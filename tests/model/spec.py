@@ -41,6 +41,8 @@ class Node:
     """The child's `checkpointer=`."""
     called: bool = False
     """The child is called inside a function, instead of being the node itself."""
+    twice: bool = False
+    """It calls the child a second time."""
     leaves: str | None = None
     """It returns a Command for the graph around its own, with this destination there."""
 

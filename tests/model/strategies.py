@@ -65,7 +65,8 @@ def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = Non
                 fails=failing and child is None,
                 child=child,
                 memory=draw(st.sampled_from([None, None, True])) if child is not None else None,
-                called=child is not None and draw(st.booleans()),
+                called=(called := child is not None and draw(st.booleans())),
+                twice=called and draw(st.integers(0, 2)) == 0,
             )
         )
     sendable = [

@@ -74,7 +74,7 @@ def test_milepost_does_what_langgraph_does(saved: str) -> None:
 
 
 NODE_FEATURES = (
-    *("route", "goto", "asks", "fails", "defer", "child", "memory", "called", "leaves"),
+    *("route", "goto", "asks", "fails", "defer", "child", "memory", "called", "twice", "leaves"),
 )
 
 
