@@ -12,6 +12,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from both import names_of
+from milepost.types import RunnableConfig
 
 
 class Told(TypedDict, total=False):
@@ -125,6 +126,25 @@ class TestMemoryOfItsOwn:
             lib.START, lambda state: [lib.Send("child", {"x": x}) for x in (1, 2)], ["child"]
         )
         return builder.compile(checkpointer=saver)
+
+
+def test_tags_reach_every_level_once(run, lib, config):
+    seen = []
+
+    def node(state: Told, config: RunnableConfig) -> None:
+        seen.append(config["tags"])
+
+    inner = graph_of(lib, ("node", node)).with_config(tags=["bound"])
+
+    def passes_on(state: Told, config: RunnableConfig) -> Any:
+        return inner.invoke(state, config)
+
+    async def apasses_on(state: Told, config: RunnableConfig) -> Any:
+        return await inner.ainvoke(state, config)
+
+    middle = graph_of(lib, ("calls", passes_on if run.colour == "sync" else apasses_on))
+    run.invoke(graph_of(lib, ("middle", middle)), {"x": 1}, {**config, "tags": ["mine"]})
+    assert [sorted(tags) for tags in seen] == [["bound", "mine"]]
 
 
 class TestAGraphInAFunction:

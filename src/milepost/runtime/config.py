@@ -26,7 +26,8 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
                     raise TypeError(f"config['{key}'] must be a dict, not {type(value).__name__}.")
                 merged[key] = {**merged.get(key, {}), **value}
             elif key == "tags":
-                merged[key] = [*merged.get(key, []), *value]  # type: ignore[misc]
+                # Once each: a graph inside a node may be given the config that it has anyway.
+                merged[key] = list(dict.fromkeys([*merged.get(key, ()), *value]))  # type: ignore[misc]
             else:
                 merged[key] = value
     return merged  # type: ignore[return-value]
