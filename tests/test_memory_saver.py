@@ -13,6 +13,7 @@ import pytest
 
 from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
+from milepost.channels import DeltaChannel
 from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.memory.logs import Slice, read, size_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -387,3 +388,35 @@ def test_results_and_snapshots_can_be_changed_without_changing_the_thread(run, c
     run.get_state(graph, config).values["log"].append("vandal")
     run.history(graph, config)[0].values["log"].append("vandal")
     assert run.get_state(graph, config).values == {"log": ["a"]}
+
+
+def test_the_oldest_checkpoint_that_a_prune_keeps_has_no_parent():
+    """What is before it is gone, and nothing that is read goes to look for it there."""
+
+    class Delta(TypedDict):
+        log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *sum(new, [])])]
+
+    saver = InMemorySaver()
+    builder = StateGraph(Delta).add_sequence([(n, lambda _: {"log": ["x"]}) for n in "abc"])
+    graph = builder.add_edge(START, "a").compile(checkpointer=saver)
+    graph.invoke({}, CONFIG)
+    saver.prune(["t"])
+    assert graph.get_state(CONFIG).values == {"log": ["x"] * 3}
+    kept = {found.config["configurable"]["checkpoint_id"] for found in saver.list(CONFIG)}
+    parents = [found.parent_config for found in saver.list(CONFIG)]
+    assert {p["configurable"]["checkpoint_id"] for p in parents if p is not None} < kept
+
+
+def test_a_run_builds_on_a_checkpoint_as_it_was_last_put():
+    saver = InMemorySaver()
+    graph = line("a", "b").compile(checkpointer=saver)
+    graph.invoke({}, CONFIG)
+    found = saver.get_tuple(CONFIG)
+    version = saver.get_next_version(max(found.checkpoint["channel_versions"].values()), None)
+    again = copy.deepcopy(found.checkpoint)
+    again["channel_values"]["log"] = ["put"]
+    again["channel_versions"]["log"] = version
+    saver.put(found.parent_config, again, found.metadata, {"log": version})
+    assert graph.invoke({}, CONFIG) == {"log": ["put", "a", "b"]}
+    assert graph.get_state(CONFIG).values == {"log": ["put", "a", "b"]}
+    assert [s.values["log"] for s in graph.get_state_history(CONFIG)][3:4] == [["put"]]

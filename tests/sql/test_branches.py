@@ -13,6 +13,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import thread
+from milepost.channels import EphemeralValue
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
 from savers import WholeSaver
@@ -123,3 +124,35 @@ def test_a_row_stands_on_no_row_that_stands_on_it(path):
             OPERATIONS["input"](graph, given, None)
         assert len(states(graph)) == 22
         assert not saver.verify()
+
+
+class Passed(TypedDict, total=False):
+    here: Annotated[list[str], EphemeralValue]
+    there: Annotated[list[str], EphemeralValue]
+
+
+@pytest.mark.parametrize("saver", ["sqlite", "postgres"], indirect=True)
+def test_a_value_that_goes_back_and_forth_is_no_part_of_what_stands_on_it(saver, reopen):
+    """Each channel is emptied when the other one gets what it had."""
+
+    def passes(name: str, other: str, *more: str) -> Any:
+        return lambda state: {name: [*state.get(other, ()), *more]}
+
+    steps = [
+        ("a", passes("here", "there", "a" * 500)),
+        ("b", passes("there", "here", "b" * 300)),
+        ("c", passes("here", "there")),
+        ("d", passes("there", "here", "d" * 300)),
+    ]
+
+    def passing(saver: Any) -> Any:
+        builder = StateGraph(Passed).add_sequence(steps)
+        return builder.add_edge(START, "a").compile(checkpointer=saver)
+
+    graphs = [passing(saver), passing(WholeSaver())]
+    for graph in graphs:
+        for _ in range(2):
+            graph.invoke({}, CONFIG, durability="sync")
+    with reopen() as other:
+        assert states(passing(other)) == states(graphs[1])
+        assert not other.verify()

@@ -124,8 +124,9 @@ def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
     return used
 
 
-def on_its_own(checkpoint: Stored) -> Stored:
-    """The same checkpoint, building on no other."""
+def first(checkpoint: Stored) -> Stored:
+    """The same checkpoint as the first of its line: no other is before it, or below."""
+    checkpoint = checkpoint._replace(parent_id=None)
     if checkpoint.base is None:
         return checkpoint
     v, ts, updated, versions, seen = read(checkpoint)

@@ -216,7 +216,7 @@ class Keeping(Housekeeping, Shelves):
                     self.writes.pop((thread_id, ns, id), None)
                 for id, stored in staying.items():
                     if stored.parent_id not in staying:
-                        saved[id] = frames.on_its_own(stored)
+                        saved[id] = frames.first(stored)
             if not dry_run:
                 self._tidy(thread_id)
             return _done(removed)

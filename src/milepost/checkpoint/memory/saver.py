@@ -52,6 +52,8 @@ class InMemorySaver(Resealing):
         step = self._codes.step(place, (), new, None, None, None)
         with self._lock:
             self._store(step)
+            # It may have taken the place of the one that the next step would be told to build on.
+            self._latest.pop(place.thread_id, None)
         return place._replace(checkpoint_id=checkpoint["id"]).config()
 
     def put_writes(

@@ -212,16 +212,26 @@ class Preparer:
     def _move_emptied(
         self, prepared: Prepared, base: KnownFrame, changed: Mapping[str, Any]
     ) -> None:
-        """Store a large value that this step emptied as a part of where it went."""
+        """Store a large value that this step emptied as a part of where it went.
+
+        Only from a channel that starts tasks to one of the state. No value goes back from there,
+        so that what stands on the emptied one is never what it is made a part of.
+        """
         thread_id, ns, _ = prepared.place
         for channel, value in changed.items():
-            if value is not MISSING or base.frame.inline.get(channel) is not False:
+            if (
+                value is not MISSING
+                or base.frame.inline.get(channel) is not False
+                or not is_trigger(channel)
+            ):
                 continue
             known = self._memory.latest(thread_id, ns, channel, prepared.token)
             if known is None or known.version != str(base.frame.versions.get(channel)):
                 continue
             for row in prepared.blobs:
-                if row.known is not None and (program := moved(known, row)) is not None:
+                if row.known is None or is_trigger(row.channel):
+                    continue
+                if (program := moved(known, row)) is not None:
                     row.folds.append(Fold(known.version, known.kind, program, channel))
                     break
 
