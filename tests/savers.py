@@ -82,7 +82,9 @@ class WholeSaver(BaseCheckpointSaver):
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         place = place_of(config)
-        kept = pickle.dumps((self._with_inherited(checkpoint, config), metadata, place.checkpoint_id))
+        kept = pickle.dumps(
+            (self._with_inherited(checkpoint, config), metadata, place.checkpoint_id)
+        )
         self.checkpoints.setdefault(place[:2], {})[checkpoint["id"]] = kept
         return place._replace(checkpoint_id=checkpoint["id"]).config()
 
@@ -91,7 +93,9 @@ class WholeSaver(BaseCheckpointSaver):
         parent = self.get_tuple(config) if place_of(config).checkpoint_id else None
         if parent is None:
             return checkpoint
-        versions = parent.checkpoint["channel_versions"].items() & checkpoint["channel_versions"].items()
+        versions = (
+            parent.checkpoint["channel_versions"].items() & checkpoint["channel_versions"].items()
+        )
         before = parent.checkpoint["channel_values"]
         held = {channel: before[channel] for channel, _ in versions if channel in before}
         return {**checkpoint, "channel_values": {**held, **checkpoint["channel_values"]}}

@@ -394,7 +394,7 @@ def test_the_oldest_checkpoint_that_a_prune_keeps_has_no_parent():
     """What is before it is gone, and nothing that is read goes to look for it there."""
 
     class Delta(TypedDict):
-        log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *sum(new, [])])]
+        log: Annotated[list[str], DeltaChannel(lambda old, new: old + [x for w in new for x in w])]
 
     saver = InMemorySaver()
     builder = StateGraph(Delta).add_sequence([(n, lambda _: {"log": ["x"]}) for n in "abc"])

@@ -81,11 +81,16 @@ class Fence:
         if not self.taken:
             self.taken, self.before = True, before
 
-    def check(self, thread_id: str, head: str | None, token: str | None) -> None:
-        """Raise ThreadConflict unless a thread with this head and token may be written to."""
+    def check(
+        self, thread_id: str, head: str | None, token: str | None, overtaken: bool = False
+    ) -> None:
+        """Raise ThreadConflict unless a thread with this head and token may be written to.
+
+        `overtaken`: there is something newer than what the run is about to store.
+        """
         if token == self.token:
             return
-        if not self.taken and (self.forced or head == self.head):
+        if not (self.taken or overtaken) and (self.forced or head == self.head):
             return
         if self.taken and head is None:
             happened = "was deleted"

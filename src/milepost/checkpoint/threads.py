@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from milepost.checkpoint.names import check_name
 from milepost.constants import BRANCH_TO, START, TASKS
-from milepost.errors import CheckpointError, CheckpointNotFoundError
+from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -160,6 +160,14 @@ def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
     """Nothing can be said of a thread that is not there."""
     return CheckpointNotFoundError(
         f"There is no thread '{thread_id}'. Its first checkpoint makes it."
+    )
+
+
+def parent_gone(thread_id: str, id: str, parent_id: str) -> BrokenChainError:
+    """What a checkpoint inherits was removed while a run was at work on it."""
+    return BrokenChainError(
+        f"Checkpoint '{id}' of thread '{thread_id}' builds on '{parent_id}', which is gone. "
+        "Nothing of this step was stored. Load the thread again and repeat the call."
     )
 
 

@@ -34,7 +34,7 @@ from milepost.checkpoint.records import (
     Place,
 )
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.checkpoint.threads import is_trigger
+from milepost.checkpoint.threads import is_trigger, parent_gone
 from milepost.constants import ERROR, INTERRUPT, START
 from milepost.errors import SerdeError
 
@@ -185,10 +185,14 @@ class Shelves(StepSaver[Prepared]):
         place, writes, blobs, stored, fence, status = step
         thread_id, ns, checkpoint_id = place
         thread = self._threads.get(thread_id)
+        by_ns = self.storage.get(thread_id)
+        graph = by_ns.get(ns) if by_ns is not None else None
         if fence is not None:
             if thread is None or thread.token != fence.token:
                 head = thread.head if thread else self.head(thread_id)
                 fence.check(thread_id, head, thread.token if thread else None)
+            if stored is not None and checkpoint_id and checkpoint_id not in (graph or ()):
+                raise parent_gone(thread_id, stored.id, checkpoint_id)
             fence.taken = True
         if thread is None:
             thread = self._threads[thread_id] = Thread(self.head(thread_id))
@@ -197,8 +201,6 @@ class Shelves(StepSaver[Prepared]):
             fence.status = thread.status = status
         thread.updated_at = time.time()
         write_key = (thread_id, ns, checkpoint_id or "")
-        by_ns = self.storage.get(thread_id)
-        graph = by_ns.get(ns) if by_ns is not None else None
         large: Large = {}
         kept_blobs = self.blobs
         for blob_key, blob in blobs:

@@ -55,7 +55,7 @@ def blob_row(
         base.cut_like(encoded.parts)
     program = difference(base.encoded.parts, encoded.parts, base.encoded.size)
     row.fresh = program
-    chain = base.chain
+    row.chain = chain = base.chain
     if chain.roots is not None and _appends(base.encoded, encoded, program):
         _grow(row, known, base, program, most)
         return row

@@ -145,6 +145,8 @@ class Queries:
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
 
+    newest_of: str = "SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
+
     lock_lease: str = "SELECT token, status, updated_at FROM threads WHERE thread_id = ?{lock}"
     take_lease: str = (
         "UPDATE threads SET token = ?, status = 'running', updated_at = ? WHERE thread_id = ?"

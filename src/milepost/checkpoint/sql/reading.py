@@ -161,15 +161,15 @@ class Reader:
     ) -> Operation[Frames]:
         """Fetches those that the frames of `rows` build on, if they are not among `found`.
 
-        With the thread's epoch, also the rows themselves may be remembered: nobody has put
-        another checkpoint in their place since.
+        With the thread's epoch, they and the rows themselves may be remembered: nobody has put
+        another checkpoint in their place since. Without, nothing that is remembered is trusted.
         """
         bases: dict[str, KnownFrame] = {}
         missing: dict[str, None] = {}
         passed: set[str] = set()
-        holds = self.memory.holds(thread_id, ns)
+        holds = epoch is not None and self.memory.holds(thread_id, ns)
         for row in rows:
-            if holds and epoch is not None:
+            if holds:
                 known = self.memory.frame(thread_id, ns, row.id, None)
                 if known is not None and not known.partial and known.epoch == epoch:
                     bases[row.id] = known
@@ -181,7 +181,7 @@ class Reader:
                     break
                 if holds:
                     known = self.memory.frame(thread_id, ns, parent, None)
-                    if known is not None and not known.partial and epoch in (None, known.epoch):
+                    if known is not None and not known.partial and known.epoch == epoch:
                         bases[parent] = known
                         break
                 if parent not in found:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.records import Place
     from milepost.checkpoint.splice import Program
-    from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame
+    from milepost.checkpoint.sql.remembered import Chain, Frame, Known, KnownFrame
 
 
 def short_kind(kind: str) -> str | None:
@@ -46,6 +46,8 @@ class BlobRow:
     """What is remembered of it; None for a foreign serializer."""
     base: Known | None = None
     """The version before it."""
+    chain: Chain | None = None
+    """How that one was stored, or was to be, when this was prepared."""
     base_version: str | None = None
     """The version that it is a difference from, if that is an earlier one."""
     program: Program | None = None

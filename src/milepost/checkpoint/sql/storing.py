@@ -11,7 +11,8 @@ from milepost.checkpoint.sql.remembered import LOST, Frame, Known, KnownFrame, M
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables, checkpoint_row
 from milepost.checkpoint.sql.writes import own_rows
-from milepost.errors import BrokenChainError, ThreadConflict
+from milepost.checkpoint.threads import parent_gone
+from milepost.errors import ThreadConflict
 from milepost.ids import new_epoch
 from milepost.record import record
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run, Several
@@ -184,9 +185,10 @@ class Storer:
                 outcome.append(lost[token])
                 continue
             row = threads[step.place.thread_id]
+            overtaken = yield from self._is_overtaken(step, row, tables)
             try:
                 if step.fence is not None:
-                    step.fence.check(step.place.thread_id, row.head, row.token)
+                    step.fence.check(step.place.thread_id, row.head, row.token, overtaken)
             except ThreadConflict as conflict:
                 assert token is not None
                 lost[token] = conflict
@@ -211,6 +213,20 @@ class Storer:
             yield Batch(batch, last=True)
         return outcome
 
+    def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
+        """Whether others have stored something newer than what a run begins with in the past.
+
+        Its checkpoints would come to lie between theirs, and writes in the row of the checkpoint
+        after their own would not be found there any more.
+        """
+        fence, checkpoint = step.fence, step.checkpoint
+        if fence is None or checkpoint is None or not fence.forced or row.token == fence.token:
+            return False
+        yield Batch(tables.statements())  # which may be newer
+        tables.clear()
+        [(newest,)] = yield Query(self._q.newest_of, (step.place.thread_id,))
+        return newest is not None and newest > checkpoint.checkpoint_id
+
     def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
         # In order, so that two such transactions cannot wait for each other.
         wanted = sorted(ids)
@@ -231,16 +247,19 @@ class Storer:
         checkpoint, fence = step.checkpoint, step.fence
         if checkpoint is not None:
             replaces = fence is None and not (row.new and row.status is None)
-            if replaces or checkpoint.known.partial:
+            base = checkpoint.base
+            if base is not None and not base.supports(step.token, row.epoch):
+                base = None
+            # What was removed since the parent was read may be the parent, and what it has.
+            unsure = checkpoint.known.partial or base is not checkpoint.base
+            if replaces or unsure:
                 # What is looked up may be among the rows that wait.
                 yield Batch(tables.statements())
                 tables.clear()
             if replaces:
                 yield from self._replaced(step, checkpoint, row)
-            if checkpoint.known.partial:
-                base = checkpoint.base
-                supported = base is not None and base.supports(step.token, row.epoch)
-                yield from self._complete(step, checkpoint.known, base if supported else None)
+            if unsure:
+                yield from self._complete(step, checkpoint, base)
             if step.place.checkpoint_ns == "" and (
                 fence is not None or row.head is None or checkpoint.checkpoint_id > row.head
             ):
@@ -279,20 +298,19 @@ class Storer:
                 yield Run(self._q.clear_ledger, (thread_id, ns, child))
 
     def _complete(
-        self, step: Prepared, known: KnownFrame, base: KnownFrame | None
+        self, step: Prepared, checkpoint: CheckpointRow, base: KnownFrame | None
     ) -> Operation[None]:
-        """Fill in what only the parent's frame knows."""
+        """Fill in what only the parent's frame knows; BrokenChainError if the parent is gone."""
+        known = checkpoint.known
         parent: Frame | None
         if base is not None and not base.partial:
             parent = base.frame
         else:
             parent = yield from self._reader.frame_of(step.place)
-        if parent is None and step.fence is not None and step.place.checkpoint_id is not None:
-            raise BrokenChainError(
-                f"Checkpoint '{known.checkpoint_id}' of thread '{step.place.thread_id}' builds on "
-                f"'{step.place.checkpoint_id}', which is gone. Nothing of this step was stored. "
-                "Load the thread again and repeat the call."
-            )
+        # A foreign runtime may build on what was never stored here, but not on what we remember.
+        builds = step.fence is not None or checkpoint.base is not None
+        if parent is None and builds and step.place.checkpoint_id is not None:
+            raise parent_gone(step.place.thread_id, known.checkpoint_id, step.place.checkpoint_id)
         inherited = parent.inline if parent is not None else {}
         frame = known.frame
         known.frame = Frame(

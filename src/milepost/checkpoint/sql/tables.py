@@ -91,7 +91,9 @@ class Tables:
             known = blob.known
             data = b""
             if blob.base is not None and blob.program is not None:
-                if blob.base.supports(step.token, epoch):
+                # If that one had to be stored in another way, what it stood on may be gone.
+                as_planned = blob.base.chain is blob.chain
+                if as_planned and blob.base.supports(step.token, epoch):
                     base = blob.base_version or blob.base.version
                     data = pack(blob.program)
                 elif known is not None:
