@@ -258,3 +258,14 @@ def test_several_updates_in_one_superstep_must_say_as_which_nodes(run, graph, co
         run.bulk_update_state(
             graph, config, [[StateUpdate({"log": ["1"]}), StateUpdate({"log": ["2"]})]]
         )
+
+
+def test_an_update_of_a_new_thread_sets_delta_channels(run, saver, config):
+    class Delta(TypedDict):
+        log: Annotated[list[str], DeltaChannel(lambda old, new: old + [x for w in new for x in w])]
+
+    builder = StateGraph(Delta).add_node("a", lambda _: {"log": ["a"]}).add_edge(START, "a")
+    graph = builder.compile(checkpointer=saver)
+    for word in ("first", "second"):
+        run.update_state(graph, config, {"log": [word]}, as_node="a")
+    assert run.get_state(graph, config).values == {"log": ["first", "second"]}

@@ -19,7 +19,7 @@ from milepost.errors import InvalidUpdateError
 from milepost.runtime.apply import apply_writes
 from milepost.runtime.calls import Callee
 from milepost.runtime.effects import AWAIT, Ask, RunProgram, Start
-from milepost.runtime.plan import Task, in_path_order
+from milepost.runtime.plan import Task, in_path_order, is_waiting
 from milepost.runtime.program import Node, Outside, Write
 from milepost.runtime.session import Session
 from milepost.runtime.task import perform
@@ -137,11 +137,12 @@ class UpdateSession(Session):
             seen = self.board.seen.get(task.name, {})
             self.board.saw(task.name, {**seen, _UPDATED: self.board.top})
         self.step += 1
-        # Of what others wrote, nothing says at the parent that it led here; and where a saver takes
-        # the checkpoint and the writes one after the other, it might get no further.
+        # Of what others wrote, nothing says at the parent that it led here, if there is a parent;
+        # and where a saver takes the checkpoint and the writes one after the other, it might get
+        # no further.
         assert self.ledger is not None
-        self.keeps_deltas_whole = bool(siblings) or self.ledger.native is None
         parent = self.stored_id
+        self.keeps_deltas_whole = bool(siblings) or parent is None or self.ledger.native is None
         yield from self.save_checkpoint("update", (), writers, held=parent is not None)
         if parent is not None:
             yield from self._record(parent, tasks)
@@ -176,7 +177,8 @@ class UpdateSession(Session):
             if task.writes
         ]
         assert self.ledger is not None
-        self._rest(self.ledger.fence.status or self._outcome(None))
+        waits = self.ns or is_waiting(self.program, self.board, self.changed)
+        self._rest(self._outcome(None) if waits else "idle")
         here, self.stored_id = self.stored_id, parent
         yield from self.save_writes(writes)
         self.stored_id = here

@@ -1,0 +1,167 @@
+"""Two savers on one database: one changes a thread of which the other remembers how it was."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from typing import Annotated, Any
+
+import pytest
+from typing_extensions import TypedDict
+
+from graphs import PATIENCE, thread
+from milepost.channels import DeltaChannel
+from milepost.errors import BrokenChainError, ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.sql.dialect import Bounds
+
+CONFIG = thread("t")
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    note: str
+
+
+class Delta(TypedDict, total=False):
+    delta: Annotated[list[str], DeltaChannel(lambda old, new: old + [x for w in new for x in w])]
+
+
+def writing(saver: Any, *names: str, at: dict[str, Any] | None = None) -> Any:
+    """Nodes that write their names; `at` has what is done while one of them is at work."""
+
+    def node(name: str) -> Any:
+        def write(_: State) -> dict[str, Any]:
+            if at and name in at:
+                at[name]()
+            return {"log": [name * 300]}
+
+        return write
+
+    builder = StateGraph(State).add_sequence([(name, node(name)) for name in names])
+    return builder.add_edge(START, names[0]).compile(checkpointer=saver)
+
+
+def states(graph: Any) -> list[Any]:
+    return [state.values for state in graph.get_state_history(CONFIG)]
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def saver(request: pytest.FixtureRequest) -> Any:
+    """An empty saver of each kind."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def other(reopen: Any) -> Any:
+    """Another one on the same database; in memory, the same."""
+    with reopen() as opened:
+        yield opened
+
+
+def sound(saver: Any) -> bool:
+    return not hasattr(saver, "verify") or not saver.verify()
+
+
+def test_a_step_is_refused_if_what_it_builds_on_was_pruned_meanwhile(saver, other):
+    meanwhile: list[Any] = []
+    graph = writing(saver, "a", "b", "c", at={"b": lambda: [do() for do in meanwhile]})
+    graph.invoke({"note": "n" * 300}, CONFIG, durability="sync")
+    past = list(graph.get_state_history(CONFIG))[2]
+    assert past.next == ("b",)
+    meanwhile.append(lambda: other.prune(["t"]))
+    with pytest.raises(BrokenChainError, match="Nothing of this step was stored"):
+        graph.invoke(None, past.config, durability="exit")
+    expected = {"log": [name * 300 for name in "abc"], "note": "n" * 300}
+    assert states(graph) == states(writing(other, "a")) == [expected]
+    assert sound(other)
+
+
+def test_what_was_put_again_is_not_read_as_another_saver_remembers_it(saver, other):
+    graph, others = (writing(one, "a") for one in (saver, other))
+    graph.invoke({"note": "old"}, CONFIG)
+    assert others.get_state(CONFIG).values["note"] == "old"
+    found = saver.get_tuple(CONFIG)
+    version = saver.get_next_version(max(found.checkpoint["channel_versions"].values()), None)
+    again = {
+        **found.checkpoint,
+        "channel_values": {**found.checkpoint["channel_values"], "note": "new"},
+        "channel_versions": {**found.checkpoint["channel_versions"], "note": version},
+    }
+    saver.put(found.parent_config, again, found.metadata, {"note": version})
+    graph.invoke({}, CONFIG)
+    listed = list(others.get_state_history(CONFIG, limit=2))
+    assert [state.values["note"] for state in listed] == ["new", "new"]
+
+
+@pytest.mark.parametrize("saver", ["sqlite", "postgres"], indirect=True)
+def test_steps_that_waited_while_others_pruned_stand_on_nothing_that_is_gone(saver, other):
+    """The rows that they were to stand on were chosen before the first of them was stored."""
+    saver._preparer._chain = Bounds(2, 9, 9)  # each third version stands on the third before it
+    all_prepared = threading.Event()
+    graph = writing(saver, *"abcde", at={"e": all_prepared.set})
+    graph.invoke({"log": ["i" * 300]}, CONFIG, durability="sync")
+    graph.invoke({}, CONFIG, durability="sync")  # the 11th version: the 13th stands on the 10th
+    other.prune(["t"])
+    all_prepared.clear()
+    commit = saver.commit
+
+    def late(steps: Any) -> Any:
+        assert all_prepared.wait(PATIENCE)
+        return commit(steps)
+
+    saver.commit = late
+    graph.invoke({}, CONFIG, durability="async")
+    assert states(writing(other, "a"))[0]["log"] == [name * 300 for name in "i" + "abcde" * 3]
+    assert sound(other)
+
+
+def test_an_update_and_what_it_wrote_are_stored_together(saver):
+    """Without the writes its delta channels would lack them."""
+    builder = StateGraph(Delta).add_node("a", lambda _: {"delta": ["a"]}).add_edge(START, "a")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({}, CONFIG)
+    commit, commits = saver.commit, []
+
+    def counted(steps: Any) -> Any:
+        commits.append(len(steps))
+        return commit(steps)
+
+    saver.commit = counted
+    graph.update_state(CONFIG, {"delta": ["u"]}, as_node="a")
+    assert commits == [2]
+    assert graph.get_state(CONFIG).values["delta"] == ["a", "u"]
+
+
+@pytest.mark.parametrize("saver", ["sqlite", "postgres"], indirect=True)
+def test_no_checkpoint_comes_to_lie_between_those_of_another_run(saver, other):
+    """What tasks wrote may be in the row of the checkpoint that is next to their own."""
+    is_at_work, may_end = threading.Event(), threading.Event()
+
+    def waits(_: Delta) -> Any:
+        is_at_work.set()
+        assert may_end.wait(PATIENCE)
+        return {"delta": ["b"]}
+
+    nodes = [("a", lambda _: {"delta": ["a"]}), ("b", waits), ("c", lambda _: {"delta": ["c"]})]
+    builder = StateGraph(Delta).add_sequence(nodes).add_edge(START, "a")
+    graph, others = builder.compile(checkpointer=saver), builder.compile(checkpointer=other)
+    past = graph.update_state(CONFIG, {"delta": ["first"]}, as_node="c")
+    worker = threading.Thread(target=lambda: graph.invoke({}, CONFIG, durability="sync"))
+    worker.start()
+    assert is_at_work.wait(PATIENCE)
+    prepare = other.prepare
+
+    def late(step: Any) -> Any:
+        """The update has its id. Now the run comes to its end."""
+        prepared = prepare(step)
+        may_end.set()
+        worker.join(PATIENCE)
+        return prepared
+
+    other.prepare = late
+    with pytest.raises(ThreadConflict):
+        others.update_state(past, {"delta": ["u"]}, as_node="c")
+    counts = [len(values["delta"]) for values in states(graph)]
+    assert counts == [4, 3, 2, 1, 1, 1]
+    assert sound(other)
