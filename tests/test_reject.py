@@ -1,11 +1,13 @@
 """`on_conflict="reject"`: a run that finds another at work on its thread is refused at once."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from graphs import PATIENCE, Log, appends, elsewhere, line, single, thread, until
+from milepost.checkpoint.commit import Fence
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import CheckpointError, EmptyInputError, GraphRecursionError, ThreadConflict
 from milepost.func import entrypoint, task
@@ -320,6 +322,44 @@ def test_a_lease_that_was_not_renewed_blocks_nobody(sqlite_lease, run, saver, co
     with pytest.raises(ThreadConflict, match="taken by another run"):
         run.invoke(holder.graph, {}, config, durability="sync")
     assert holder.outcome["log"][-1] == "x"
+
+
+def test_a_claim_has_one_renewal_at_a_time_though_the_database_does_not_answer(monkeypatch):
+    begun: list[Any] = []
+    monkeypatch.setattr(leases.workers, "submit", begun.append)
+    monkeypatch.setattr(leases, "_claims", [])
+    monkeypatch.setattr(leases, "_watch", threading.current_thread())  # which never looks
+    held: list[str] = []
+    saver: Any = SimpleNamespace(hold=lambda thread_id, fence: held.append(thread_id))
+    for name in ("one", "two"):
+        leases.keep(saver, name, Fence(None))
+    for _ in range(3):
+        leases.renew()
+    assert len(begun) == 2, "one for each claim, of which none has been answered"
+    begun.pop(0)()
+    leases.renew()
+    for renewal in begun:
+        renewal()
+    assert held == ["one", "two", "one"]
+
+
+def test_a_renewal_that_could_not_begin_is_tried_again(monkeypatch):
+    begun: list[Any] = []
+    refusals = [RuntimeError("can't start new thread")]
+
+    def submit(job: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        begun.append(job)
+
+    monkeypatch.setattr(leases.workers, "submit", submit)
+    monkeypatch.setattr(leases, "_claims", [])
+    monkeypatch.setattr(leases, "_watch", threading.current_thread())
+    leases.keep(SimpleNamespace(), "t", Fence(None))
+    leases.renew()
+    assert begun == []
+    leases.renew()
+    assert len(begun) == 1
 
 
 class Ages:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
+_FEW: Final = 256
+"""Entries that are not worth looking through."""
+
 
 class InMemoryCache(BaseCache[ValueT]):
-    """Keeps values in memory, in their stored form, so that later changes do not show."""
+    """Keeps values in memory, in their stored form, so that later changes do not show.
+
+    What has expired is dropped when it is asked for, or when there are twice as many entries as
+    were left the last time.
+    """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
-        self._entries: dict[Namespace, dict[str, tuple[str, bytes, float | None]]] = {}
+        self._entries: dict[FullKey, tuple[str, bytes, float | None]] = {}
+        self._room = _FEW
+        """So many entries may be there before those that have expired are looked for."""
         self._lock = threading.Lock()
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -24,12 +33,12 @@ class InMemoryCache(BaseCache[ValueT]):
         found: dict[FullKey, ValueT] = {}
         with self._lock:
             for namespace, key in keys:
-                entries = self._entries.get(namespace, {})
-                if key not in entries:
+                entry = self._entries.get((namespace, key))
+                if entry is None:
                     continue
-                kind, data, expires = entries[key]
+                kind, data, expires = entry
                 if expires is not None and now >= expires:
-                    del entries[key]
+                    del self._entries[namespace, key]
                 else:
                     found[(namespace, key)] = self.serde.loads_typed((kind, data))
         return found
@@ -39,16 +48,24 @@ class InMemoryCache(BaseCache[ValueT]):
         with self._lock:
             for (namespace, key), (value, ttl) in pairs.items():
                 expires = None if ttl is None else now + ttl
-                entry = (*self.serde.dumps_typed(value), expires)
-                self._entries.setdefault(namespace, {})[key] = entry
+                self._entries[namespace, key] = (*self.serde.dumps_typed(value), expires)
+            if len(self._entries) > self._room:
+                self._drop_expired(now)
+
+    def _drop_expired(self, now: float) -> None:
+        """So that what nobody asks for again does not stay; rarely, since it looks at them all."""
+        for name, (_, _, expires) in [*self._entries.items()]:
+            if expires is not None and now >= expires:
+                del self._entries[name]
+        self._room = max(_FEW, 2 * len(self._entries))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         with self._lock:
             if namespaces is None:
                 self._entries.clear()
             else:
-                for namespace in namespaces:
-                    self._entries.pop(namespace, None)
+                for name in [name for name in self._entries if name[0] in namespaces]:
+                    del self._entries[name]
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         return self.get(keys)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from milepost.record import record
 from milepost.runtime import workers
 
 if TYPE_CHECKING:
@@ -21,10 +23,13 @@ BEAT = 15.0
 """Seconds between two looks: a few of them must fit into a lease."""
 
 
-class _Claim(NamedTuple):
+@record(frozen=False)
+class _Claim:
     saver: StepSaver[Any]
     thread_id: str
     fence: Fence
+    waiting: bool = False
+    """Whether the database has still to answer the last renewal."""
 
 
 _claims: list[_Claim] = []
@@ -43,18 +48,30 @@ def keep(saver: StepSaver[Any], thread_id: str, fence: Fence) -> None:
 
 
 def renew() -> None:
-    """Renew all claims; each on a thread of its own, since a loop or a database may be busy."""
+    """Renew all claims; each on a thread of its own, since a loop or a database may be busy.
+
+    One whose last renewal is still under way is left out: where a database does not answer,
+    threads would pile up.
+    """
     with _lock:
         _claims[:] = [claim for claim in _claims if not claim.fence.ended]
-        alive = list(_claims)
-    for claim in alive:
-        workers.submit(lambda claim=claim: _renew(claim))  # type: ignore[misc]
+        due = [claim for claim in _claims if not claim.waiting]
+        for claim in due:
+            claim.waiting = True
+    for claim in due:
+        try:
+            workers.submit(partial(_renew, claim))
+        except RuntimeError:  # no thread can be started: there will be another beat
+            claim.waiting = False
 
 
 def _renew(claim: _Claim) -> None:
-    # If it was lost, or the database cannot be reached, the run's next commit will say so.
-    with suppress(Exception):
-        claim.saver.hold(claim.thread_id, claim.fence)
+    try:
+        # If it was lost, or the database cannot be reached, the run's next commit will say so.
+        with suppress(Exception):
+            claim.saver.hold(claim.thread_id, claim.fence)
+    finally:
+        claim.waiting = False
 
 
 def _look() -> None:

@@ -140,11 +140,6 @@ def text_range(prefix: Namespace) -> tuple[str, str] | None:
     return (text, text[:-1] + "/") if text else None  # '/' is the next character after '.'
 
 
-def is_below(namespace: Namespace, prefix: Namespace) -> bool:
-    """Whether the namespace begins with these labels."""
-    return namespace[: len(prefix)] == prefix
-
-
 def matches(namespace: Namespace, condition: MatchCondition) -> bool:
     """Whether the namespace begins or ends like this."""
     path = tuple(condition.path)
