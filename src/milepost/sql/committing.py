@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -65,38 +66,61 @@ class Committer(Generic[Step]):
 
     def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
         """Return when the steps are stored, by this caller or by one that came before."""
-        with self._turn:
-            while (outcome := waiting.outcome) is None:  # so many may have come before
-                drain(self.transactions(), run)
-        return outcome
+        try:
+            with self._turn:
+                while (outcome := waiting.outcome) is None:  # so many may have come before
+                    drain(self.transactions(), run)
+            return outcome
+        except BaseException:
+            with self._turn:
+                self.withdraw(waiting)
+            raise
+
+    def withdraw(self, waiting: Waiting[Step]) -> None:
+        """The caller was interrupted: what is not stored yet must not be stored behind its back."""
+        if waiting.outcome is None:
+            with suppress(ValueError):
+                self._queue.remove(waiting)
+            waiting.outcome = [RuntimeError("the commit was broken off")] * len(waiting.steps)
+            self._storer.settle(waiting.steps, waiting.outcome)
 
     def transactions(self) -> Transactions:
-        """Store what waits at this moment."""
-        taken: list[Waiting[Step]] = []
-        steps: list[Step] = []
-        while self._queue and len(steps) < MOST:
-            taken.append(self._queue.popleft())
-            steps += taken[-1].steps
-        outcome: Outcome = [None] * len(steps)
+        """Store what waits at this moment.
+
+        Steps stay in the queue until their outcome is known. So if this is broken off, wherever
+        that is, whoever else waits for them stores them again, which is safe.
+        """
+        taken = self._first()
+        steps = [step for waiting in taken for step in waiting.steps]
         try:
-            try:
-                outcome = yield partial(self._storer.steps, steps)
-            except ALL_THE_SAME as error:
+            outcome: Outcome = yield partial(self._storer.steps, steps)
+        except ALL_THE_SAME as error:
+            outcome = [error] * len(steps)
+        except Exception as error:
+            if len(taken) == 1:
                 outcome = [error] * len(steps)
-            except Exception as error:
-                if len(taken) == 1:
-                    outcome = [error] * len(steps)
-                else:
-                    outcome = yield from self._one_by_one(taken)
-        except BaseException:
-            outcome = [RuntimeError("the commit was broken off")] * len(steps)
-            raise
-        finally:
-            self._storer.settle(steps, outcome)
-            at = 0
-            for waiting in taken:
-                waiting.outcome = outcome[at : at + len(waiting.steps)]
-                at += len(waiting.steps)
+            else:
+                outcome = yield from self._one_by_one(taken)
+        self._storer.settle(steps, outcome)
+        at = 0
+        for waiting in taken:
+            waiting.outcome = outcome[at : at + len(waiting.steps)]
+            at += len(waiting.steps)
+        self._drop_settled()
+
+    def _first(self) -> list[Waiting[Step]]:
+        """Those who waited longest, up to MOST steps; they stay in the queue."""
+        self._drop_settled()
+        taken: list[Waiting[Step]] = []
+        count = 0
+        while count < MOST and len(taken) < len(self._queue):
+            taken.append(self._queue[len(taken)])
+            count += len(taken[-1].steps)
+        return taken
+
+    def _drop_settled(self) -> None:
+        while self._queue and self._queue[0].outcome is not None:
+            self._queue.popleft()
 
     def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
         """One bad step must not take the others with it."""

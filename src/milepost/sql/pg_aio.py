@@ -95,8 +95,9 @@ class AsyncPostgresEngine:
             try:
                 await future
             except asyncio.CancelledError as error:
-                if self._writer.done():
-                    raise  # with the loop: nobody is left to end it
+                if self._writer.done():  # with the loop: nobody is left to end it
+                    committer.withdraw(waiting)
+                    raise
                 cancelled = error
         if cancelled is not None:
             raise cancelled
@@ -116,12 +117,15 @@ class AsyncPostgresEngine:
                     await held.release()  # before anybody hears of it, and may close the pool
                 self._wake()
         except BaseException:  # the loop is being ended
-            self._wake()
-            for _, future in self._sleepers:
-                future.cancel()
-            self._sleepers.clear()
-            if held is not None:
-                await held.release()
+            try:
+                if held is not None:
+                    await held.release()
+            finally:
+                # In the last moment: whoever is woken must find that the writer is done.
+                self._wake()
+                for _, future in self._sleepers:
+                    future.cancel()
+                self._sleepers.clear()
             raise
 
     def _wake(self) -> None:
