@@ -50,7 +50,7 @@ def test_what_has_not_expired_is_never_dropped(clock):
 def test_a_namespace_is_cleared_and_the_others_stay():
     cache: Any = InMemoryCache()
     keys = [(("a",), "k"), (("b",), "k"), (("a", "b"), "k")]
-    cache.set({key: ("x", None) for key in keys})
+    cache.set(dict.fromkeys(keys, ("x", None)))
     cache.clear([("a",)])
     assert list(cache.get(keys)) == keys[1:]
     cache.clear()

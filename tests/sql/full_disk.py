@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
-from milepost.sql.failures import StorageFullError
+from milepost.sql.failures import StorageError, StorageFullError
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
 STEPS = 60
@@ -42,18 +42,24 @@ def growing(saver: Any, ran: list[int]) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def prove(saver: Any, durability: str, make_room: Callable[[], None]) -> None:
+def prove(
+    saver: Any,
+    durability: str,
+    make_room: Callable[[], None],
+    kind: type[StorageError] = StorageFullError,
+) -> None:
     """Typed error, an intact committed prefix, and nothing acknowledged runs again."""
     other: Any = {"configurable": {"thread_id": "before"}, "recursion_limit": 100}
     ran: list[int] = []
     graph = growing(saver, ran)
     graph.update_state(other, {"log": ["kept"]}, as_node="node")
-    full: StorageFullError | None = None
+    full: StorageError | None = None
     try:
         graph.invoke({"log": []}, CONFIG, durability=durability)
-    except StorageFullError as error:
+    except StorageError as error:
         full = error
     assert full is not None, "the disk did not become full"
+    assert type(full) is kind
     assert "make room" in str(full).lower()
     assert saver.verify() == []
     assert graph.get_state(other).values == {"log": ["kept"]}
@@ -93,6 +99,7 @@ def main() -> None:
             saver,
             durability,
             lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+            StorageError,  # SQLite says no more than that a write has failed
         )
     assert intact(path)
     print("proved")

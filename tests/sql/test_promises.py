@@ -1,10 +1,13 @@
 """Promises about what is left in a database: nothing that was deleted, nothing that was not asked
 for, nothing that nobody needs."""
 
+import asyncio
 import glob
 import os
-from collections.abc import Callable
+import sqlite3
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psycopg
@@ -15,6 +18,8 @@ from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.sql.schema import TABLES
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import START, StateGraph
+from milepost.sql import lite, pg_vacuum
+from milepost.sql.failures import NotErasedError
 from milepost.types import Command, interrupt
 
 CANARY = "canary-in-the-coal-mine"
@@ -59,24 +64,6 @@ class Raw:
             ]
         return sum(sizes)
 
-    # A row that the server itself looks at, to gather statistics, outlives one vacuum.
-
-    def shrinks(self, saver: Any, limit: float) -> None:
-        """Vacuum until the database is smaller than this."""
-        self._vacuum(saver, lambda: self.size() < limit, "smaller")
-
-    def forgets(self, saver: Any, text: str) -> None:
-        """Vacuum until a text is nowhere in the files."""
-        self._vacuum(saver, lambda: not self.holds(text), "free of the text")
-
-    def _vacuum(self, saver: Any, holds: Callable[[], bool], what: str) -> None:
-        def vacuumed() -> bool:
-            if not holds():
-                saver.vacuum()
-            return holds()
-
-        until(vacuumed, f"the database is {what}")
-
 
 @pytest.fixture
 def raw(request: pytest.FixtureRequest, saver: Any) -> Raw:
@@ -115,8 +102,6 @@ def test_deleted_text_is_nowhere_in_the_files_after_erase(saver, raw):
     removed = saver.erase(prefix="gone:")
     assert sorted(removed.threads) == ["gone:0", "gone:1"]
     assert removed.checkpoints == 18
-    if raw.path is None:
-        raw.forgets(saver, CANARY)
     assert not raw.holds(CANARY)
     assert graph.get_state(thread("kept")).values == {"log": ["stays", "a"]}
 
@@ -126,7 +111,100 @@ def test_deleted_text_is_nowhere_in_the_files_after_delete_and_vacuum(saver, raw
     for _ in range(3):
         graph.invoke({"log": [CANARY * 20]}, thread("gone"))
     saver.delete_thread("gone")
-    raw.forgets(saver, CANARY)
+    saver.vacuum()
+    assert not raw.holds(CANARY)
+
+
+@contextmanager
+def reading(raw: Raw, *, table: bool = True) -> Any:
+    """Somebody else, whose transaction has begun and goes on."""
+    if raw.path is not None:
+        with closing(sqlite3.connect(raw.path, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT COUNT(*) FROM threads").fetchall()
+            yield connection
+    else:
+        with psycopg.connect(raw.uri) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.execute("SELECT COUNT(*) FROM threads" if table else "SELECT 1")
+            yield connection
+
+
+@pytest.fixture
+def impatient(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is waited for for long."""
+    monkeypatch.setattr(pg_vacuum, "PATIENCE", 0.1)
+    if isinstance(saver, SqliteSaver):
+        saver.conn.execute("PRAGMA busy_timeout=100")
+
+
+def told(saver: Any) -> None:
+    """Store the canary in a thread."""
+    graph = line("a").compile(checkpointer=saver)
+    for _ in range(3):
+        graph.invoke({"log": [CANARY * 20]}, thread("gone"))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("run", ["sync", "async"])
+@pytest.mark.parametrize("table", [True, False], ids=["the table", "something else"])
+def test_text_that_others_can_still_read_is_not_said_to_be_erased(saver, raw, run, table):
+    told(saver)
+    with reading(raw, table=table):
+        with pytest.raises(NotErasedError, match=r"still in the files.*vacuum\(\), or erase\(\)"):
+            saver.erase(["gone"]) if run == "sync" else asyncio.run(saver.aerase(["gone"]))
+        assert saver.get_tuple(thread("gone")) is None
+        assert raw.holds(CANARY), "otherwise it should have been said to be erased"
+    assert saver.erase(["gone"]).threads == []
+    assert not raw.holds(CANARY)
+
+
+def test_a_reader_that_ends_in_time_is_waited_for(saver, raw, monkeypatch):
+    told(saver)
+    with reading(raw, table=False) as reader:
+        if raw.path is not None:
+            monkeypatch.setattr(lite.time, "sleep", lambda _: reader.execute("ROLLBACK"))
+            assert saver.erase(["gone"]).threads == ["gone"]
+        else:
+            erasing = Thread(target=saver.erase, args=(["gone"],))
+            erasing.start()
+            with psycopg.connect(raw.uri, autocommit=True) as looker:
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+                until(lambda: looker.execute(waits).fetchall(), "it waits for the reader")
+            reader.rollback()
+            erasing.join(60)
+            assert not erasing.is_alive()
+        assert not raw.holds(CANARY)
+
+
+def test_nothing_is_said_to_be_erased_by_a_role_that_may_not_do_it(postgres, uri, request):
+    raw = Raw(request, postgres)
+    told(postgres)
+    with psycopg.connect(uri, autocommit=True) as owner:
+        owner.execute("CREATE ROLE guest")
+        try:
+            owner.execute("GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest")
+            with psycopg.connect(uri, autocommit=True) as connection:
+                connection.execute("SET ROLE guest")
+                with pytest.raises(NotErasedError, match="not this role's"):
+                    PostgresSaver(connection).erase(["gone"])
+            assert raw.holds(CANARY)
+            postgres.vacuum()
+            assert not raw.holds(CANARY)
+        finally:
+            owner.execute("DROP OWNED BY guest")
+            owner.execute("DROP ROLE guest")
+
+
+def test_a_database_that_fails_meanwhile_does_not_make_it_erased(sqlite, monkeypatch):
+    told(sqlite)
+
+    def fail(*_: Any) -> None:
+        raise sqlite3.OperationalError("some failure")
+
+    monkeypatch.setattr(sqlite.engine, "_cursor", fail)
+    with pytest.raises(NotErasedError, match=r"still in the files.*some failure"):
+        sqlite.erase(["gone"])
 
 
 def three_questions(saver: Any) -> Any:
@@ -172,7 +250,8 @@ def test_pruned_in_the_middle_of_three_interrupts_a_resume_is_identical(saver, r
                 before = raw.size()
                 assert saver.prune(["t"]).checkpoints > 0
                 assert saver.get_thread("t").checkpoints == 1
-                raw.shrinks(saver, before)
+                saver.vacuum()
+                assert raw.size() < before
                 assert orphans(saver) == []
                 assert saver.verify() == []
             seen.append(graph.invoke(Command(resume=n), thread(thread_id)))
@@ -200,10 +279,11 @@ def test_a_large_binary_over_fifty_steps_is_one_copy(saver, raw, size):
     result = graph.invoke({"image": image}, {**thread("t"), "recursion_limit": 100})
     assert result["n"] == 50
     assert graph.get_state(thread("t")).values["image"] == image
-    raw.shrinks(saver, 1.1 * size)
-    assert size < raw.size()
+    saver.vacuum()
+    assert size < raw.size() < 1.1 * size
     saver.delete_thread("t")
-    raw.shrinks(saver, 1_000_000)
+    saver.vacuum()
+    assert raw.size() < 1_000_000
 
 
 def test_two_schemas_share_nothing(uri):

@@ -18,8 +18,10 @@ from milepost.sql.failures import (
     ConnectionUnusableError,
     ForeignDatabaseError,
     InvalidIdError,
+    StorageError,
     StorageFullError,
 )
+from milepost.sql.lite_failures import explain
 from milepost.store.sqlite import SqliteStore
 from savers import first_step
 
@@ -168,6 +170,24 @@ def test_a_full_disk_is_a_typed_error_and_the_database_is_intact(path):
         assert graph.get_state(thread("t")).values == DONE
         saver.conn.execute("PRAGMA max_page_count=1000000")
         assert runs(saver, "again") == DONE
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "kind", "says"),
+    [
+        (sqlite3.SQLITE_FULL, "SQLITE_FULL", StorageFullError, "Make room"),
+        (sqlite3.SQLITE_IOERR, "SQLITE_IOERR", StorageError, "does not say why"),
+        (sqlite3.SQLITE_IOERR_READ, "SQLITE_IOERR_READ", StorageError, "system's log"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC", StorageError, "SQLITE_IOERR_FSYNC"),
+        (sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT", SaverError, "disk I/O error"),
+    ],
+)
+def test_only_a_full_disk_is_called_full(code, name, kind, says):
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode, error.sqlite_errorname = code, name
+    explained = explain(error)
+    assert type(explained) is kind
+    assert says in str(explained)
 
 
 def test_a_database_of_langgraph_is_recognised_and_not_touched(path):

@@ -236,7 +236,8 @@ class Housekeeping(BaseCheckpointSaver[str]):
         """Remove threads for good, by their ids or by what the registry says of them.
 
         Then the space is given back, so that the files hold none of it any more; with
-        `vacuum=False` that is left to a later call of `vacuum`. Returns what was removed.
+        `vacuum=False` that is left to a later call of `vacuum`. Returns what was removed, or
+        raises NotErasedError if the rows are gone but the files still hold their bytes.
         """
         return self._drive(self._erase(thread_ids, metadata, prefix, vacuum))
 

@@ -5,14 +5,22 @@ CheckpointError
 └── SaverError
     ├── NotSetUpError             the tables are not there yet
     ├── ForeignDatabaseError      the tables are another program's
-    ├── StorageFullError          the disk or a quota is used up
+    ├── StorageError              the database's files cannot be read or written
+    │   └── StorageFullError      the disk or a quota is used up
+    ├── NotErasedError            rows are gone, but their bytes are still in the files
     ├── DatabaseBusyError         another process holds the database
     └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
 from milepost.errors import CheckpointError, SaverError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class InvalidIdError(CheckpointError, ValueError):
@@ -27,8 +35,19 @@ class ForeignDatabaseError(SaverError):
     """The database belongs to another program. Nothing in it was touched."""
 
 
-class StorageFullError(SaverError):
+class StorageError(SaverError):
+    """The database could not read or write its files. The message says what is known of it."""
+
+
+class StorageFullError(StorageError):
     """There is no room left. What was saved before is intact; make room and resume."""
+
+
+class NotErasedError(SaverError):
+    """What was removed cannot be read any more, but its bytes are still in the database's files.
+
+    Do what the message says, then call `vacuum()`, or `erase()` again.
+    """
 
 
 class ConnectionUnusableError(SaverError):
@@ -39,5 +58,25 @@ class DatabaseBusyError(SaverError):
     """Another process holds the database, or it is restarting. Repeat the call later."""
 
 
-ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageFullError)
+ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageError)
 """Failures that have nothing to do with what was wanted: others would fail alike."""
+
+
+@contextmanager
+def not_erased() -> Iterator[None]:
+    """While space is given back: whatever fails, the caller is told what is left in the files."""
+    try:
+        yield
+    except (NotErasedError, NotSetUpError, ForeignDatabaseError):
+        raise
+    except SaverError as error:
+        raise NotErasedError(
+            f"{STILL_THERE} Overwriting them has failed: {error} Mend that, then call vacuum(), or "
+            "erase() again."
+        ) from error
+
+
+STILL_THERE: Final = (
+    "What was removed cannot be read any more, but its bytes are still in the files of the "
+    "database."
+)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from milepost.errors import SaverError
 from milepost.sql.failures import (
+    STILL_THERE,
     ConnectionUnusableError,
-    DatabaseBusyError,
-    ForeignDatabaseError,
-    StorageFullError,
+    NotErasedError,
+    not_erased,
 )
 from milepost.sql.lite_cells import read_cells
+from milepost.sql.lite_failures import explain, explained
 from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import (
@@ -39,7 +39,7 @@ from milepost.sql.operations import (
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from milepost.sql.committing import Committer, Outcome, Waiting
 
@@ -111,14 +111,34 @@ class SqliteEngine:
 
     def vacuum(self) -> None:
         """Rewrite the file without the rows that were removed, and empty the log beside it."""
-        with self.lock, _explained():
+        with self.lock:
             self._prepare()
             if self.connection.in_transaction:
                 raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            with not_erased(), explained():
+                self._cursor().execute("VACUUM")
+                [(patience,)] = self._cursor().execute("PRAGMA busy_timeout").fetchall()
+        until = time.monotonic() + patience / 1000
+        # Not with one attempt that waits: nobody could write to the database meanwhile.
+        while not self._empty_log(patience):
+            if time.monotonic() >= until:
+                raise NotErasedError(
+                    f"{STILL_THERE} Another connection has been reading for longer than the busy "
+                    f"timeout of {patience / 1000:g} s, and SQLite cannot overwrite what that one "
+                    "may still need. End its transaction, then call vacuum(), or erase() again."
+                )
+            time.sleep(0.01)
+
+    def _empty_log(self, patience: int) -> bool:
+        """Move what is in the log to the file, and cut it off. False if others stand in the way."""
+        with self.lock, not_erased(), explained():
             cursor = self._cursor()
-            cursor.execute("VACUUM")
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            cursor.close()
+            cursor.execute("PRAGMA busy_timeout=0")
+            try:
+                [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout={patience}")
+            return not busy
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
@@ -145,7 +165,7 @@ class SqliteEngine:
         if self._ready:
             return
         connection = self.connection
-        with _explained():
+        with explained():
             if getattr(connection, "autocommit", None) is False:
                 raise ConnectionUnusableError(
                     "The sqlite3 connection was made with autocommit=False, so it is always "
@@ -325,48 +345,3 @@ def open_sqlite(conn_string: str) -> sqlite3.Connection:
             f"SQLite cannot open '{conn_string}' ({error}). It must be a file, or a name for one, "
             "in a directory that exists and can be written to."
         ) from error
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turns what sqlite3 raises into errors that say what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise explain(error) from error
-
-
-def explain(error: sqlite3.Error) -> SaverError:
-    """The typed error for what sqlite3 raised."""
-    text = str(error)
-    if "same thread" in text:
-        return ConnectionUnusableError(
-            "The sqlite3 connection belongs to another thread. Open it with "
-            "sqlite3.connect(..., check_same_thread=False); whoever uses it takes turns."
-        )
-    if "closed" in text:
-        return ConnectionUnusableError(
-            "The sqlite3 connection is closed. Keep it open as long as the saver or store is used; "
-            "with from_conn_string, use it inside the `with` block."
-        )
-    if "disk is full" in text or "disk I/O error" in text:
-        return StorageFullError(
-            f"SQLite could not write ({text}). Nothing of this step was stored, and what was "
-            "stored before is intact. Make room, then resume the thread."
-        )
-    if "locked" in text or "busy" in text:
-        return DatabaseBusyError(
-            f"SQLite: {text}. Another process has held the database for longer than the busy "
-            "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
-        )
-    if "readonly" in text:
-        return ConnectionUnusableError(
-            f"SQLite: {text}. The file or its directory cannot be written to; SQLite also needs to "
-            "create files beside it."
-        )
-    if "not a database" in text:
-        return ForeignDatabaseError(
-            "SQLite: the file is not a database, or it is encrypted by another program. Nothing in "
-            "it was touched; give the saver another file name."
-        )
-    return SaverError(f"SQLite: {text}.")

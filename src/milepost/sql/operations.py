@@ -138,11 +138,6 @@ class Short(Generic[R]):
         return self._work()
 
 
-def single(sql: str) -> Operation[None]:
-    """One statement and no more."""
-    yield Run(sql)
-
-
 def without_asking(operation: Operation[R]) -> R | None:
     """What an operation comes to if it has nothing to ask; None if it has."""
     try:

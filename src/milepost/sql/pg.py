@@ -16,6 +16,7 @@ from milepost.sql.failures import (
     DatabaseBusyError,
     InvalidIdError,
     NotSetUpError,
+    StorageError,
     StorageFullError,
 )
 from milepost.sql.operations import Operation, Query, Run
@@ -65,7 +66,7 @@ class Settings:
         self.begin_read: Begin = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *path)
         self.prepare = not pooler_safe
         prefix = f'"{schema}".' if schema else ""
-        self.vacuums = [f"VACUUM FULL {prefix}{table}" for table in tables]
+        self.tables = [prefix + table for table in tables]
 
     def begin(self, write: bool) -> Begin:
         """The statements that start a transaction."""
@@ -169,6 +170,16 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
         return StorageFullError(
             f"PostgreSQL could not write ({text}). Nothing of this step was stored; make room, "
             "then resume the thread."
+        )
+    if isinstance(error, psycopg.errors.IoError):
+        return StorageError(
+            f"PostgreSQL could not read or write its files ({text}). Nothing of this step was "
+            "stored; look into the server's log."
+        )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return DatabaseBusyError(
+            f"PostgreSQL: {text}. A transaction of somebody else has held a table or a row for "
+            "longer than lock_timeout; end it, or repeat the call later."
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")

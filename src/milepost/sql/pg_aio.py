@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from milepost.errors import ColourError
-from milepost.sql.operations import Short, Work, single
+from milepost.sql.failures import not_erased
+from milepost.sql.operations import Short, Work
 from milepost.sql.pg import (
     Begin,
     Patience,
@@ -23,6 +23,7 @@ from milepost.sql.pg import (
 )
 from milepost.sql.pg_held import Held
 from milepost.sql.pg_transaction import transaction
+from milepost.sql.pg_vacuum import vacuuming
 from milepost.sql.sharing import Readers
 from milepost.sql.turns import turns_on
 
@@ -156,8 +157,9 @@ class AsyncPostgresEngine:
 
     async def avacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
-        for statement in self.settings.vacuums:
-            await self._attempts(partial(single, statement), (), prepare=False)
+        with not_erased():
+            for work, begin in vacuuming(self.settings):
+                await self._attempts(work, begin, prepare=False)
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from milepost.sql.operations import Work, single
+from milepost.sql.failures import not_erased
+from milepost.sql.operations import Work
 from milepost.sql.pg import (
     Begin,
     Patience,
@@ -21,6 +21,7 @@ from milepost.sql.pg import (
     is_replaceable,
 )
 from milepost.sql.pg_transaction import transaction
+from milepost.sql.pg_vacuum import vacuuming
 from milepost.sql.turns import turns_on
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ class PostgresEngine:
 
     def vacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
-        for statement in self.settings.vacuums:
-            self._attempts(partial(single, statement), (), prepare=False)
+        with not_erased():
+            for work, begin in vacuuming(self.settings):
+                self._attempts(work, begin, prepare=False)
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
