@@ -9,11 +9,11 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Doc, Log, appends, line, single, steps, thread, two_nodes
+from milepost import workers
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_config
 from milepost.errors import EmptyInputError, InvalidUpdateError, MilepostError
 from milepost.graph import END, START, StateGraph
-from milepost.runtime import workers
 from milepost.types import Command
 
 # -- invoke

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -240,6 +241,26 @@ def test_ids_that_are_too_long_for_an_index_fail_alone(postgres):
     assert isinstance(error, InvalidIdError)
     assert "use shorter ones" in str(error)
     assert [info.thread_id for info in postgres.list_threads()] == ["sound"]
+
+
+def test_a_saver_needs_none_of_the_threads_that_asyncio_has(uri):
+    """They may all be waiting, in sync code, for a run on the loop that they were called from."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        with ConnectionPool(uri, min_size=1, open=True) as pool:
+            saver = PostgresSaver(pool)
+            saver.setup()
+
+            def sync_code() -> Any:
+                values = asyncio.run_coroutine_threadsafe(aruns(saver), loop).result(20)
+                asyncio.run_coroutine_threadsafe(saver.avacuum(), loop).result(20)
+                return values
+
+            assert await asyncio.to_thread(sync_code) == DONE
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("pipeline", [False, True])

@@ -11,8 +11,8 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from milepost import workers
 from milepost.graph.request import GraphCore
-from milepost.runtime import workers
 from milepost.runtime.config import checked_config, concurrency, merge_configs
 from milepost.runtime.driving import async_driver
 from milepost.runtime.stream import Feed, shown

@@ -8,8 +8,8 @@ The life of a super-step, by file:
     saving.py       the new checkpoint is handed to the saver
     session.py      the loop around these; yields effects, never waits
     effects.py      what it yields
-    sync.py aio.py  the drivers, which carry the effects out; awaiting.py, timeouts.py and
-                    workers.py are their ways to wait
+    sync.py aio.py  the drivers, which carry the effects out; timeouts.py, and awaiting.py and
+                    workers.py at the top of the package, are their ways to wait
 
 A session is put together from parts, each a class that knows a little more than the one before:
 checkpoints.py (where the run is in its thread), offering.py (what its tasks see), telling.py (what

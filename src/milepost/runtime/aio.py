@@ -16,14 +16,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.runtime.awaiting import (
-    InContext,
-    apart,
-    in_thread,
-    see_through,
-    setter,
-    to_the_end,
-)
+from milepost.awaiting import InContext, apart, in_thread, see_through, setter, to_the_end
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     STARTING,

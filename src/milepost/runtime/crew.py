@@ -16,7 +16,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from milepost.runtime import workers
+from milepost import workers
 from milepost.runtime.effects import TaskProgram
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
 from milepost.errors import ColourError
-from milepost.runtime.workers import loop_is_running
+from milepost.workers import loop_is_running
 
 T = TypeVar("T")
 

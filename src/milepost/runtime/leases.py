@@ -13,8 +13,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from milepost import workers
 from milepost.record import record
-from milepost.runtime import workers
 
 if TYPE_CHECKING:
     from milepost.checkpoint.commit import Fence, StepSaver

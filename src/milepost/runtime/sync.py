@@ -13,8 +13,8 @@ from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost import workers
 from milepost.errors import ColourError
-from milepost.runtime import workers
 from milepost.runtime.colour import is_async_only
 from milepost.runtime.crew import Crew
 from milepost.runtime.effects import (

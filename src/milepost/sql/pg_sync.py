@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from milepost.awaiting import in_thread
 from milepost.sql.failures import not_erased
 from milepost.sql.operations import Work
 from milepost.sql.pg import (
@@ -55,7 +55,7 @@ class PostgresEngine:
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """`run`, for use on an event loop."""
-        return await asyncio.to_thread(self.run, work, write=write)
+        return await in_thread(self.run, work, write=write)
 
     def set_up(self, work: Work[None]) -> None:
         """Make the tables."""
@@ -63,7 +63,7 @@ class PostgresEngine:
 
     async def aset_up(self, work: Work[None]) -> None:
         """`set_up`, for use on an event loop."""
-        await asyncio.to_thread(self.set_up, work)
+        await in_thread(self.set_up, work)
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
@@ -74,7 +74,7 @@ class PostgresEngine:
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop."""
-        return await asyncio.to_thread(self.commit, committer, waiting)
+        return await in_thread(self.commit, committer, waiting)
 
     def vacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
@@ -84,7 +84,7 @@ class PostgresEngine:
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
-        await asyncio.to_thread(self.vacuum)
+        await in_thread(self.vacuum)
 
     def close(self) -> None:
         """Close a connection that is the engine's own."""

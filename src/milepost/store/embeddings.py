@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import isfinite
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from milepost.awaiting import in_thread
 from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
 
 Vector: TypeAlias = Sequence[float]
@@ -76,7 +77,7 @@ class Embedder:
                 return self._checked(await self._object.aembed_documents(texts), len(texts))
         elif self._is_async:
             return self._checked(await self._function(texts), len(texts))
-        return await asyncio.to_thread(self.documents, texts)
+        return await in_thread(self.documents, texts)
 
     async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
         """`queries`, for use on an event loop."""
@@ -85,7 +86,7 @@ class Embedder:
         if hasattr(self._object, "aembed_query"):
             found = await asyncio.gather(*map(self._object.aembed_query, texts))
             return self._checked(found, len(texts))
-        return await asyncio.to_thread(self.queries, texts)
+        return await in_thread(self.queries, texts)
 
     def _called(self, texts: list[str]) -> Any:
         if not self._is_async:
@@ -195,7 +196,7 @@ class _Wrapped:
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
         if not self._is_async:
-            return await asyncio.to_thread(self.embed_documents, texts)
+            return await in_thread(self.embed_documents, texts)
         return [list(vector) for vector in await self._embed(texts)]  # type: ignore[misc]
 
     async def aembed_query(self, text: str) -> list[float]:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Literal, TypeAlias
 
+from milepost.awaiting import in_thread
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.runtime.effects import Ask
-from milepost.runtime.workers import LoopThread
 from milepost.stepper import Stepper
 from milepost.testing.effects import Effect, Misplaced, Program, Together
 from milepost.testing.failures import ClauseFailed
+from milepost.workers import LoopThread
 
 Colour: TypeAlias = Literal["sync", "async"]
 Factory: TypeAlias = Callable[..., Any]
@@ -149,7 +150,7 @@ class Stage:
             return await asyncio.gather(*map(self._adrive, effect.programs))
         if isinstance(effect, Misplaced):
             elsewhere = InThread(asyncio.run, call_async(effect.ask))
-            return await asyncio.to_thread(elsewhere.result, AT_ONCE)
+            return await in_thread(elsewhere.result, AT_ONCE)
         await self._aopened.aclose()
         self._aopened = AsyncExitStack()
         self.saver = await self._make()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost.awaiting import in_thread
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sqlite import create_tables, nothing
 from milepost.sql.dialect import SQLITE
@@ -59,14 +59,14 @@ class AsyncSqliteSaver(MaintainedSaver):
         synchronous: str = "FULL",
     ) -> AsyncIterator[Self]:
         """A saver on a file, or on `":memory:"`; use it with `async with`."""
-        connection = await asyncio.to_thread(open_sqlite, conn_string)
+        connection = await in_thread(open_sqlite, conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous)
         try:
             yield saver
         finally:
             saver.stop_sweeper()
             assert isinstance(saver.engine, SqliteEngine)
-            await asyncio.to_thread(saver.engine.close)
+            await in_thread(saver.engine.close)
 
     async def setup(self) -> None:
         """Make the tables now. Not needed: the first use does it."""

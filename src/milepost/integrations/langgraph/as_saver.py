@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
+from milepost.awaiting import in_thread
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.constants import ERROR, INTERRUPT
 from milepost.integrations.langgraph.allowed import (
@@ -110,7 +110,8 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
     ) -> AsyncIterator[TheirTuple]:
         if is_sync_only(self._saver):
             listing = self.list(config, filter=filter, before=before, limit=limit)
-            for known in await asyncio.to_thread(builtins.list, listing):
+            whole: builtins.list[TheirTuple] = await in_thread(builtins.list, listing)
+            for known in whole:
                 yield known
             return
         async for found in self._saver.alist(
@@ -168,7 +169,7 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
     async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
         """Call the saver from an event loop, whichever colours it comes in."""
         if is_sync_only(self._saver):
-            return await asyncio.to_thread(getattr(self._saver, method), *arguments, **named)
+            return await in_thread(getattr(self._saver, method), *arguments, **named)
         return await getattr(self._saver, f"a{method}")(*arguments, **named)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
 from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
+from milepost.awaiting import in_thread
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.records import (
     ChannelVersions,
@@ -98,7 +98,7 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         try:
             found = [one async for one in self._saver.alist(config, **wanted)]
         except NotImplementedError:
-            found = await asyncio.to_thread(lambda: [*self._saver.list(config, **wanted)])
+            found = await in_thread(lambda: [*self._saver.list(config, **wanted)])
         return [await self._aours(one) for one in found]
 
     def _ours(self, found: TheirTuple) -> CheckpointTuple:
@@ -168,7 +168,7 @@ class ForeignSaver(Upkeep, BaseCheckpointSaver[Any]):
         try:
             return await getattr(self._saver, f"a{method}")(*arguments, **named)
         except NotImplementedError:
-            return await asyncio.to_thread(getattr(self._saver, method), *arguments, **named)
+            return await in_thread(getattr(self._saver, method), *arguments, **named)
 
 
 class _Pages:

@@ -6,13 +6,13 @@ other's, and the results back.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from langgraph.store import base as theirs
 
+from milepost.awaiting import in_thread
 from milepost.store import base as ours
 
 
@@ -70,7 +70,7 @@ class ForeignStore(ours.BaseStore):
         try:
             found = await self._store.abatch(wanted)
         except NotImplementedError:
-            found = await asyncio.to_thread(self._store.batch, wanted)
+            found = await in_thread(self._store.batch, wanted)
         return [_our_result(one) for one in found]
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from milepost.runtime import workers
+from milepost import workers
 
 T = TypeVar("T")
 
@@ -53,16 +53,20 @@ def setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[]
 
 
 def in_thread(
-    function: Callable[..., Any], /, *arguments: Any, **keywords: Any
-) -> Coroutine[Any, Any, Any]:
-    """Call a sync function on a worker thread, in a copy of this context."""
+    function: Callable[..., T], /, *arguments: Any, **keywords: Any
+) -> Coroutine[Any, Any, T]:
+    """Call a sync function on a worker thread, in a copy of this context.
+
+    Not with `asyncio.to_thread`: that has a few threads for the whole program, and if all of them
+    wait for something that has to be called this way, they wait for ever.
+    """
     return apart(contextvars.copy_context(), partial(function, *arguments, **keywords))
 
 
-async def apart(context: contextvars.Context, call: Callable[[], Any]) -> Any:
+async def apart(context: contextvars.Context, call: Callable[[], T]) -> T:
     """Call something on a worker thread, in a context."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if future.cancelled():
