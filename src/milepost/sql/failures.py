@@ -64,10 +64,10 @@ ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageError)
 
 @contextmanager
 def not_erased() -> Iterator[None]:
-    """While space is given back: whatever fails, the caller is told what is left in the files."""
+    """While space is given back: what fails there is told as what it leaves in the files."""
     try:
         yield
-    except (NotErasedError, NotSetUpError, ForeignDatabaseError):
+    except (NotErasedError, NotSetUpError, ForeignDatabaseError, ConnectionUnusableError):
         raise
     except SaverError as error:
         raise NotErasedError(
