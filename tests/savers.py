@@ -11,12 +11,14 @@ from milepost.checkpoint.threads import Lineage, latest, with_ancestors
 from milepost.constants import CHILDREN
 
 
-def first_step(saver: Any, thread_id: str, head: str | None = None) -> StepCommit:
+def first_step(
+    saver: Any, thread_id: str, head: str | None = None, fence: Fence | None = None
+) -> StepCommit:
     """A step as the runtime would hand it over."""
     version = saver.get_next_version(None, None)
     checkpoint = {**empty_checkpoint(), "channel_versions": {"key": version}}
     new = NewCheckpoint(checkpoint, {"source": "loop", "step": 0}, {"key": "value"}, dict)
-    return StepCommit(thread_id, "", None, [], new, Fence(head))
+    return StepCommit(thread_id, "", None, [], new, fence or Fence(head))
 
 
 class Lossy(BaseCheckpointSaver):

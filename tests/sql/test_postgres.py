@@ -13,10 +13,12 @@ import pytest
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from graphs import Log, elsewhere, line, thread, two_nodes
+from graphs import Log, elsewhere, line, thread, two_nodes, until
+from milepost.checkpoint.commit import Fence
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
+from milepost.checkpoint.sql import storing
 from milepost.errors import ColourError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.sql import pg_sync
@@ -26,6 +28,7 @@ from milepost.sql.failures import (
     InvalidIdError,
     NotSetUpError,
 )
+from milepost.sql.pg import Patience
 from savers import first_step
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
@@ -446,3 +449,49 @@ def test_a_commit_that_was_begun_has_ended_when_its_cancellation_is_felt(uri):
 
     with psycopg.connect(uri, autocommit=True) as other:
         asyncio.run(main(other))
+
+
+def test_two_that_lock_the_same_threads_in_another_order_both_come_to_an_end(uri, monkeypatch):
+    """Guards are in order within a kind of them, but not across: the server breaks off one of the
+    transactions, which is then repeated."""
+    refused: list[Any] = []
+    pause = Patience.pause
+
+    def seen(self: Patience, error: Any, connection: Any) -> float:
+        refused.append(type(error))
+        return pause(self, error, connection)
+
+    monkeypatch.setattr(Patience, "pause", seen)
+    monkeypatch.setattr(storing, "_FRESH", 3600.0)  # however slow this is
+    url = f"{uri}&options=-c%20deadlock_timeout%3D100ms"
+    with (
+        PostgresSaver.from_conn_string(url) as one,
+        PostgresSaver.from_conn_string(url) as other,
+        psycopg.connect(uri) as gate,
+    ):
+        one.setup()
+        fences = {name: Fence(None) for name in ("a", "ab", "z", "zz")}
+        begun = [first_step(one, name, fence=fence) for name, fence in fences.items()]
+        assert one.commit([one.prepare(step) for step in begun]) == [None] * 4
+        gate.execute("SELECT 1 FROM threads WHERE thread_id IN ('ab', 'zz') FOR UPDATE")
+        ours = [first_step(one, name, fence=fences[name]) for name in ("a", "z", "zz")]
+        ours[0].status = "idle"  # so that it comes after the others, which go on
+        theirs = [
+            first_step(other, name, fence=Fence(None, forced=True)) for name in ("a", "ab", "z")
+        ]
+        with ThreadPoolExecutor(2) as threads:
+            commits = [
+                threads.submit(saver.commit, [saver.prepare(step) for step in steps])
+                for saver, steps in ((one, ours), (other, theirs))
+            ]
+            with psycopg.connect(uri, autocommit=True) as looker:
+                waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                until(
+                    lambda: len(looker.execute(waiting).fetchall()) == 2, "both stand at the gate"
+                )
+            gate.rollback()
+            first, second = (commit.result(60) for commit in commits)
+        assert psycopg.errors.DeadlockDetected in refused
+        assert second == [None] * 3
+        assert all(error is None or isinstance(error, ThreadConflict) for error in first)
+        assert one.verify() == []

@@ -148,7 +148,9 @@ class Storer:
     def _claims(self, held: Mapping[str, _Held]) -> list[Many]:
         now = time.time()
         looked_at, touched, taken, new = [], [], [], []
-        # In order, so that two such transactions cannot wait for each other.
+        # In order, so that two such transactions seldom wait for each other. Across the four kinds,
+        # and within a statement of several rows, they still may: PostgreSQL then breaks off one
+        # of them, and its engine repeats it.
         for thread_id, entry in sorted(held.items()):
             fence, epoch, head, status = entry.fence, entry.epoch, entry.head, entry.status
             key = (thread_id, fence.token, epoch)
