@@ -40,7 +40,8 @@ def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> Generator[Ask, 
 
 
 def _key(task: Task) -> CacheKey:
-    """Where the result of a task is cached: by its node's code and its input."""
+    """Where the result of a task is cached: by the name of its node and of what that calls, and by
+    its input. New code under the same names finds what the old code has left."""
     policy = task.node.cache
     assert policy is not None
     try:
