@@ -90,8 +90,14 @@ class Committer(Generic[Step]):
         Steps stay in the queue until their outcome is known. So if this is broken off, wherever
         that is, whoever else waits for them stores them again, which is safe.
         """
-        taken = self._first()
-        steps = [step for waiting in taken for step in waiting.steps]
+        queue = self._queue
+        while queue and queue[0].outcome is not None:
+            queue.popleft()  # it was broken off in between
+        taken: list[Waiting[Step]] = []
+        steps: list[Step] = []
+        while len(taken) < len(queue) and len(steps) < MOST:
+            taken.append(queue[len(taken)])
+            steps += taken[-1].steps
         try:
             outcome: Outcome = yield partial(self._storer.steps, steps)
         except ALL_THE_SAME as error:
@@ -106,21 +112,7 @@ class Committer(Generic[Step]):
         for waiting in taken:
             waiting.outcome = outcome[at : at + len(waiting.steps)]
             at += len(waiting.steps)
-        self._drop_settled()
-
-    def _first(self) -> list[Waiting[Step]]:
-        """Those who waited longest, up to MOST steps; they stay in the queue."""
-        self._drop_settled()
-        taken: list[Waiting[Step]] = []
-        count = 0
-        while count < MOST and len(taken) < len(self._queue):
-            taken.append(self._queue[len(taken)])
-            count += len(taken[-1].steps)
-        return taken
-
-    def _drop_settled(self) -> None:
-        while self._queue and self._queue[0].outcome is not None:
-            self._queue.popleft()
+            queue.popleft()
 
     def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
         """One bad step must not take the others with it."""
