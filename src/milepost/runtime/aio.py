@@ -99,7 +99,10 @@ class AsyncDriver:
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    await self._wind_up(steps, effect, closed)
+                    try:
+                        await self._wind_up(steps, effect, closed)
+                    finally:
+                        pending.clear()  # nobody is left to hear of it
                     raise
                 except BaseException as failure:
                     if isinstance(failure, asyncio.CancelledError):
@@ -123,7 +126,7 @@ class AsyncDriver:
     async def _wind_up(
         self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException
     ) -> None:
-        """The consumer has gone: let the program save what it has, without starting more."""
+        """The run is broken off: let the program save what it has, without starting more."""
         await to_the_end(self._stop_tasks())
         if isinstance(effect, STARTING):
             steps.error = reason

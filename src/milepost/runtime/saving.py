@@ -218,9 +218,7 @@ class Backlog:
                 return
             self._waiting.extend(steps)
             self.unstored += sum(map(self._load, steps))
-            wake, self._wake = self._wake, None
-        if wake is not None:
-            wake()
+            self._wake_worker()
 
     def take(self, wake: Callable[[], None]) -> list[Any]:
         """Everything that waits; if nothing does, `wake` is called when that changes."""
@@ -250,15 +248,19 @@ class Backlog:
             if self.unstored <= limit:
                 return False
             self._watchers.append((limit, tell))
+            self._wake_worker()  # whoever added steps may have been interrupted before
             return True
 
     def close(self) -> None:
         """Let the worker go, when it has stored what there is."""
         with self._lock:
             self.closed = True
-            wake, self._wake = self._wake, None
-        if wake is not None:
-            wake()
+            self._wake_worker()
+
+    def _wake_worker(self) -> None:
+        if self._wake is not None:
+            self._wake()
+            self._wake = None
 
     def raise_error(self) -> None:
         """Raise what made the worker give up, if it did."""

@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from types import CoroutineType
+from functools import partial
+from queue import SimpleQueue
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost import workers
@@ -92,7 +94,10 @@ class SyncDriver:
                     while pending:
                         yield pending.popleft()
                 except GeneratorExit as closed:
-                    self._wind_up(steps, effect, closed)
+                    try:
+                        self._wind_up(steps, effect, closed)
+                    finally:
+                        pending.clear()  # nobody is left to hear of it
                     raise
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
@@ -103,6 +108,12 @@ class SyncDriver:
             while pending:
                 yield pending.popleft()
             raise
+        except BaseException as struck:
+            if isinstance(program, GeneratorType) and program.gi_frame is not None:
+                # Between two effects: the program has not heard of it.
+                steps.error = struck
+                self._wind_up(steps, None, struck)
+            raise
         finally:
             if self._loop is not None:
                 self._loop.close()
@@ -111,8 +122,10 @@ class SyncDriver:
             yield pending.popleft()
         return steps.result
 
-    def _wind_up(self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException) -> None:
-        """The consumer has gone: let the program save what it has, without starting more."""
+    def _wind_up(
+        self, steps: Stepper[Effect, Any], effect: Effect | None, reason: BaseException
+    ) -> None:
+        """The run is broken off: let the program save what it has, without starting more."""
         self._crew.dismiss()
         if isinstance(effect, STARTING):
             steps.error = reason
@@ -199,16 +212,16 @@ class SyncDriver:
 
     def _write_behind(self, ledger: Ledger, backlog: Backlog) -> None:
         """The background writer: stores whatever waits, several steps at once if it lags."""
-        woken = threading.Event()
+        # Not an Event, here and below: Ctrl-C inside one may leave it locked for ever.
+        woken: SimpleQueue[None] = SimpleQueue()
         driver = SyncDriver()
         try:
             while True:
-                woken.clear()
-                steps = backlog.take(woken.set)
+                steps = backlog.take(partial(woken.put, None))
                 if not steps:
                     if backlog.closed:
                         return
-                    woken.wait()
+                    woken.get()
                     continue
                 try:
                     driver._store(ledger, steps)
@@ -224,9 +237,9 @@ class SyncDriver:
     def _wait_for(backlog: Backlog, limit: int) -> None:
         if backlog.unstored <= limit and backlog.error is None:
             return
-        ready = threading.Event()
-        if backlog.is_above(limit, ready.set):
-            ready.wait()
+        ready: SimpleQueue[None] = SimpleQueue()
+        if backlog.is_above(limit, partial(ready.put, None)):
+            ready.get()
         backlog.raise_error()
 
     def _flush(self, effect: Flush) -> None:
