@@ -1,10 +1,13 @@
 """When steps are saved: before the next one starts, along the way, or at the end."""
 
-from typing import Any
+import operator
+from typing import Annotated, Any
 
 import pytest
+from typing_extensions import TypedDict
 
 from graphs import Doc, Log, appends, line, steps, thread, two_nodes
+from milepost.channels import DeltaChannel
 from milepost.errors import InvalidUpdateError, SaverError
 from milepost.graph import START, StateGraph
 from milepost.runtime import Runtime
@@ -263,3 +266,49 @@ def test_a_fan_out_under_every_durability_ends_in_the_same_state(run, saver, con
     run.invoke(graph, {}, config, durability=durability)
     assert run.get_state(graph, config).values == {"log": [0, 1, 2, 3]}
     assert run.get_state(graph, config).next == ()
+
+
+class Twins(TypedDict):
+    """Two keys that are to be the same: one stored by what was written to it, one whole."""
+
+    delta: Annotated[list[str], DeltaChannel(lambda old, new: sum(new, old))]
+    plain: Annotated[list[str], operator.add]
+
+
+def twice(word: str) -> dict[str, list[str]]:
+    return {"delta": [word], "plain": [word]}
+
+
+class TestADeltaChannelThatARunLeavesAlone:
+    """What was written where the run began, and did not lead to it, is not taken over."""
+
+    def test_in_a_replay(self, run, saver, config, durability):
+        writes = [True]
+        builder = StateGraph(Twins).add_sequence(
+            [(name, lambda _, name=name: twice(name) if writes else None) for name in "ab"]
+        )
+        graph = builder.add_edge(START, "a").compile(checkpointer=saver)
+        run.invoke(graph, twice("in"), config, durability="sync")
+        states = run.history(graph, config)
+        writes.clear()
+        for old in states[1:3]:
+            run.invoke(graph, None, old.config, durability=durability)
+            assert run.get_state(graph, config).values == old.values
+            assert old.values["delta"] == old.values["plain"]
+
+    def test_after_a_step_that_was_given_up(self, run, saver, config, durability):
+        fails = [True]
+
+        def fail(_: Twins) -> None:
+            if fails:
+                raise ValueError("no")
+
+        builder = StateGraph(Twins).add_node("fail", fail)
+        builder.add_node("writes", lambda _: twice("lost") if fails else None)
+        builder.add_edge(START, "fail").add_edge(START, "writes")
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(ValueError, match="no"):
+            run.invoke(graph, twice("in"), config, durability="sync")
+        fails.clear()
+        run.invoke(graph, {"plain": []}, config, durability=durability)
+        assert run.get_state(graph, config).values == twice("in")

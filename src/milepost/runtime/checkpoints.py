@@ -319,7 +319,8 @@ class Bookkeeping:
             return
         prepared = []
         if self._unstored:
-            # Steps in between are not stored, so a delta channel cannot be rebuilt from them.
+            # Steps in between are not stored, so a delta channel cannot be rebuilt from them; and
+            # what others wrote at the parent would be taken for what led here.
             self._keep_deltas_whole()
             if self._source is not None:
                 self._note(self._source, ())
@@ -387,9 +388,10 @@ class Bookkeeping:
         return counted
 
     def _keep_deltas_whole(self) -> None:
-        """Store the whole values of delta channels that have changed."""
+        """Store the whole values of delta channels, changed or not."""
         for name in self.program.delta:
-            if name in self.board.dirty:
+            if name in self.board.versions:
+                self.board.dirty.add(name)
                 self._snapshots[name] = _DeltaSnapshot(self.board.live[name].get())
 
     def _new_checkpoint(self, new_id: str) -> NewCheckpoint:
