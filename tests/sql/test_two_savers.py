@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from graphs import PATIENCE, thread
 from milepost.channels import DeltaChannel
+from milepost.checkpoint.base import empty_checkpoint
 from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.sql.dialect import Bounds
@@ -165,3 +166,25 @@ def test_no_checkpoint_comes_to_lie_between_those_of_another_run(saver, other):
     counts = [len(values["delta"]) for values in states(graph)]
     assert counts == [4, 3, 2, 1, 1, 1]
     assert sound(other)
+
+
+def test_a_thread_that_was_made_again_by_hand_has_its_new_values(saver, reopen):
+    """Versions that a program counts itself may be the same as before."""
+
+    def put(saver: Any, text: str) -> None:
+        checkpoint = {
+            **empty_checkpoint(),
+            "id": "1ef00000-0000-6000-8000-000000000001",
+            "channel_values": {"key": [text * 500]},
+            "channel_versions": {"key": "1"},
+        }
+        saver.put(thread("t"), checkpoint, {"source": "input", "step": -1}, {"key": "1"})
+
+    with reopen() as other:
+        put(saver, "a")
+        assert saver.get_tuple(thread("t")).checkpoint["channel_values"]["key"] == ["a" * 500]
+        other.delete_thread("t")
+        put(other, "b")
+        assert saver.get_tuple(thread("t")).checkpoint["channel_values"]["key"] == ["b" * 500]
+        [listed] = saver.list(thread("t"))
+        assert listed.checkpoint["channel_values"]["key"] == ["b" * 500]

@@ -66,7 +66,7 @@ def history(
         if key[0] == channel
     }
     lot = yield from reader.rows_of(
-        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels
+        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels, warm=True
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):

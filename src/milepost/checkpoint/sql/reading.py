@@ -103,7 +103,8 @@ class Reader:
         """A checkpoint that was found; fetches what is lacking."""
         thread_id, ns, _ = place
         frames = yield from self._frames(thread_id, ns, found.asked(), found.rows, found.epoch)
-        resolver = yield from self.values(thread_id, ns, found.wanted(frames), last=True)
+        wanted = found.wanted(frames)
+        resolver = yield from self.values(thread_id, ns, wanted, found.epoch, last=True)
         return self._record(place, found, frames, resolver)
 
     def _record(
@@ -227,6 +228,7 @@ class Reader:
         channels: Sequence[str] | None = None,
         *,
         after: Mapping[str, str] | None = None,
+        warm: bool = False,
         last: bool = False,
     ) -> Operation[Lot]:
         """The writes at some checkpoints, and values, at once.
@@ -234,7 +236,7 @@ class Reader:
         With `channels`, what writes to others refer to is left out: those are not to be read.
         `after` has the checkpoint that comes after another, where that is known.
         """
-        known = self._known(thread_id, ns, wanted)
+        known = self._known(thread_id, ns, wanted) if warm else {}
         at = (thread_id, ns)
         some = () if channels is None else (json.dumps(list(channels)),)
         pairs = json.dumps([key for key in wanted if key not in known])
@@ -260,12 +262,19 @@ class Reader:
         thread_id: str,
         ns: str,
         wanted: Collection[tuple[str, str]],
+        epoch: int | None = None,
         *,
-        warm: bool = True,
         last: bool = False,
     ) -> Operation[Resolver]:
-        """Fetches the rows of certain versions of channels, except those that we remember."""
-        known = self._known(thread_id, ns, wanted) if warm else {}
+        """Fetches the rows of certain versions of channels.
+
+        Except those that we remember from this epoch: in another, a thread that was deleted and
+        made again may have other values under the same versions, if these were made by hand.
+        """
+        known = {}
+        if epoch is not None:
+            found = self._known(thread_id, ns, wanted)
+            known = {key: value for key, value in found.items() if value.epoch == epoch}
         rows: Sequence[tuple[Any, ...]] = ()
         if len(known) < len(wanted):
             missing = [key for key in wanted if key not in known]

@@ -152,7 +152,7 @@ class Remover:
         codec = self._reader.codec
         for ns in dict.fromkeys(key[0] for key in used):
             keys = {(channel, version) for other, channel, version in used if other == ns}
-            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys, warm=False)
+            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys)
             rows = [
                 (
                     codec.seal(
