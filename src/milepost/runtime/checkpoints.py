@@ -207,11 +207,11 @@ class Bookkeeping:
 
     def pin_children(self) -> None:
         """Keep in the next checkpoint where inner graphs with memory of their own are."""
-        pinned = [task.pins for task in self.tasks if task.pins]
-        if pinned:
-            newest: dict[str, str] = {}
-            for pins in pinned:
-                newest |= {ns: max(id, newest.get(ns, "")) for ns, id in pins.items()}
+        newest: dict[str, str] = {}
+        for task in self.tasks:
+            if task.pins:
+                newest |= {ns: max(id, newest.get(ns, "")) for ns, id in task.pins.items()}
+        if newest:
             self.board.saw(CHILDREN, {**self.board.seen.get(CHILDREN, {}), **newest})
 
     def remembered(self) -> str | None:
