@@ -18,7 +18,7 @@ from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import DamagedRowError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.runtime import aio
-from milepost.runtime.saving import Fence, Ledger
+from milepost.runtime.saving import Backlog, Fence, Ledger
 from milepost.runtime.sync import SyncDriver
 from savers import WholeSaver
 
@@ -313,3 +313,19 @@ def test_graphs_side_by_side_share_one_backlog():
         one.join()
     assert {backlog for backlog, _ in opened} == {ledger.backlog}
     assert sum(is_new for _, is_new in opened) == 1
+
+
+def test_steps_are_stored_though_ctrl_c_came_before_their_writer_was_woken(monkeypatch):
+    backlog, woken = Backlog(lambda _: 1), []
+    assert backlog.take(lambda: woken.append(True)) == []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backlog, "_wake_worker", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            backlog.add(["step"])
+    assert backlog.is_above(0, lambda: None)
+    assert woken == [True]
+    assert backlog.take(lambda: None) == ["step"]
