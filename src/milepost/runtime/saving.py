@@ -31,13 +31,11 @@ LARGE = 250_000
 """Bytes for which a step counts as one more: so the bytes that wait are bounded as well."""
 
 
-_opening = threading.Lock()
-
-
 class Ledger:
     """A run's way to the saver of its thread."""
 
     __slots__ = (
+        "_opening",
         "backlog",
         "deferred",
         "durability",
@@ -70,6 +68,7 @@ class Ledger:
         """Whether whole steps are stored, and the run waits for that."""
         self.backlog: Backlog | None = None
         """Steps that are still to be stored, once there have been any."""
+        self._opening = threading.Lock()
 
     def prepare(self, step: StepCommit) -> Any:
         """Encode a step, so that what the program does next cannot change it."""
@@ -109,7 +108,7 @@ class Ledger:
 
     def open_backlog(self) -> tuple[Backlog, bool]:
         """The backlog, and whether it was opened just now and needs somebody who stores it."""
-        with _opening:  # graphs inside the run may be at work side by side
+        with self._opening:  # graphs inside the run may be at work side by side
             if (backlog := self.backlog) is not None:
                 return backlog, False
             backlog = self.backlog = Backlog(self._load)
