@@ -14,13 +14,14 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from bench.cases import ALL, chosen
 from bench.context import FULL, QUICK, TINY, Case, Context, Plan, Skipped, told
-from bench.libraries import load
+from bench.libraries import NEEDED
 from bench.pictures import GROWTH, SCALING, pictures
 from bench.records import Record
 from bench.table import table, verdict
@@ -44,14 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in ALL:
             print(f"{case.name:28}{case.title}")
         return 0
-    for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
-        os.environ[name] = "false"
     try:
         cases = chosen(options.case)
         _try_out(options)
-    except ImportError as error:
-        print(f"{error}: pip install -e '.[test]'", file=sys.stderr)
-        return 2
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -59,6 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.rounds:
         plan = replace(plan, rounds=options.rounds, long_rounds=options.rounds)
     with Context(plan) as context:
+        try:
+            context.load(*NEEDED)
+            import_module("psutil")
+        except ImportError as error:
+            print(f"{error}: pip install -e '.[test]'", file=sys.stderr)
+            return 2
         found = measure(cases, context)
         measured_on = machine(context.folder.parent)
     print(f"\n{measured_on}\n\n{summed_up(found, plan)}")
@@ -148,8 +150,7 @@ def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:
 
 
 def _try_out(options: argparse.Namespace) -> None:
-    """What cannot be imported or written is found out now, not after minutes of measuring."""
-    load()
+    """What cannot be written is found out now, not after minutes of measuring."""
     if folder := os.environ.get("TMPDIR"):
         # From one that is no use tempfile turns to another, and to another disk, without a word.
         try:

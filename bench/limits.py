@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from bench.measure import Watch
+from bench.measure import Reading, Watch, mean
 
 AT_BEST = "limit at best"
 ROW = b"x" * 320
@@ -19,8 +19,9 @@ ROW = b"x" * 320
 _INSERT = "INSERT INTO rows VALUES (?, ?)"
 
 
-def sqlite_commits(watch: Watch, path: Path, count: int, *, room: bool = False) -> None:
+def sqlite_commits(path: Path, count: int, *, room: bool = False) -> Reading:
     """Transactions of one row each, with a log and an fsync for every commit."""
+    watch = Watch()
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -32,12 +33,14 @@ def sqlite_commits(watch: Watch, path: Path, count: int, *, room: bool = False) 
         with watch.over(count):
             for number in range(count):
                 connection.execute(_INSERT, (number, ROW))
+    return mean(watch.readings)
 
 
-def postgres_commits(watch: Watch, address: str, count: int, *, cursor: bool = True) -> None:
+def postgres_commits(address: str, count: int, *, cursor: bool = True) -> Reading:
     """Transactions of one row each, each a single round trip."""
     import psycopg
 
+    watch = Watch()
     with psycopg.connect(address, autocommit=True, prepare_threshold=0) as connection:
         connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, data BYTEA)")
         connection.pgconn.prepare(b"add", b"INSERT INTO rows VALUES ($1, $2)", [23, 17])
@@ -47,3 +50,4 @@ def postgres_commits(watch: Watch, address: str, count: int, *, cursor: bool = T
                     connection.execute("INSERT INTO rows VALUES (%s, %s)", (number, ROW))
                 else:
                     connection.pgconn.exec_prepared(b"add", [b"%d" % number, ROW], [0, 1])
+    return mean(watch.readings)

@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Watch:
-    """Given to a contender, which says when its work begins and ends."""
+    """Given to a contender's work, which says when it begins and ends."""
 
     readings: list[Reading] = field(default_factory=list)
 
@@ -44,25 +44,21 @@ class Watch:
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         self.readings.append(Reading(wall / units, cpu / units))
 
-    def mean(self) -> Reading:
-        """The average of all that was measured in a round."""
-        count = len(self.readings)
-        return Reading(
-            sum(reading.wall for reading in self.readings) / count,
-            sum(reading.cpu for reading in self.readings) / count,
-        )
+
+def mean(readings: Sequence[Reading]) -> Reading:
+    """The average of several."""
+    return Reading(statistics.fmean(walls(readings)), statistics.fmean(cpus(readings)))
 
 
-Contender = Callable[[Watch], None]
+Contender = Callable[[], Reading]
+"""Does its work once, and says what that took."""
 
 
 def alternate(contenders: Mapping[str, Contender], rounds: int) -> dict[str, list[Reading]]:
     """Let the contenders take turns; the readings of each, one a round."""
     taken: dict[str, list[Reading]] = {name: [] for name in contenders}
     for name in turns(list(contenders), rounds):
-        watch = Watch()
-        contenders[name](watch)
-        taken[name].append(watch.mean())
+        taken[name].append(contenders[name]())
     return taken
 
 

@@ -13,14 +13,17 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.sqlite")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import bench.__main__ as command
 from bench import libraries
 from bench.__main__ import file_system, main, measure
 from bench.cases import ALL, chosen
 from bench.context import TINY, Case, Context
 from bench.libraries import Library
-from bench.measure import Reading, Watch, alternate, in_process, ratio, summary
+from bench.measure import Reading, alternate, in_process, ratio, summary
 from bench.records import OURS, THEIRS, TIMES, Check, Record, Target, law, timed, within
 from bench.table import rows, table, verdict
+
+from bench_probes import fails, loaded, process
 
 SIZES = [10, 100, 1000, 10000]
 ONE_OF_EACH = [
@@ -40,10 +43,15 @@ def test_there_is_a_case_of_each_group_here():
     assert {name.partition(".")[0] for name in ONE_OF_EACH} == {case.group for case in ALL}
 
 
-@pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_a_case_runs_and_says_something_of_each_side(name):
+@pytest.fixture(scope="module")
+def context():
     with Context(TINY) as context:
-        found = measure(chosen([name]), context)
+        yield context
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_case_runs_and_says_something_of_each_side(name, context):
+    found = measure(chosen([name]), context)
     assert not found.skipped
     assert not found.failed
     assert found.records
@@ -86,7 +94,7 @@ def test_the_command_says_when_there_is_nothing_to_draw(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_case_that_fails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
+def test_a_case_thatfails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
     def broken(context):
         raise LookupError("no such thing")
 
@@ -117,14 +125,31 @@ def test_cases_on_a_server_that_does_not_start_are_skipped(monkeypatch):
     assert len(started) == 1
 
 
-@pytest.mark.parametrize("module", ["langgraph.graph", "langgraph.checkpoint.sqlite.aio", "psutil"])
-def test_the_command_names_what_is_not_installed(module, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
+def test_the_command_names_what_is_not_installed(capsys, monkeypatch):
     assert main(["--list"]) == 0
+    monkeypatch.setitem(sys.modules, "psutil", None)
     assert main(["--tiny", "steps.plain"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert module in line
-    assert "pip install -e '.[test]'" in line
+    monkeypatch.setattr(command, "NEEDED", ("graph", "no_such_part"))
+    assert main(["--tiny", "steps.plain"]) == 2
+    for line, module in zip(
+        capsys.readouterr().err.splitlines(), ["psutil", "milepost.no_such_part"], strict=True
+    ):
+        assert module in line
+        assert "pip install -e '.[test]'" in line
+
+
+def test_each_library_is_measured_in_a_process_of_its_own(context):
+    assert [seat.do(loaded) for seat in context.seats] == [{"milepost"}, {"langgraph"}]
+    here = os.getpid()
+    processes = {seat.do(process) for seat in context.seats for _ in range(2)}
+    assert len(processes) == 2
+    assert here not in processes
+
+
+def test_whatfails_in_there_is_raised_here(context):
+    for seat in context.seats:
+        with pytest.raises(LookupError, match=seat.name):
+            seat.do(fails)
 
 
 def test_the_command_refuses_what_it_could_not_write(tmp_path, capsys, monkeypatch):
@@ -194,10 +219,9 @@ def test_contenders_take_turns():
     order = []
 
     def contender(name):
-        def contend(watch: Watch) -> None:
+        def contend() -> Reading:
             order.append(name)
-            with watch.over(1):
-                pass
+            return Reading(1, 1)
 
         return contend
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from bench.context import Case, Context
 from bench.graphs import payload
-from bench.growth import POSTGRES, SQLITE, Backend, Grown, grow
+from bench.growth import Grown, grow
 from bench.measure import ratio, summary, turns
+from bench.places import POSTGRES, SQLITE, Database
 from bench.records import (
     LIMIT,
     OURS,
@@ -26,12 +27,12 @@ from bench.resident import measured
 MEGA = 1e-6
 
 
-def _grow(backend: Backend, context: Context) -> dict[str, list[Grown]]:
-    grown: dict[str, list[Grown]] = {library.name: [] for library in context.libraries}
-    for library in turns(context.libraries, context.plan.long_rounds):
-        done = grow(backend, context, library)
-        grown[library.name].append(done)
-        context.kept["grown", backend.name, library.name] = done
+def _grow(database: Database, context: Context) -> dict[str, list[Grown]]:
+    grown: dict[str, list[Grown]] = {seat.name: [] for seat in context.seats}
+    for seat in turns(context.seats, context.plan.long_rounds):
+        done = grow(database, context, seat)
+        grown[seat.name].append(done)
+        context.kept["grown", database.name, seat.name] = done
     return grown
 
 
@@ -106,12 +107,12 @@ def _postgres(context: Context) -> list[Record]:
 
 def _memory(context: Context) -> list[Record]:
     count = context.plan.turns
-    sizes: dict[str, list[int]] = {library.name: [] for library in context.libraries}
-    times: dict[str, list[float]] = {library.name: [] for library in context.libraries}
-    for library in turns(context.libraries, context.plan.long_rounds):
-        grown, seconds = measured(library.root, count)
-        sizes[library.name].append(grown)
-        times[library.name].append(seconds)
+    sizes: dict[str, list[int]] = {seat.name: [] for seat in context.seats}
+    times: dict[str, list[float]] = {seat.name: [] for seat in context.seats}
+    for seat in turns(context.seats, context.plan.long_rounds):
+        grown, seconds = measured(seat.root, count)
+        sizes[seat.name].append(grown)
+        times[seat.name].append(seconds)
     title = f"{count}-turn chat, InMemorySaver"
     size = Record("chat.memory.bytes", f"{title}: resident growth", "MB")
     time = Record("chat.memory.time", f"{title}: time", "s")

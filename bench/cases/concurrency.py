@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from bench.context import Case, Context
@@ -12,18 +13,24 @@ from bench.graphs import loop, on_thread
 from bench.libraries import Library
 from bench.measure import Contender, Watch, alternate
 from bench.records import Record, faster, timed
+from bench.seats import Seat
 
-Opener = Callable[[Context, Library], AbstractAsyncContextManager[Any]]
+AsyncOpener = Callable[[Library, Any], AbstractAsyncContextManager[Any]]
 
 POOL = 16
 
 
-def _run(context: Context, library: Library, opener: Opener) -> Contender:
-    runs, steps = context.plan.runs, context.plan.run_steps
-    repeats = context.repeats(library, waits=True)
-
-    async def go(watch: Watch) -> None:
-        async with opener(context, library) as saver:
+def _run(
+    library: Library,
+    watch: Watch,
+    opener: AsyncOpener,
+    where: Any,
+    runs: int,
+    steps: int,
+    repeats: int,
+) -> None:
+    async def go() -> None:
+        async with opener(library, where) as saver:
             graph = loop(library, saver, colour="async")
             await graph.ainvoke({"n": 0, "last": 2}, on_thread("warm"), durability="sync")
             with watch.over(runs * steps * repeats):
@@ -39,12 +46,19 @@ def _run(context: Context, library: Library, opener: Opener) -> Contender:
                         )
                     )
 
-    return lambda watch: asyncio.run(go(watch))
+    asyncio.run(go())
 
 
-def _case(name: str, title: str, opener: Opener, bound: float) -> Case:
+def _case(
+    name: str, title: str, empty: Callable[[Context], Any], opener: AsyncOpener, bound: float
+) -> Case:
+    def contender(context: Context, seat: Seat) -> Contender:
+        runs, steps = context.plan.runs, context.plan.run_steps
+        repeats = context.repeats(seat, waits=True)
+        return lambda: seat.measure(_run, opener, empty(context), runs, steps, repeats)
+
     def run(context: Context) -> list[Record]:
-        contenders = {lib.name: _run(context, lib, opener) for lib in context.libraries}
+        contenders = {seat.name: contender(context, seat) for seat in context.seats}
         taken = alternate(contenders, context.plan.rounds)
         told = f"{context.plan.runs} runs at once, {title}"
         record = timed(name, told, "µs a step", 1e6, taken, faster(bound))
@@ -56,16 +70,12 @@ def _case(name: str, title: str, opener: Opener, bound: float) -> Case:
 
 
 CASES = (
-    _case(
-        "concurrency.sqlite",
-        "one SQLite file, `sync`",
-        lambda context, library: library.async_sqlite(context.file()),
-        20,
-    ),
+    _case("concurrency.sqlite", "one SQLite file, `sync`", Context.file, Library.async_sqlite, 20),
     _case(
         "concurrency.postgres",
         f"Postgres pool of {POOL}, `sync`",
-        lambda context, library: library.async_postgres(context.schema(), POOL),
+        Context.schema,
+        partial(Library.async_postgres, size=POOL),
         15,
     ),
 )

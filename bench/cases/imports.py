@@ -29,12 +29,12 @@ def _run(work: str, root: str, folder: Path) -> Reading:
 
 
 def _cold(context: Context, work: str) -> dict[str, list[Reading]]:
-    taken: dict[str, list[Reading]] = {library.name: [] for library in context.libraries}
+    taken: dict[str, list[Reading]] = {seat.name: [] for seat in context.seats}
     folder = context.folder / "bytecode"
-    for library in context.libraries:
-        _run(work, library.root, folder)
-    for library in turns(context.libraries, context.plan.rounds):
-        taken[library.name].append(_run(work, library.root, folder))
+    for seat in context.seats:
+        _run(work, seat.root, folder)
+    for seat in turns(context.seats, context.plan.rounds):
+        taken[seat.name].append(_run(work, seat.root, folder))
     return taken
 
 

@@ -7,6 +7,7 @@ the rest. The lowest of the rounds counts, for both sides. Wall time is kept bes
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypedDict
 
 from bench.cases.threads import many_threads
@@ -16,52 +17,53 @@ from bench.libraries import Library
 from bench.measure import Reading, Watch, cpus, summary, turns, walls
 from bench.records import Curve, Record, law
 
-Measured = Callable[[Context, Library, int, Watch], None]
+Measured = Callable[[Library, Watch, Path, int, int], None]
+"""Takes the file, the size of what is not changed, and how many steps to measure."""
 
 
 def _go(
-    context: Context, graph: Any, thread: str, watch: Watch, extra: dict[str, Any] | None = None
+    graph: Any, watch: Watch, steps: int, thread: str, extra: dict[str, Any] | None = None
 ) -> None:
-    steps, config = context.plan.steps, on_thread(thread, context.plan.steps)
+    config = on_thread(thread, steps)
     # What is large is stored beforehand: here the cost of not touching it is asked for.
     graph.invoke({"n": 0, "last": 1, **(extra or {})}, config, output_keys=["n"])
     with watch.over(steps):
         graph.invoke({"n": 0, "last": steps}, config, durability="sync", output_keys=["n"])
 
 
-def _nodes(context: Context, library: Library, size: int, watch: Watch) -> None:
+def _nodes(library: Library, watch: Watch, file: Path, size: int, steps: int) -> None:
     """Nodes that could run, and do not."""
-    with library.sqlite(context.file()) as saver:
-        _go(context, loop(library, saver, idle=size), "t", watch)
+    with library.sqlite(file) as saver:
+        _go(loop(library, saver, idle=size), watch, steps, "t")
 
 
-def _channels(context: Context, library: Library, size: int, watch: Watch) -> None:
+def _channels(library: Library, watch: Watch, file: Path, size: int, steps: int) -> None:
     """Keys of the state that nobody reads or writes."""
     keys = {f"key{number}": int for number in range(size)}
     wide: Any = TypedDict("wide", {"n": int, "last": int, **keys})  # type: ignore[misc]
-    with library.sqlite(context.file()) as saver:
-        _go(context, loop(library, saver, schema=wide), "t", watch, dict.fromkeys(keys, 1))
+    with library.sqlite(file) as saver:
+        _go(loop(library, saver, schema=wide), watch, steps, "t", dict.fromkeys(keys, 1))
 
 
-def _state(context: Context, library: Library, size: int, watch: Watch) -> None:
+def _state(library: Library, watch: Watch, file: Path, size: int, steps: int) -> None:
     """Kilobytes in a key that nobody reads or writes."""
     large: Any = TypedDict("large", {"n": int, "last": int, "text": str})
-    with library.sqlite(context.file()) as saver:
-        _go(context, loop(library, saver, schema=large), "t", watch, {"text": "x" * (1000 * size)})
+    with library.sqlite(file) as saver:
+        _go(loop(library, saver, schema=large), watch, steps, "t", {"text": "x" * (1000 * size)})
 
 
-def _length(context: Context, library: Library, size: int, watch: Watch) -> None:
+def _length(library: Library, watch: Watch, file: Path, size: int, steps: int) -> None:
     """Checkpoints that the thread has already."""
-    with library.sqlite(context.file()) as saver:
+    with library.sqlite(file) as saver:
         graph = loop(library, saver)
         graph.invoke({"n": 0, "last": size}, on_thread("t", size), durability="async")
-        _go(context, graph, "t", watch)
+        _go(graph, watch, steps, "t")
 
 
-def _threads(context: Context, library: Library, size: int, watch: Watch) -> None:
+def _threads(library: Library, watch: Watch, file: Path, size: int, steps: int) -> None:
     """Other threads in the file."""
-    with many_threads(context, library, size) as saver:
-        _go(context, loop(library, saver), "new", watch)
+    with many_threads(library, file, size) as saver:
+        _go(loop(library, saver), watch, steps, "new")
 
 
 def _case(name: str, what: str, first: int, measured: Measured) -> Case:
@@ -71,7 +73,7 @@ def _case(name: str, what: str, first: int, measured: Measured) -> Case:
         sizes = [first * 10**power for power in range(context.plan.sizes)]
         record = Record(name, f"CPU time of a step against {what}", "µs a step")
         found = {size: _lowest(context, size, measured) for size in sizes}
-        for side in (library.name for library in context.libraries):
+        for side in (seat.name for seat in context.seats):
             points = [(size, at[side].cpu * 1e6) for size, at in found.items()]
             record.curves.append(Curve(side, points, law(points)))
             wall = [(size, at[side].wall * 1e6) for size, at in found.items()]
@@ -85,13 +87,10 @@ def _case(name: str, what: str, first: int, measured: Measured) -> Case:
 
 def _lowest(context: Context, size: int, measured: Measured) -> dict[str, Reading]:
     """Of each library at one size."""
-    watches = {library.name: Watch() for library in context.libraries}
-    for library in turns(context.libraries, context.plan.long_rounds):
-        measured(context, library, size, watches[library.name])
-    return {
-        name: Reading(min(walls(watch.readings)), min(cpus(watch.readings)))
-        for name, watch in watches.items()
-    }
+    taken: dict[str, list[Reading]] = {seat.name: [] for seat in context.seats}
+    for seat in turns(context.seats, context.plan.long_rounds):
+        taken[seat.name].append(seat.measure(measured, context.file(), size, context.plan.steps))
+    return {name: Reading(min(walls(all)), min(cpus(all))) for name, all in taken.items()}
 
 
 CASES = (

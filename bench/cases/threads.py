@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bench.context import Case, Context
 from bench.graphs import loop, on_thread
 from bench.libraries import Library
-from bench.measure import Watch, alternate
+from bench.measure import Watch
 from bench.records import OURS, Record, Target, timed
 
 OWNERS = 50
@@ -17,9 +18,8 @@ PAGE = 20
 
 
 @contextmanager
-def many_threads(context: Context, library: Library, count: int) -> Iterator[Any]:
+def many_threads(library: Library, path: Path, count: int) -> Iterator[Any]:
     """A saver on a file with so many threads; ours have owners."""
-    path = context.file()
     with library.sqlite(path) as saver:
         # Making them is not what is measured, so here commits need not wait for the disk.
         saver.conn.execute("PRAGMA synchronous=OFF")
@@ -27,17 +27,16 @@ def many_threads(context: Context, library: Library, count: int) -> Iterator[Any
         for number in range(count):
             thread = f"{number:06}"
             graph.invoke({"n": 0, "last": 1}, on_thread(thread), durability="exit")
-            if library is context.ours:
+            if library.name == OURS:
                 saver.set_thread_metadata(thread, {"owner": f"user {number % OWNERS}"})
     with library.sqlite(path) as saver:
         yield saver
 
 
-def _page(context: Context) -> list[Record]:
-    count = context.plan.threads
-    with many_threads(context, context.ours, count) as saver:
-
-        def contend(watch: Watch) -> None:
+def _pages(library: Library, watch: Watch, file: Path, count: int, rounds: int) -> None:
+    """One page for each of 20 users, round after round."""
+    with many_threads(library, file, count) as saver:
+        for _ in range(rounds):
             with watch.over(20):
                 found = [
                     len(saver.list_threads(metadata={"owner": f"user {number}"}, limit=PAGE))
@@ -46,7 +45,10 @@ def _page(context: Context) -> list[Record]:
             owned = [len(range(number, count, OWNERS)) for number in range(20)]
             assert found == [min(PAGE, threads) for threads in owned]
 
-        taken = alternate({OURS: contend}, context.plan.rounds)
+
+def _page(context: Context) -> list[Record]:
+    count = context.plan.threads
+    taken = {OURS: context.ours.readings(_pages, context.file(), count, context.plan.rounds)}
     title = f"{count:,} threads: a page of {PAGE} for one user"
     target = Target("ms", 5, at_least=False)
     return [timed("threads.page", title, "ms", 1e3, taken, target)]

@@ -152,11 +152,18 @@ class SqliteEngine:
                 with suppress(sqlite3.Error):
                     # Not with `execute`: that stops after the first page.
                     self.connection.executescript("PRAGMA incremental_vacuum")
+            self._leave_log()
             self.connection.close()
 
     def release(self) -> None:
         """Let the worker go; the connection is the caller's."""
         self._worker.close()
+        with self.lock:
+            self._leave_log()
+
+    def _leave_log(self) -> None:
+        if self._room is not None:
+            self._room.close()
 
     # -- transactions
 

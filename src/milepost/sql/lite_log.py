@@ -22,19 +22,22 @@ _TAIL: Final = 64
 class LogRoom:
     """Watches the log of one database."""
 
-    __slots__ = ("_path", "_size")
+    __slots__ = ("_file", "_path", "_size")
 
     def __init__(self, database: str) -> None:
         self._path = f"{database}-wal"
         self._size: int | None = None
         """When it was last looked at."""
+        self._file: int | None = None
+        """Kept open, as the log is there for as long as a connection is: to open it for each commit
+        would take longer than all else that is done here."""
 
     def is_used_up(self) -> bool:
         """Whether the log has become longer since this was last asked, so that room is wanted."""
         if not self._path:
             return False
         try:
-            size = _length(self._path)
+            size = self._length()
         except OSError:
             self._path = ""
             return False
@@ -68,12 +71,19 @@ class LogRoom:
         finally:
             os.close(log)
 
+    def _length(self) -> int:
+        """Not with `stat`: whoever has asked for a file's times makes the next write to it set them
+        exactly, and on Linux since 6.13 the fsync after that waits for the journal as well."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_RDONLY)
+        return os.lseek(self._file, 0, os.SEEK_END)
 
-def _length(path: str) -> int:
-    """Not with `stat`: whoever has asked for a file's times makes the next write to it set them
-    exactly, and on Linux since 6.13 the fsync after that waits for the journal as well."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.lseek(file, 0, os.SEEK_END)
-    finally:
-        os.close(file)
+    def close(self) -> None:
+        """Look no more: some systems do not delete a file that is open."""
+        self._path = ""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+    def __del__(self) -> None:
+        self.close()
