@@ -79,6 +79,7 @@ def measure(cases: Sequence[Case], context: Context) -> Found:
     for case in cases:
         start = time.perf_counter()
         try:
+            context.renew()
             found.records += case.run(context)
         except KeyboardInterrupt:
             found.skipped[f"{case.name} and what comes after it"] = "interrupted"

@@ -86,11 +86,22 @@ class Context:
         warnings.simplefilter("ignore")
         folder = tempfile.TemporaryDirectory(prefix="milepost-bench-", ignore_cleanup_errors=True)
         self.folder = Path(self._stack.enter_context(folder))
+        self._sit_down()
+        self._stack.callback(self._rise)
+        return self
+
+    def _sit_down(self) -> None:
         self.ours = Seat(OURS, "milepost")
         self.theirs = Seat(THEIRS, "langgraph")
+
+    def _rise(self) -> None:
         for seat in self.seats:
-            self._stack.callback(seat.close)
-        return self
+            seat.close()
+
+    def renew(self) -> None:
+        """Go on in new processes: no case shall be measured by what others have left behind."""
+        self._rise()
+        self._sit_down()
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()

@@ -138,6 +138,18 @@ def test_the_command_names_what_is_not_installed(capsys, monkeypatch):
         assert "pip install -e '.[test]'" in line
 
 
+def test_each_case_begins_with_new_processes():
+    seen = []
+
+    def look(context):
+        seen.extend(seat.do(process) for seat in context.seats)
+        return []
+
+    with Context(TINY) as context:
+        measure([Case("a.first", "", look), Case("a.second", "", look)], context)
+    assert len(set(seen)) == 4
+
+
 def test_each_library_is_measured_in_a_process_of_its_own(context):
     assert [seat.do(loaded) for seat in context.seats] == [{"milepost"}, {"langgraph"}]
     here = os.getpid()

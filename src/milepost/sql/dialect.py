@@ -107,7 +107,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=Bounds(8, 8, 8),
+    chain=Bounds(8, 16, 8),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
