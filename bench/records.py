@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from bench.measure import Reading, Summary, cpus, ratio, summary, walls
@@ -125,7 +126,7 @@ def within(bound: float | None, of: str = LIMIT) -> Target:
 
 
 def law(points: Sequence[tuple[float, float]]) -> str:
-    """How a cost grows with a size: flat, or the law that fits the points best."""
+    """How a cost grows with a size: flat, or the simplest law that the points are close to."""
     if len(points) < 3:
         return "too few points"  # two are on a curve of every law
     costs = [cost for _, cost in points]
@@ -138,8 +139,10 @@ def law(points: Sequence[tuple[float, float]]) -> str:
         return f"uneven, up to {_times(apart)} apart {told}"
     if growth > STEEP * span:
         return f"{_WORSE} {told}"
-    best, _ = min(_LAWS, key=lambda known: _misfit(points, known[1]))
-    return f"{best} {told}"
+    misfits = [(name, _misfit(points, of)) for name, of in _LAWS]
+    close = [name for name, misfit in misfits if misfit < CLOSE**2]
+    best, _ = min(misfits, key=itemgetter(1))
+    return f"{close[0] if close else best} {told}"
 
 
 def _times(number: float) -> str:
@@ -148,6 +151,9 @@ def _times(number: float) -> str:
 
 FLAT = 1.2
 """Costs that are less far apart are taken for the same."""
+
+CLOSE = 0.05
+"""Points this far from a curve, as a part of their height, may be on it: so much is noise."""
 
 STEEP = 1.5
 """Growth of so many times the span is no noise on a line."""
@@ -162,7 +168,7 @@ _LAWS: tuple[tuple[str, Callable[[float], float]], ...] = (
 
 
 def _misfit(points: Sequence[tuple[float, float]], of: Callable[[float], float]) -> float:
-    """How far the points are from the best `a + b * of(size)`, relative to their height."""
+    """Squares of how far they are from the best `a + b * of(size)`, relative to their height."""
     weights = [1 / (y * y) for _, y in points]
     xs, ys = [of(x) for x, _ in points], [y for _, y in points]
     total = sum(weights)

@@ -281,6 +281,7 @@ def test_notes_stand_below_the_targets():
         ([5.0, 8.0, 7.0, 5.0], "uneven, up to 1.6x apart (1x"),
         ([7.0, 6.0, 5.5, 5.0], "uneven, up to 1.4x apart (0.71x"),
         ([300 + 0.012 * size for size in SIZES], "linear (1.4x"),
+        ([205.0, 204.0, 208.0, 268.0], "linear (1.3x"),
         ([5.0, 8.0, 11.0, 14.0], "logarithmic (2.8x"),
         ([4 + 0.1 * size for size in SIZES], "linear (201x"),
         ([0.1 * size for size in SIZES], "linear (1,000x"),
