@@ -16,7 +16,8 @@ from milepost.checkpoint.base import CheckpointTuple
 from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.splice import Parts
 from milepost.checkpoint.sql import remembered
-from milepost.checkpoint.sql.remembered import Chain, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.frame import Frame
+from milepost.checkpoint.sql.remembered import Chain, Known, KnownFrame, Memory
 from milepost.errors import DamagedRowError
 
 

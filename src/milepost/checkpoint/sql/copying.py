@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.remembered import Frame
+from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
 from milepost.checkpoint.threads import copy_refused
 from milepost.ids import new_epoch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint.sql import frames, notes
-from milepost.checkpoint.sql.remembered import Frame, KnownFrame
+from milepost.checkpoint.sql.frame import Frame
+from milepost.checkpoint.sql.remembered import KnownFrame
 from milepost.errors import BrokenChainError, SerdeError
 
 if TYPE_CHECKING:

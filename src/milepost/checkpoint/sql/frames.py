@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import ormsgpack
 
-from milepost.checkpoint.sql.remembered import Frame, KnownFrame
+from milepost.checkpoint.sql.frame import Frame, Inline
+from milepost.checkpoint.sql.remembered import KnownFrame
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -22,39 +23,42 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 256
 """Rows of a chain after which a complete frame is stored, whatever it costs."""
-_NOTHING: Final = object()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def changes(
-    base: Frame, frame: Frame, changed: Mapping[str, Any], looked: Collection[str] | None
+    base: Frame,
+    versions: Mapping[str, Any],
+    seen: Mapping[str, Mapping[str, Any]],
+    held: Mapping[str, Inline],
+    looked: Collection[str] | None,
 ) -> Frame | None:
-    """What makes `frame` out of `base`; None if something was taken away.
+    """What makes a frame out of `base`; None if something was taken away.
 
-    `changed` has all channels with another version, and `looked` the nodes that have seen others,
-    if that is known: nothing here goes through all channels.
+    `versions` and `seen` are all that it has, `held` what it has of channels with another version,
+    and `looked` the nodes that have seen others, if that is known: nothing here goes through all
+    channels.
     """
-    old_versions, old_inline, old_seen = base.versions, base.inline, base.seen
-    versions, inline, seen = {}, {}, {}
-    gone, unseen = len(old_versions) - len(frame.versions), len(old_seen) - len(frame.seen)
-    for name in changed:
-        versions[name] = frame.versions[name]
-        held = frame.inline[name]
-        if name not in old_versions:
+    version_of, held_for, seen_by = base.lookups()
+    changed, inline, sights = {}, {}, {}
+    gone, unseen = base.width - len(versions), base.nodes - len(seen)
+    for name, now in held.items():
+        changed[name] = versions[name]
+        if version_of(name) is None:
             gone += 1
-            inline[name] = held
-        elif old_inline.get(name, _NOTHING) != held:
-            inline[name] = held
-    for node in frame.seen if looked is None else looked:
-        now = frame.seen[node]
-        before = old_seen.get(node)
+            inline[name] = now
+        elif held_for(name) != now:
+            inline[name] = now
+    for node in seen if looked is None else looked:
+        sight = seen[node]
+        before = seen_by(node)
         if before is None:
             unseen += 1
-            seen[node] = now
-        elif before is not now and before != now:
-            seen[node] = now
-    return None if gone or unseen else Frame(versions, seen, inline)
+            sights[node] = sight
+        elif before is not sight and before != sight:
+            sights[node] = sight
+    return None if gone or unseen else Frame(changed, sights, inline)
 
 
 def pack(stamp: Sequence[Any], frame: Frame) -> bytes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec
-    from milepost.checkpoint.sql.remembered import Frame
+    from milepost.checkpoint.sql.frame import Frame
     from milepost.checkpoint.sql.values import Resolver
     from milepost.types import RunnableConfig
 

@@ -11,6 +11,7 @@ from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.splice import Parts
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.chains import blob_row, moved
+from milepost.checkpoint.sql.frame import Frame, Inline
 from milepost.checkpoint.sql.placing import (
     entries,
     fold_early,
@@ -20,7 +21,7 @@ from milepost.checkpoint.sql.placing import (
     place_writes,
     task_rows,
 )
-from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import BlobRow, CheckpointRow, Fold, Prepared, short_kind
 from milepost.checkpoint.threads import is_trigger
 from milepost.constants import ERROR, INTERRUPT
@@ -120,28 +121,25 @@ class Preparer:
         base = (
             self._memory.frame(thread_id, ns, parent_id, token) if parent_id is not None else None
         )
-        inline = dict(base.frame.inline) if base is not None else {}
+        held: dict[str, Inline] = {}
         for channel, value in new.changed.items():
-            inline[channel] = self._value(
+            held[channel] = self._value(
                 prepared, channel, versions[channel], value, once, again=new.again
             )
         if base is not None and prepared.blobs and not new.again:
             self._move_emptied(prepared, base, new.changed)
-        partial = base.partial if base is not None else False
-        if base is None and len(new.changed) < len(versions):
-            # The frame is completed from the database when it is stored.
-            partial = True
-            for channel in versions:
-                inline.setdefault(channel, True)
-        # What a node has seen is replaced when it runs, never changed.
-        frame = Frame(dict(versions), dict(checkpoint["versions_seen"]), inline)
+        if base is not None:
+            frame, delta = self._next_frame(base, new, held)
+            partial = base.partial
+        else:
+            # If it is partial, it is completed from the database when it is stored.
+            partial = len(held) < len(versions)
+            all = {**dict.fromkeys(versions, True), **held} if partial else held
+            frame, delta = Frame(dict(versions), dict(checkpoint["versions_seen"]), all), None
         updated = checkpoint.get("updated_channels")
         kind, data = notes.encoded(self._codec, metadata, thread_id, ns, id)
         told = self._codec.seal(data, ("metadata", thread_id, ns, id), (short_kind(kind),))
         run_id = metadata.get("run_id")
-        delta = None
-        if base is not None and not frames.is_due(base, self._chain):
-            delta = frames.changes(base.frame, frame, new.changed, new.seen)
         known = KnownFrame(token, base.epoch if base else None, id, frame, 1, 0, 0, partial)
         prepared.checkpoint = row = CheckpointRow(
             id,
@@ -161,6 +159,18 @@ class Preparer:
                     values[blob.channel] = blob.known
             self._memory.learn(thread_id, ns, known, values)
         return row
+
+    def _next_frame(
+        self, base: KnownFrame, new: NewCheckpoint, held: dict[str, Inline]
+    ) -> tuple[Frame, Frame | None]:
+        """The frame after another, and what differs, unless it is to be stored complete."""
+        # What a node has seen is replaced when it runs, never changed.
+        versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
+        changes = frames.changes(base.frame, versions, seen, held, new.seen)
+        if changes is None:
+            return Frame(dict(versions), dict(seen), {**base.frame.inline, **held}), None
+        frame = base.frame.after(changes, len(versions), len(seen))
+        return frame, None if frames.is_due(base, self._chain) else changes
 
     def _value(
         self,
@@ -218,15 +228,12 @@ class Preparer:
         so that what stands on the emptied one is never what it is made a part of.
         """
         thread_id, ns, _ = prepared.place
+        version_of, held_for, _ = base.frame.lookups()
         for channel, value in changed.items():
-            if (
-                value is not MISSING
-                or base.frame.inline.get(channel) is not False
-                or not is_trigger(channel)
-            ):
+            if value is not MISSING or held_for(channel) is not False or not is_trigger(channel):
                 continue
             known = self._memory.latest(thread_id, ns, channel, prepared.token)
-            if known is None or known.version != str(base.frame.versions.get(channel)):
+            if known is None or known.version != str(version_of(channel)):
                 continue
             for row in prepared.blobs:
                 if row.known is None or is_trigger(row.channel):

@@ -22,9 +22,10 @@ from milepost.checkpoint.sql.fetched import (
     WriteRecord,
 )
 from milepost.checkpoint.sql.found import Found, found_at
+from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.large import DATA
 from milepost.checkpoint.sql.lots import Lot, by_checkpoint
-from milepost.checkpoint.sql.remembered import Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.remembered import Known, KnownFrame, Memory
 from milepost.checkpoint.sql.values import Resolver
 from milepost.sql.operations import Operation, Query, Read, Several, Trail, without_asking
 

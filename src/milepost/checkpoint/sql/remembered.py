@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.checkpoint.cutting import split_like
 from milepost.record import record
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.codec import Codec, Encoded
     from milepost.checkpoint.splice import Buffer, Parts
-
-Inline: TypeAlias = Any
-"""In a frame: None for an emptied channel, False for one with a row of its own, or kind, bytes.
-
-True, until the frame is stored, for a channel of which only the parent's frame knows more.
-"""
+    from milepost.checkpoint.sql.frame import Frame
 
 LOST = ""
 """The owner of what could not be stored: nobody may build on it."""
@@ -104,24 +99,6 @@ class Known(Remembered):
         encoded = self.encoded
         if later.head and not encoded.parts.head:
             self.encoded = encoded._replace(parts=split_like(encoded.parts.join(), later))
-
-
-@record(frozen=False)
-class Frame:
-    """What a checkpoint says besides its values, and the small values."""
-
-    versions: Mapping[str, Any]
-    seen: Mapping[str, Mapping[str, Any]]
-    inline: Mapping[str, Inline]
-
-    def large(self) -> list[tuple[str, str]]:
-        """The channels and versions that have rows of their own."""
-        versions = self.versions
-        found = []
-        for channel, held in self.inline.items():
-            if held is False and channel in versions:
-                found.append((channel, str(versions[channel])))
-        return found
 
 
 @record(frozen=False)

@@ -17,7 +17,7 @@ from milepost.record import record
 from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.sql.remembered import Frame
+    from milepost.checkpoint.sql.frame import Frame
     from milepost.checkpoint.sql.values import Resolver
 
 

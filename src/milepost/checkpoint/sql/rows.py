@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint.commit import Fence
     from milepost.checkpoint.records import Place
     from milepost.checkpoint.splice import Program
-    from milepost.checkpoint.sql.remembered import Chain, Frame, Known, KnownFrame
+    from milepost.checkpoint.sql.frame import Frame
+    from milepost.checkpoint.sql.remembered import Chain, Known, KnownFrame
 
 
 def short_kind(kind: str) -> str | None:

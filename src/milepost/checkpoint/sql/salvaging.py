@@ -20,8 +20,8 @@ from milepost.types import MISSING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from milepost.checkpoint.sql.frame import Frame
     from milepost.checkpoint.sql.reading import Reader
-    from milepost.checkpoint.sql.remembered import Frame
     from milepost.sql.operations import Operation
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
-from milepost.checkpoint.sql.remembered import LOST, Frame, Known, KnownFrame, Memory
+from milepost.checkpoint.sql.frame import Frame
+from milepost.checkpoint.sql.remembered import LOST, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables, checkpoint_row
 from milepost.checkpoint.sql.writes import own_rows

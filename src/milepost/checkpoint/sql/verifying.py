@@ -23,8 +23,8 @@ from milepost.sql.operations import Operation, Query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost.checkpoint.sql.frame import Frame
     from milepost.checkpoint.sql.reading import Reader
-    from milepost.checkpoint.sql.remembered import Frame
 
 
 class Graph:
