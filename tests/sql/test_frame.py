@@ -6,6 +6,8 @@ from typing import Any, TypedDict
 import pytest
 
 from graphs import thread
+from milepost.checkpoint.base import empty_checkpoint
+from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -72,3 +74,34 @@ def test_a_step_of_a_wide_state_copies_none_of_its_channels(path):
             found.checkpoint for found in stored
         ]
         assert len(stored[0].checkpoint["channel_versions"]) > 500
+
+
+IDS = [f"1f000000-0000-6000-8000-{number:012}" for number in range(3)]
+
+
+def prepared(saver: SqliteSaver, fence: Fence, at: int, versions: dict[str, Any], **changed: Any):
+    checkpoint = {**empty_checkpoint(), "id": IDS[at], "channel_versions": versions}
+    metadata: Any = {"source": "loop", "step": at, "parents": {}}
+    new = NewCheckpoint(checkpoint, metadata, changed, dict)  # type: ignore[arg-type]
+    return saver.prepare(StepCommit("t", "", IDS[at - 1] if at else None, [], new, fence))
+
+
+def test_a_frame_may_be_completed_while_the_next_one_is_made(path, monkeypatch):
+    with SqliteSaver.from_conn_string(path) as saver:
+        assert saver.commit([prepared(saver, Fence(None), 0, {"a": "1", "b": "1"}, a=1, b=2)])
+    after = Frame.after
+    with SqliteSaver.from_conn_string(path) as saver:  # which has forgotten what the parent holds
+        fence = Fence(IDS[0])
+        first = prepared(saver, fence, 1, {"a": "2", "b": "1"}, a=3)
+
+        def meanwhile(frame: Frame, *changes: Any) -> Frame:
+            made = after(frame, *changes)
+            assert saver.commit([first]) == [None]
+            return made
+
+        monkeypatch.setattr(Frame, "after", meanwhile)
+        second = prepared(saver, fence, 2, {"a": "3", "b": "1"}, a=4)
+        assert saver.commit([second]) == [None]
+        found = saver.get_tuple(thread("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"a": 4, "b": 2}

@@ -129,8 +129,9 @@ class Preparer:
         if base is not None and prepared.blobs and not new.again:
             self._move_emptied(prepared, base, new.changed)
         if base is not None:
-            frame, delta = self._next_frame(base, new, held)
+            # Asked first: whoever completes the frame, perhaps now, says so when it is complete.
             partial = base.partial
+            frame, delta = self._next_frame(base, new, held)
         else:
             # If it is partial, it is completed from the database when it is stored.
             partial = len(held) < len(versions)
