@@ -7,6 +7,7 @@ that rotates; a ratio is taken within each round, and the median of those is rep
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+
+UNTRACED = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}
+"""For the environment of every process that measures: a trace would cost LangGraph its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ def in_process(
 ) -> tuple[float, float]:
     """The two figures that a fresh interpreter prints. What it complains of is seen."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=env)
+    quiet = {**(os.environ if env is None else env), **UNTRACED}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=quiet)
     if done.returncode:
         raise RuntimeError(f"a process of its own ended with {done.returncode}")
     first, second = done.stdout.split()

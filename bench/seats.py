@@ -7,7 +7,9 @@ both, and leaves the processor's caches full of them.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import traceback
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +19,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar, TypeVarTuple
 
 from bench.libraries import Library
-from bench.measure import Reading, Watch, mean
+from bench.measure import UNTRACED, Reading, Watch, mean
 
 Args = TypeVarTuple("Args")
 T = TypeVar("T")
@@ -68,8 +70,7 @@ def _sit_down(name: str, root: str) -> None:
     global _whose
     _whose = name, root
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for variable in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
-        os.environ[variable] = "false"
+    os.environ.update(UNTRACED)
     warnings.simplefilter("ignore")
 
 
@@ -78,8 +79,21 @@ def _do(work: Callable[..., T], *args: Any) -> T:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return work(_library(), *args)
+    except Exception as error:
+        if _travels(error):
+            raise
+        raise RuntimeError("".join(traceback.format_exception(error))) from None
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _travels(error: Exception) -> bool:
+    """Whether it can be pickled, and read again: what cannot would be told as something else."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True
 
 
 def _measure(work: Callable[..., None], *args: Any) -> list[Reading]:

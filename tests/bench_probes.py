@@ -21,3 +21,23 @@ def process(library: Library) -> int:
 
 def fails(library: Library) -> None:
     raise LookupError(library.name)
+
+
+class Unreadable(Exception):
+    """Is pickled, and cannot be read again: that calls it with one argument."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} {why}")
+
+
+class Unpicklable(Exception):
+    def __reduce__(self) -> str:
+        raise TypeError("cannot be pickled")
+
+
+def fails_oddly(library: Library, *, picklable: bool) -> None:
+    raise Unreadable("oh", "no") if picklable else Unpicklable("oh no")
+
+
+def ends(library: Library) -> None:
+    os._exit(1)

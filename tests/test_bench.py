@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from bench.measure import Reading, alternate, in_process, ratio, summary
 from bench.records import OURS, THEIRS, TIMES, Check, Record, Target, law, timed, within
 from bench.table import rows, table, verdict
 
-from bench_probes import fails, loaded, process
+from bench_probes import ends, fails, fails_oddly, loaded, process
 
 SIZES = [10, 100, 1000, 10000]
 ONE_OF_EACH = [
@@ -94,7 +95,7 @@ def test_the_command_says_when_there_is_nothing_to_draw(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_case_thatfails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
+def test_a_case_that_fails_is_noted_and_the_others_run(tmp_path, capsys, monkeypatch):
     def broken(context):
         raise LookupError("no such thing")
 
@@ -158,10 +159,34 @@ def test_each_library_is_measured_in_a_process_of_its_own(context):
     assert here not in processes
 
 
-def test_whatfails_in_there_is_raised_here(context):
+def test_what_fails_in_there_is_raised_here(context):
     for seat in context.seats:
         with pytest.raises(LookupError, match=seat.name):
             seat.do(fails)
+
+
+@pytest.mark.parametrize("picklable", [True, False])
+def test_what_fails_in_there_is_told_even_if_it_cannot_be_sent(picklable, context):
+    with pytest.raises(RuntimeError, match=r"(?s)fails_oddly.*oh no"):
+        context.ours.do(partial(fails_oddly, picklable=picklable))
+
+
+def test_a_process_that_ends_fails_its_case_alone():
+    with Context(TINY) as context:
+        cases = [
+            Case("a.first", "", lambda context: context.ours.do(ends)),
+            Case("a.second", "", lambda context: [context.ours.do(process)]),
+        ]
+        found = measure(cases, context)
+    assert list(found.failed) == ["a.first"]
+    assert len(found.records) == 1
+
+
+def test_nothing_that_is_measured_is_traced(monkeypatch):
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    program = "import os; print(len(os.environ['LANGSMITH_TRACING']), 0)"
+    assert in_process("-c", program) == (len("false"), 0)
+    assert in_process("-c", program, env=dict(os.environ)) == (len("false"), 0)
 
 
 def test_the_command_refuses_what_it_could_not_write(tmp_path, capsys, monkeypatch):
