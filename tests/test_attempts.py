@@ -208,6 +208,10 @@ class Square(TypedDict):
     square: int
 
 
+class SquareLog(Square):
+    log: Annotated[list[Any], operator.add]
+
+
 class Squarer:
     def __init__(self) -> None:
         self.calls: list[int] = []
@@ -262,6 +266,34 @@ def test_a_failed_node_is_not_cached(run):
     assert run.invoke(graph, {})["log"] == [2]
 
 
+def test_a_result_from_the_cache_is_kept_in_the_thread_like_any_other(run, saver, durability):
+    squarer, flaky = Squarer(), Flaky(0, ValueError("once"))
+    builder = StateGraph(SquareLog).add_node("square", squarer, cache_policy=CachePolicy())
+    builder.add_node("flaky", flaky).add_edge(START, "square").add_edge(START, "flaky")
+    graph = builder.compile(checkpointer=saver, cache=InMemoryCache())
+    first, second = ({"configurable": {"thread_id": id}} for id in ("first", "second"))
+    run.invoke(graph, {"number": 2}, first, durability=durability)
+
+    flaky.failures = 2
+    with pytest.raises(ValueError):
+        run.invoke(graph, {"number": 2}, second, durability=durability)
+    state = run.get_state(graph, second)
+    assert (state.next, state.values["square"]) == (("flaky",), 4)
+
+    graph.clear_cache()
+    assert run.invoke(graph, None, second, durability=durability)["square"] == 4
+    assert squarer.calls == [2]
+
+
+def test_the_history_shows_what_came_from_the_cache(run, saver):
+    graph = cached(Squarer(), CachePolicy(), cache=InMemoryCache(), checkpointer=saver)
+    for id in ("first", "second"):
+        config = {"configurable": {"thread_id": id}}
+        run.invoke(graph, {"number": 2}, config)
+        (task,) = run.history(graph, config)[1].tasks
+        assert task.result == {"square": 4}
+
+
 def test_clearing_the_cache_forgets_its_results():
     squarer = Squarer()
     graph = cached(squarer, CachePolicy(), cache=InMemoryCache())
@@ -272,11 +304,8 @@ def test_clearing_the_cache_forgets_its_results():
 
 
 def test_a_cached_node_still_leads_on_to_the_next(run):
-    class Both(Square):
-        log: Annotated[list[str], operator.add]
-
     squarer = Squarer()
-    builder = StateGraph(Both).add_node("square", squarer, cache_policy=CachePolicy())
+    builder = StateGraph(SquareLog).add_node("square", squarer, cache_policy=CachePolicy())
     builder.add_node("after", appends("after")).add_edge(START, "square")
     graph = builder.add_edge("square", "after").compile(cache=InMemoryCache())
     for _ in range(2):

@@ -153,19 +153,21 @@ class Session(Opening):
         todo = tasks
         if self.repeats:
             todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
+        last: Sequence[Task] = ()
         if self.cache is not None:
             yield from recall_cached(self.cache, todo)
-            for task in todo:
-                if task.finished:
-                    self.ended(task)
+            last = [task for task in todo if task.finished]
             todo = [task for task in todo if not task.finished]
+            for task in last:
+                if len(tasks) > 1:
+                    self._check_writes(task)
+                self.ended(task)
         self.called = []
-        last: Sequence[Task] = ()
         if todo:
             programs = [(task, perform(self, task)) for task in todo]
             apart = self.program.starts_tasks and self._hears_of_calls(todo)
             ended = yield Start(programs, self.at_once, apart)
-            last = yield from self._take_ended(len(todo), ended, alone=len(tasks) == 1)
+            last = yield from self._take_ended(len(todo), ended, last, alone=len(tasks) == 1)
 
         if unfinished := [task for task in tasks if not task.finished]:
             errors = [task.error for task in unfinished if task.error is not None]
@@ -224,16 +226,17 @@ class Session(Opening):
         return self.board.way_back(touched, [writer.name for writer in writers])
 
     def _take_ended(
-        self, left: int, ended: Sequence[Task], *, alone: bool
+        self, left: int, ended: Sequence[Task], recalled: Sequence[Task], *, alone: bool
     ) -> RunProgram[Sequence[Task]]:
         """Take tasks as they end, until none is left; return what is still to be stored of them.
 
-        `ended` are those that have ended already.
+        `ended` are those that have ended already, `recalled` those that the cache had the results
+        of: by the time of a resume it may have forgotten them.
 
         What has ended while others run is stored at once: a crash, or a sibling that fails, shall
         not cost it. What ends last can wait for the checkpoint.
         """
-        stored: list[Task] = []
+        stored = list(recalled)
         waiting: list[Task] = []
         while left or self.spawned:
             if not ended:
