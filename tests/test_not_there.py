@@ -94,6 +94,18 @@ def test_parameters(name: str, parameter: str, shown: str) -> None:
     assert parameter not in taken("milepost")
 
 
+@pytest.mark.parametrize("method", ["invoke", "stream"])
+def test_another_form_of_events_and_results_is_refused(method: str) -> None:
+    assert '`version="v2"`' in PAGE
+    assert (
+        "version" in inspect.signature(getattr(builder("langgraph").compile(), method)).parameters
+    )
+    run = getattr(builder("milepost").compile(), method)
+    assert list(run({"x": 1}, version="v1"))
+    with pytest.raises(ValueError, match="stream_mode"):
+        list(run({"x": 1}, version="v2"))
+
+
 def test_a_timeout_of_steps_is_refused_with_what_to_do_instead() -> None:
     graph = builder("milepost").compile()
     with pytest.raises(AttributeError, match=r"add_node\(..., timeout="):

@@ -132,6 +132,18 @@ def test_the_tasks_of_sends_are_part_of_the_snapshot(run, saver, config):
     assert len({task.id for task in fanned.tasks}) == 2
 
 
+def test_snapshots_name_nodes_in_the_order_in_which_they_were_added(run, saver, config):
+    builder = parallel("zebra", "mouse", "ape").add_node("worker", lambda item: {"log": [item]})
+    builder.add_conditional_edges(START, lambda state: [Send("worker", n) for n in (2, 1)])
+    graph = builder.compile(checkpointer=saver, interrupt_before="*")
+    run.invoke(graph, {}, config)
+    order = ("worker", "worker", "zebra", "mouse", "ape")
+    assert run.get_state(graph, config).next == order
+    assert run.invoke(graph, None, config)["log"] == ["ape", "mouse", "zebra", 2, 1]
+    past = run.history(graph, config)[1]
+    assert (past.next, tuple(task.name for task in past.tasks)) == (order, order)
+
+
 def test_a_send_to_end_is_refused(run):
     builder = StateGraph(Log).add_node("a", appends("a")).add_edge(START, "a")
     builder.add_conditional_edges("a", lambda state: Send(END, 1))

@@ -194,6 +194,12 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     durability = settings.get("durability")
     if durability not in (None, "sync", "async", "exit"):
         raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+    version = settings.get("version")
+    if version not in (None, "v1"):
+        raise ValueError(
+            f"There is no form '{version}' of events and results. Leave `version` out, and name "
+            "the `stream_mode`s you want: with several, each event comes with its mode."
+        )
     control = settings.get("control")
     if control is not None and not isinstance(control, RunControl):
         raise TypeError("control must be a milepost.runtime.RunControl.")

@@ -156,12 +156,21 @@ def _ahead(
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> dict[str, Any]:
     """Those that tell of the tasks that follow."""
+    tasks = _as_added(program, tasks)
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     return {
         "next": tuple(task.name for task in tasks if not (latest and task.finished)),
         "tasks": shown,
         "interrupts": tuple(interrupt for task in shown for interrupt in task.interrupts),
     }
+
+
+def _as_added(program: Program, tasks: Sequence[Task]) -> Sequence[Task]:
+    """Tasks of Sends as they were sent, then those of nodes in the order of the program's text."""
+    if len(tasks) < 2:
+        return tasks
+    places = {name: place for place, name in enumerate(program.nodes)}
+    return sorted(tasks, key=lambda task: -1 if task.send is not None else places[task.name])
 
 
 def _show(
