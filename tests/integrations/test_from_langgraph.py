@@ -127,7 +127,7 @@ def test_a_thread_interrupted_in_langgraph_is_resumed_in_place(run, open, opener
     flow.ran.clear()
     ours = flow.build(MILEPOST, from_langgraph(saver))
     snapshot = run.get_state(ours, thread(), subgraphs=True)
-    assert snapshot.next == ("ask", "sub")
+    assert snapshot.next == ("sub", "ask")
     assert [question.value for question in snapshot.interrupts] == ["second?", "second?"]
     assert snapshot.tasks[-1].state.values == {"log": ["in", "c1"]}
     result = run.invoke(ours, answers(MILEPOST, snapshot, "B"), thread())
