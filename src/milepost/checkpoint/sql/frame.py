@@ -24,9 +24,8 @@ _WIDE: Final = 64
 """Channels from which on a frame is not copied."""
 _MOST: Final = 64
 """Channels that may differ from a shared frame before it is copied after all."""
-
-
-_LARGE: Final = ("inline", "seen", "versions")
+_PARTS: Final = ("inline", "seen", "versions")
+"""What a frame has of each channel or node."""
 
 
 class Frame:
@@ -99,7 +98,7 @@ class _Later(Frame):
 
     def __getattr__(self, name: str) -> Any:
         """One of the three that nobody has looked at yet."""
-        if name not in _LARGE:
+        if name not in _PARTS:
             raise AttributeError(name)
         whole = {**getattr(self._below, name), **getattr(self._own, name)}
         setattr(self, name, whole)
