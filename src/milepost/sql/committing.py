@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from milepost.sql.failures import ALL_THE_SAME
 from milepost.sql.operations import Operation, Work
+from milepost.stepper import Stepper
 
 Step = TypeVar("Step")
 Stored = TypeVar("Stored", contravariant=True)
@@ -127,14 +128,9 @@ class Committer(Generic[Step]):
 
 def drain(transactions: Transactions, run: Callable[[Work[Outcome]], Outcome]) -> None:
     """Carry out transactions in sync code."""
-    try:
-        work = next(transactions)
-        while True:
-            try:
-                result = run(work)
-            except BaseException as error:
-                work = transactions.throw(error)
-            else:
-                work = transactions.send(result)
-    except StopIteration:
-        return
+    steps = Stepper(transactions)
+    for work in steps:
+        try:
+            steps.answer = run(work)
+        except BaseException as error:
+            steps.error = error

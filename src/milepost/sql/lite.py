@@ -37,6 +37,7 @@ from milepost.sql.operations import (
     Work,
 )
 from milepost.sql.turns import turns_on
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -248,11 +249,11 @@ _PATIENCE: Final = 10.0
 def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: LogRoom | None) -> R:
     execute = cursor.execute
     begun = False
+    steps = Stepper(operation)
+    answer: Any
     try:
-        answer: Any
-        statement = next(operation)
         crowded = begin == _WRITE and room is not None and room.is_used_up()
-        while True:
+        for statement in steps:
             answer = None
             if not begun and (crowded or not _is_transaction(statement, begin)):
                 execute(begin)
@@ -282,14 +283,14 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
                 _run_all(cursor, statement.statements)
             else:
                 cursor.executemany(statement.sql, statement.rows)
-            statement = operation.send(answer)
-    except StopIteration as done:
+            steps.answer = answer
         if begun:
             if room is not None and crowded:
                 room.make()
             execute("COMMIT")
-        result: R = done.value
-        return result
+        return steps.result
+    except StopIteration as stray:  # of a parameter, a converter or a callback
+        raise RuntimeError("a statement raised StopIteration") from stray
     finally:
         operation.close()
 

@@ -90,5 +90,9 @@ def _settle(answers: list[tuple[asyncio.Future[Any], Any, BaseException | None]]
             continue  # cancelled while it waited
         if error is None:
             future.set_result(result)
+        elif isinstance(error, StopIteration):  # a future does not take it
+            stray = RuntimeError("a job raised StopIteration")
+            stray.__cause__ = error
+            future.set_exception(stray)
         else:
             future.set_exception(error)

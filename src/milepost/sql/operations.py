@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from milepost.stepper import Stepper
+
 
 class Raw(bytes):
     """A parameter in the binary form of the type that the statement has in its place."""
@@ -140,10 +142,8 @@ class Short(Generic[R]):
 
 def without_asking(operation: Operation[R]) -> R | None:
     """What an operation comes to if it has nothing to ask; None if it has."""
-    try:
-        next(operation)
-    except StopIteration as done:
-        result: R = done.value
-        return result
-    operation.close()
-    return None
+    steps = Stepper(operation)
+    for _ in steps:
+        operation.close()
+        return None
+    return steps.result

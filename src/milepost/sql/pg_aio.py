@@ -26,6 +26,7 @@ from milepost.sql.pg_transaction import transaction
 from milepost.sql.pg_vacuum import vacuuming
 from milepost.sql.sharing import Readers
 from milepost.sql.turns import turns_on
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -139,17 +140,12 @@ class AsyncPostgresEngine:
 
     async def _drain(self, transactions: Transactions, held: Held | None) -> None:
         begin = self.settings.begin_write
-        try:
-            work = next(transactions)
-            while True:
-                try:
-                    result = await self._attempts(work, begin, held=held)
-                except BaseException as error:
-                    work = transactions.throw(error)
-                else:
-                    work = transactions.send(result)
-        except StopIteration:
-            return
+        steps = Stepper(transactions)
+        for work in steps:
+            try:
+                steps.answer = await self._attempts(work, begin, held=held)
+            except BaseException as error:
+                steps.error = error
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`acommit`, from a thread that is not the loop's."""

@@ -36,6 +36,7 @@ from milepost.sql.pg_wire import (
     repeated,
     rows_of,
 )
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,24 +67,19 @@ class _Transaction:
         self._prepare = prepare
 
     def drive(self, operation: Operation[R]) -> PQGen[R]:
+        steps = Stepper(operation)
         try:
-            try:
-                statement = next(operation)
-                while True:
-                    answer: Any
-                    if isinstance(statement, Alone):
-                        answer = yield from self._alone(statement)
-                    elif isinstance(statement, Guarded):
-                        answer = yield from self._guarded(statement)
-                    else:
-                        assert not isinstance(statement, (Read, Trail)), "only where nothing is far"
-                        answer = yield from self._statement(statement)
-                    statement = operation.send(answer)
-            except StopIteration as done:
-                result: R = done.value
+            for statement in steps:
+                if isinstance(statement, Alone):
+                    steps.answer = yield from self._alone(statement)
+                elif isinstance(statement, Guarded):
+                    steps.answer = yield from self._guarded(statement)
+                else:
+                    assert not isinstance(statement, (Read, Trail)), "only where nothing is far"
+                    steps.answer = yield from self._statement(statement)
             if self._begun:
                 yield from exchange(self._connection, [_COMMIT], prepare=False)
-            return result
+            return steps.result
         except BaseException as error:
             open_still = self._connection.pgconn.transaction_status in _OPEN
             # Whoever abandons a generator does not wait for it any more.

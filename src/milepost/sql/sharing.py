@@ -38,11 +38,10 @@ def together(works: Sequence[Work[Any]]) -> Operation[list[Stepper[Any, Any]]]:
         asking: list[tuple[Stepper[Any, Any], Query | Several]] = []
         for reader in going:
             try:
-                statement = next(reader)
-                assert isinstance(statement, (Query, Several)), "a short read only asks"
-                asking.append((reader, statement))
-            except StopIteration:
-                pass
+                for statement in reader:
+                    assert isinstance(statement, (Query, Several)), "a short read only asks"
+                    asking.append((reader, statement))
+                    break
             except Exception as error:
                 reader.error = error
         if not asking:

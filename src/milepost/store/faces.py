@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from milepost.checkpoint.serde import rotation
 from milepost.sql.sweeper import Sweeper
+from milepost.stepper import Stepper
 from milepost.store.base import BaseStore
 from milepost.store.batching import Batcher
 from milepost.store.core import StoreCore
@@ -54,40 +55,28 @@ class CoreStore(BaseStore):
     # -- drivers
 
     def _drive(self, program: Program[R]) -> R:
-        try:
-            request = next(program)
-            while True:
-                try:
-                    answer: Any
-                    if isinstance(request, Embed):
-                        answer = self._embed(request)
-                    else:
-                        answer = self._transact(request)
-                except Exception as error:
-                    request = program.throw(error)
+        steps = Stepper(program)
+        for request in steps:
+            try:
+                if isinstance(request, Embed):
+                    steps.answer = self._embed(request)
                 else:
-                    request = program.send(answer)
-        except StopIteration as done:
-            result: R = done.value
-            return result
+                    steps.answer = self._transact(request)
+            except Exception as error:
+                steps.error = error
+        return steps.result
 
     async def _adrive(self, program: Program[R]) -> R:
-        try:
-            request = next(program)
-            while True:
-                try:
-                    answer: Any
-                    if isinstance(request, Embed):
-                        answer = await self._aembed(request)
-                    else:
-                        answer = await self._atransact(request)
-                except Exception as error:
-                    request = program.throw(error)
+        steps = Stepper(program)
+        for request in steps:
+            try:
+                if isinstance(request, Embed):
+                    steps.answer = await self._aembed(request)
                 else:
-                    request = program.send(answer)
-        except StopIteration as done:
-            result: R = done.value
-            return result
+                    steps.answer = await self._atransact(request)
+            except Exception as error:
+                steps.error = error
+        return steps.result
 
     def _embed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
         embedder = self._core.embedder

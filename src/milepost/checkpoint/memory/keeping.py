@@ -31,6 +31,7 @@ from milepost.checkpoint.threads import (
     with_ancestors,
 )
 from milepost.constants import CHILDREN
+from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -45,12 +46,10 @@ class Keeping(Housekeeping, Shelves):
     """Threads as wholes. Nothing here waits: each step of a program is done when it is asked."""
 
     def _drive(self, program: Program[R]) -> R:
-        try:
-            while True:
-                next(program)
-        except StopIteration as done:
-            result: R = done.value
-            return result
+        steps = Stepper(program)
+        for _ in steps:
+            pass
+        return steps.result
 
     async def _adrive(self, program: Program[R]) -> R:
         return self._drive(program)
