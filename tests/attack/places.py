@@ -1,0 +1,164 @@
+"""What is attacked: a kind of database, and how a process opens savers and stores on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from typing import Any
+
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.store.memory import InMemoryStore
+from milepost.store.sqlite import SqliteStore
+
+KEYS = [b"the older key 16", b"the newer key 16"]
+POOL = {"min_size": 1, "max_size": 3}
+CONNECTION = {"autocommit": True, "prepare_threshold": 0}
+
+
+class Place:
+    """One database, as a worker process sees it."""
+
+    name = ""
+    faults: tuple[str, ...] = ("kill", "stop", "clock")
+    """Names of what the parent may do to it and its workers."""
+    is_shared = True
+    """Whether several processes can have it open."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def prepare(self) -> None:
+        """Make the tables, once, before the workers start."""
+
+    def saver(self) -> Any:
+        """A context manager with a new saver that answers in both colours."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        """A new saver that belongs to the running loop."""
+        with self.saver() as saver:
+            yield saver
+
+    def store(self, **settings: Any) -> Any:
+        """A context manager with a new store, which answers in both colours."""
+        raise NotImplementedError
+
+
+class Memory(Place):
+    name = "memory"
+    faults = ("clock",)
+    is_shared = False
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._saver = InMemorySaver()
+        self._stores: dict[str, InMemoryStore] = {}
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        yield self._saver
+
+    @contextmanager
+    def store(self, **settings: Any) -> Iterator[Any]:
+        """Always the same one: another would be another database."""
+        yield self._stores.setdefault("store", InMemoryStore(**settings))
+
+
+class Sqlite(Place):
+    name = "sqlite"
+    faults = ("kill", "stop", "clock", "full")
+
+    def serde(self) -> Any:
+        return None
+
+    def saver(self) -> Any:
+        return SqliteSaver.from_conn_string(self.address, serde=self.serde())
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        async with AsyncSqliteSaver.from_conn_string(self.address, serde=self.serde()) as saver:
+            yield saver
+
+    def store(self, **settings: Any) -> Any:
+        return SqliteStore.from_conn_string(self.address + ".store", **settings)
+
+
+class EncryptedSqlite(Sqlite):
+    name = "sqlite-encrypted"
+
+    def serde(self) -> Any:
+        """Every saver has both keys. Either may be the newest, so that `reencrypt` has work to do."""
+        older, newest = random.sample(KEYS, 2)
+        return EncryptedSerializer.from_pycryptodome_aes(key=newest, old_keys=[older])
+
+    def store(self, **settings: Any) -> Any:
+        return super().store(**{"serde": self.serde(), **settings})
+
+
+class Postgres(Place):
+    """On connections that savers and stores open themselves."""
+
+    name = "postgres"
+    faults = ("kill", "stop", "clock", "terminate", "restart")
+
+    def prepare(self) -> None:
+        with self.saver() as saver:
+            saver.setup()
+
+    def saver(self) -> Any:
+        from milepost.checkpoint.postgres import PostgresSaver
+
+        return PostgresSaver.from_conn_string(self.address)
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+
+        async with AsyncPostgresSaver.from_conn_string(self.address) as saver:
+            yield saver
+
+    def store(self, **settings: Any) -> Any:
+        from milepost.store.postgres import PostgresStore
+
+        return PostgresStore.from_conn_string(self.address, **settings)
+
+
+class PostgresPool(Postgres):
+    """On pools that the program has made."""
+
+    name = "postgres-pool"
+
+    @contextmanager
+    def saver(self) -> Iterator[Any]:
+        from psycopg_pool import ConnectionPool
+
+        from milepost.checkpoint.postgres import PostgresSaver
+
+        with ExitStack() as stack:
+            pool: Any = ConnectionPool(self.address, kwargs=CONNECTION, open=True, **POOL)
+            yield PostgresSaver(stack.enter_context(pool))
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        from psycopg_pool import AsyncConnectionPool
+
+        from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+
+        pool: Any = AsyncConnectionPool(self.address, kwargs=CONNECTION, open=False, **POOL)
+        async with pool:
+            yield AsyncPostgresSaver(pool)
+
+    def store(self, **settings: Any) -> Any:
+        from milepost.store.postgres import PostgresStore
+
+        return PostgresStore.from_conn_string(self.address, pool_config=POOL, **settings)
+
+
+PLACES: dict[str, type[Place]] = {
+    place.name: place for place in (Sqlite, EncryptedSqlite, Postgres, PostgresPool, Memory)
+}
