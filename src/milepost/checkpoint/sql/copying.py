@@ -22,12 +22,14 @@ Row: TypeAlias = tuple[Any, ...]
 
 def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     """Everything of `source`, under another id. The copy belongs to no run."""
-    rows = yield Query(q.thread, (target,))
-    if rows:
-        raise copy_refused(target)
+    # As long as it is locked, nobody changes the source: all that is read is of one moment.
+    found = yield Query(q.lock_thread, (source,))
     now = time.time()
     copied = yield Run(q.copy_entry, (target, new_epoch(), now, now, source))
     if not copied:
+        rows = found or (yield Query(q.thread, (target,)))
+        if rows:
+            raise copy_refused(target)
         return
     if not is_bound(codec):
         for sql in (q.copy_checkpoints, q.copy_blobs, q.copy_writes):

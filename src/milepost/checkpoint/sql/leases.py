@@ -41,6 +41,9 @@ def hold(q: Queries, thread_id: str, fence: Fence) -> Operation[str]:
 def release(q: Queries, thread_id: str, fence: Fence, status: str) -> Operation[None]:
     """Say how a run has ended, unless another has taken the thread."""
     if status:
+        # What has become of the thread is seen only after the lock was granted: whoever had it
+        # may have removed the latest checkpoint.
+        yield Query(q.lock_thread, (thread_id,))
         yield Run(q.end_lease, (status, thread_id, fence.token))
     else:
         yield Run(q.drop_claim, (thread_id, fence.token))

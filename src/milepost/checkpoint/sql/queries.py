@@ -22,11 +22,11 @@ HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) 
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
 
 _HELD = " WHERE thread_id = ? AND token = ? AND epoch = ?"
+"""The run has the thread, and nothing that it builds on was removed."""
 _ADVANCED = "head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END"
 _ADD_THREAD = """
         INSERT INTO threads (thread_id, head, token, epoch, status, created_at, updated_at)
         VALUES (?, ?, ?, ?, ?, ?, ?)"""
-"""The run has the thread, and nothing that it builds on was removed."""
 
 _ADD_CHECKPOINT = """
         INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
@@ -127,6 +127,7 @@ class Queries:
 
     thread: str = "SELECT token FROM threads WHERE thread_id = ?"
     lock_thread: str = "SELECT head, token, epoch, status FROM threads WHERE thread_id = ?{lock}"
+    lock_unused_thread: str = "SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ?{lock}"
     add_thread: str = _ADD_THREAD
     touch_thread: str = (
         "UPDATE threads SET head = ?, token = ?, status = ?, updated_at = ? WHERE thread_id = ?"
@@ -369,10 +370,10 @@ class Queries:
             metadata)
         SELECT ?, {HEAD}, NULL, ?, CASE status WHEN 'running' THEN 'interrupted' ELSE status END,
             ?, ?, owner, metadata
-        FROM threads WHERE thread_id = ?"""
-    """No run is at work on the copy: what it found half done waits to be resumed."""
+        FROM threads WHERE thread_id = ? ON CONFLICT DO NOTHING"""
+    """No run is at work on the copy: what it found half done waits to be resumed. Nothing is
+    added if the other thread exists already."""
     delete_thread: str = "DELETE FROM threads WHERE thread_id = ?"
-    delete_unused_thread: str = "DELETE FROM threads WHERE thread_id = ? AND updated_at < ?"
 
     @property
     def dumps(self) -> tuple[str, ...]:

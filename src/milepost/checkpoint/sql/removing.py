@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, metadata_of
+from milepost.checkpoint.sql.locking import lock
 from milepost.checkpoint.sql.reading import Reader
 from milepost.checkpoint.sql.rows import short_kind
 from milepost.checkpoint.sql.writes import LED, own_rows
@@ -55,16 +56,18 @@ class Remover:
 
     def thread(self, thread_id: str, unused_since: float | None = None) -> Operation[Removed]:
         """All of a thread; with a time, unless it was used since."""
-        # The registry's row first: a run that is committing holds it, and is waited for.
+        # The entry first: a run that is committing holds it, and is waited for.
         if unused_since is None:
-            found = yield Run(self._q.delete_thread, (thread_id,))
+            entry = yield from lock(self._q, thread_id)
+            found = not entry.new
         else:
-            found = yield Run(self._q.delete_unused_thread, (thread_id, unused_since))
+            found = yield Query(self._q.lock_unused_thread, (thread_id, unused_since))
             if not found:
                 return Removed()
         writes = yield Run(self._q.delete_writes, (thread_id,))
         values = yield Run(self._q.delete_blobs, (thread_id,))
         checkpoints = yield Run(self._q.delete_checkpoints, (thread_id,))
+        yield Run(self._q.delete_thread, (thread_id,))
         return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
 
     def threads_of_runs(self, run_ids: Sequence[str]) -> Operation[list[str]]:
@@ -77,8 +80,15 @@ class Remover:
 
     def keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
         """Remove all checkpoints but the chosen ones and those that they cannot do without."""
-        if not dry_run:
-            yield Query(self._q.lock_thread, (thread_id,))
+        if dry_run:
+            return (yield from self._keep(thread_id, choose, dry_run=True))
+        entry = yield from lock(self._q, thread_id)
+        removed = yield from self._keep(thread_id, choose, dry_run=False)
+        if entry.new or removed.threads:
+            yield Run(self._q.delete_thread, (thread_id,))
+        return removed
+
+    def _keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
         thread = yield from self._load(thread_id)
         if not thread.rows:
             return Removed()
@@ -113,8 +123,6 @@ class Remover:
         # Rows are gone that a run may want to build on: a new epoch tells it not to.
         head = max((id for ns, id in kept if ns == ""), default=None)
         yield Run(self._q.new_epoch, (head, new_epoch(), thread_id))
-        if not kept:
-            yield Run(self._q.delete_thread, (thread_id,))
         return removed
 
     def _load(self, thread_id: str) -> Operation[Thread]:

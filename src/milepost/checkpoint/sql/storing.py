@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint.sql import frames
 from milepost.checkpoint.sql.fetched import CheckpointRecord
 from milepost.checkpoint.sql.frame import Frame
+from milepost.checkpoint.sql.locking import lock_all
 from milepost.checkpoint.sql.remembered import LOST, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
 from milepost.checkpoint.sql.tables import Tables, checkpoint_row
@@ -16,7 +17,7 @@ from milepost.checkpoint.threads import parent_gone
 from milepost.errors import ThreadConflict
 from milepost.ids import new_epoch
 from milepost.record import record
-from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run, Several
+from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,6 +41,7 @@ class _Row:
     token: str | None
     epoch: int
     new: bool
+    """Whether the entry was added as a lock: there was no such thread."""
     status: str | None = None
     """What it is to be; None as long as nothing is to be stored."""
 
@@ -201,17 +203,12 @@ class Storer:
             outcome.append(None)
         now = time.time()
         batch: list[Run | Many] = [*tables.statements()]
-        new: list[tuple[Any, ...]] = []
         for thread_id, row in threads.items():
-            if row.status is None:
-                continue
-            if row.new:
-                new.append((thread_id, row.head, row.token, row.epoch, row.status, now, now))
-            else:
+            if row.status is not None:
                 values_now = (row.head, row.token, row.status, now, thread_id)
                 batch.append(Run(self._q.touch_thread, values_now))
-        if new:
-            batch.append(Many(self._q.add_thread, new))
+            elif row.new:
+                batch.append(Run(self._q.delete_thread, (thread_id,)))
         if batch:
             yield Batch(batch, last=True)
         return outcome
@@ -231,19 +228,13 @@ class Storer:
         return newest is not None and newest > checkpoint.checkpoint_id
 
     def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
-        # In order, so that two such transactions cannot wait for each other.
-        wanted = sorted(ids)
-        found = yield Several([Query(self._q.lock_thread, (id,)) for id in wanted])
+        locked = yield from lock_all(self._q, ids)
         threads = {}
-        for id, rows in zip(wanted, found, strict=True):
-            if rows:
-                head, token, epoch, status = rows[0]
-                if status == "running":
-                    # Only after the lock was granted: whoever had it may have gone on.
-                    [(head,)] = yield Query(self._q.head, (id,))
-                threads[id] = _Row(head, token, epoch, False)
-            else:
-                threads[id] = _Row(None, None, new_epoch(), True)
+        for id, (head, token, epoch, status, new) in locked.items():
+            if status == "running":
+                # Only after the lock was granted: whoever had it may have gone on.
+                [(head,)] = yield Query(self._q.head, (id,))
+            threads[id] = _Row(head, token, epoch, new)
         return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:

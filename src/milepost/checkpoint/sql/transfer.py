@@ -17,9 +17,10 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.sql.copying import Move, is_bound
+from milepost.checkpoint.sql.locking import lock
 from milepost.errors import CheckpointError
 from milepost.ids import new_epoch
-from milepost.sql.operations import Many, Operation, Query
+from milepost.sql.operations import Many, Operation, Query, Run
 
 if TYPE_CHECKING:
     from milepost.checkpoint.codec import Codec
@@ -159,12 +160,13 @@ def renamed(codec: Codec, source: str, target: str, rows: Rows) -> Rows:
 
 def load_thread(q: Queries, thread_id: str, rows: Rows) -> Operation[None]:
     """Store a thread that is not there yet."""
-    found = yield Query(q.thread, (thread_id,))
-    if found:
+    entry = yield from lock(q, thread_id)
+    if not entry.new:
         raise CheckpointError(
             f"Thread '{thread_id}' exists already. Delete it first, or load the stream's under "
             f"another id: load(lines, rename={{'{thread_id}': ...}})."
         )
+    yield Run(q.delete_thread, (thread_id,))  # for the stream's own entry
     loads = zip(_TABLES, q.loads, strict=True)
     for table, sql in loads:
         some = rows.get(table, [])
