@@ -30,7 +30,8 @@ class Ask(NamedTuple):
     options: dict[str, Any]
     kind: str = "call"
     """`call`: the result; `listing`: all items of an iterator, as a list; `plain`: a method that
-    has no async twin; `leave`: like a listing, but left after `most` items; `cancel`: a call that is
+    has no async twin; `leave`: like a listing, but left after `most` items; `slow`: like a listing,
+    with a wait of `after` seconds after each of the first `most` items; `cancel`: a call that is
     cancelled after `after` seconds where that can be done, on a loop."""
     most: int = 0
     after: float = 0.0
@@ -122,6 +123,13 @@ def _answer(asked: Ask) -> Any:
     result = getattr(asked.target, asked.name)(*asked.arguments, **asked.options)
     if asked.kind == "listing":
         return list(result)
+    if asked.kind == "slow":
+        found = []
+        for item in result:
+            found.append(item)
+            if len(found) <= asked.most:
+                time.sleep(asked.after)
+        return found
     if asked.kind == "leave":
         found = []
         try:
@@ -158,6 +166,13 @@ async def _aanswer(asked: Ask) -> Any:
     result = getattr(asked.target, f"a{asked.name}")(*asked.arguments, **asked.options)
     if asked.kind == "listing":
         return [item async for item in result]
+    if asked.kind == "slow":
+        found = []
+        async for item in result:
+            found.append(item)
+            if len(found) <= asked.most:
+                await asyncio.sleep(asked.after)
+        return found
     if asked.kind == "leave":
         found = []
         try:

@@ -1,0 +1,81 @@
+"""Which errors are allowed: typed ones that say what another party or a fault has done.
+
+`is_explained` returns why an error is a violation, or None if it is fine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import milepost.checkpoint.serde.failures
+import milepost.errors
+import milepost.sql.failures
+from attack.history import Span
+
+MODULES = (milepost.errors, milepost.sql.failures, milepost.checkpoint.serde.failures)
+TYPES: dict[str, type] = {
+    name: kind
+    for module in MODULES
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, milepost.errors.MilepostError)
+}
+
+BY_HARM = {
+    "StorageError": ("full",),
+    "StorageFullError": ("full",),
+    "DatabaseBusyError": ("stop", "restart", "terminate", "full"),
+    "ConnectionUnusableError": ("restart", "terminate"),
+    "SaverError": ("restart", "terminate", "full"),
+}
+"""Errors → the faults that may cause them."""
+BY_REMOVAL = ("BrokenChainError", "CheckpointNotFoundError")
+CHANGES = ("run", "update", "remove", "copy")
+
+
+def is_explained(span: Span, now: Any) -> str | None:
+    assert span.end is not None
+    assert span.error is not None
+    name = span.error
+    told = span.arguments
+    if span.operation == "fault":
+        return "a fault could not be done"
+    if name == "CancelledError" and told.get("how") == "cancel":
+        return None
+    if name == "GraphDrained" and told.get("how") == "drain":
+        return None
+    if name not in TYPES:
+        return "no error of milepost's"
+    since = told.get("since") or span.start
+    if name == "EmptyInputError":
+        return None if told.get("token") is None else "there was an input"
+    if name in BY_HARM:
+        kinds = BY_HARM[name]
+        harmed = any(
+            fault.arguments["kind"] in kinds and fault.overlaps(span.start - LINGER, span.stop)
+            for fault in now.faults
+        )
+        return None if harmed else f"none of {kinds} was done"
+    if name == "NotErasedError":
+        return None
+    if name == "CheckpointError" and "exists already" in span.end.error[1]:  # type: ignore[index]
+        return None
+    threads = {told.get("thread"), told.get("source")} - {None}
+    others = [
+        other
+        for thread_id in threads or {None}
+        for other in now.of_thread(thread_id)
+        if other is not span and other.overlaps(since, span.stop)
+    ]
+    if name == "CheckpointNotFoundError" and ("source" in told or told.get("how") == "describe"):
+        return None  # there is no such thread
+    if name in BY_REMOVAL:
+        removals = [other for other in others if other.operation == "remove"]
+        return None if removals else "nobody removed anything"
+    if name in ("ThreadConflict", "UnknownInterruptError"):
+        changes = [other for other in others if other.operation in CHANGES]
+        return None if changes else "nobody else changed the thread"
+    return "not an error that others can cause"
+
+
+LINGER = 2_000_000_000
+"""Nanoseconds for which a fault may still be felt by a call that begins after it."""
