@@ -121,6 +121,8 @@ class Campaign:
         observer.tell("observe")
         observer.wait_for("observed")
         self._check()
+        observer.tell("tidy")
+        observer.wait_for("tidied")
 
     def _set_to_work(self, worker: Process) -> None:
         worker.tell(f"go {self.settings.count} {self.settings.limit}")
@@ -189,6 +191,8 @@ class Campaign:
         for worker in self.workers:
             left = worker.end()
             self.report.checks["a process leaves nothing open"] += 1
+            if complaint := left.pop("stderr"):
+                self._violated(Violation("a process has nothing to complain of", complaint))
             if any(left.values()):
                 what = f"{worker.name} left {left}"
                 self._violated(Violation("no descriptor, thread or connection is left", what))

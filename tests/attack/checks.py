@@ -46,10 +46,15 @@ class Round:
         return [*self.by_thread[thread_id], *self.by_thread[None]]
 
     def removals(self, thread_id: str | None) -> list[Span]:
+        return [span for span in self.of_thread(thread_id) if may_remove(span, thread_id)]
+
+    def deletions(self, thread_id: str | None) -> list[Span]:
+        """Calls that have removed a thread as a whole."""
+        return [span for span in self.by_thread[thread_id] if span.is_ok and deletes(span)]
+
+    def writers(self, thread_id: str) -> list[Span]:
         return [
-            span
-            for span in self.of_thread(thread_id)
-            if span.operation == "remove" and not span.arguments["options"].get("dry_run")
+            span for span in self.by_thread[thread_id] if span.is_ok and span.operation in WRITERS
         ]
 
     def removed_since(self, thread_id: str | None, at: float) -> bool:
@@ -79,6 +84,7 @@ class Checks:
         yield from self._wrong(now)
         yield from self._one_value(now, observed)
         yield from self._copies(now)
+        yield from self._gone(now, observed)
         if observed is not None:
             yield from self._sound(observed)
             yield from self._follows(observed)
@@ -121,6 +127,8 @@ class Checks:
             if why := state.get("torn"):
                 yield Violation(WHOLE, f"{who} read {id}, in which {why}")
                 continue
+            if state.get("ahead"):
+                continue
             self.made[ONE_VALUE] += 1
             known, first = self._values.setdefault(id, (state["digest"], who))
             if known != state["digest"]:
@@ -138,22 +146,43 @@ class Checks:
             if problems := span.result["problems"]:
                 yield Violation(COPY, f"of {source}, verify() says {problems[:3]}", events)
             copied = {id for _, id, _ in span.result["states"]}
-            if now.removed_since(source, span.start):
+            if now.removals(source):
                 continue
-            missing = self._known_before(now, source, span.start) - copied
-            if missing and not self._removed_before(now, source, span.start):
+            # What was acknowledged before the copy began, or before something that the copy has.
+            later = [one.start for one in now.writers(source) if acknowledged(one) & copied]
+            missing = self._known_before(now, source, max(span.start, *later, 0)) - copied
+            if missing:
                 yield Violation(COPY, f"of {source} lacks {sorted(missing)[:5]}", events)
 
-    def _removed_before(self, now: Round, thread_id: str, at: int) -> bool:
-        return any(span.start < at for span in now.removals(thread_id))
-
-    def _known_before(self, now: Round, thread_id: str, at: int) -> set[str]:
+    def _known_before(self, now: Round, thread_id: str, at: float) -> set[str]:
         """Ids that a thread had for certain at a time, if nothing was removed."""
         known = {one["id"] for one in self._before.get(thread_id, ())}
-        for span in now.by_thread[thread_id]:
-            if span.is_ok and span.stop < at:
+        for span in now.writers(thread_id):
+            if span.stop < at:
                 known |= acknowledged(span)
         return known
+
+    def _gone(self, now: Round, observed: Any) -> Iterator[Violation]:
+        """What was there before a thread was deleted is seen by nobody who asks afterwards."""
+        for thread_id in set(now.by_thread) - {None}:
+            deletions = now.deletions(thread_id)
+            copies = [one for one in now.by_thread[thread_id] if one.operation == "copy"]
+            if not deletions:
+                continue
+            seen = [(span, ids_seen(span)) for span in now.by_thread[thread_id]]
+            for deletion in deletions:
+                if any(copy.stop >= deletion.start for copy in copies):
+                    continue  # the ids may have come back
+                self.made[GONE] += 1
+                known = {one["id"] for one in self._before.get(thread_id, ())}
+                known.update(*(ids for span, ids in seen if span.stop < deletion.start))
+                after = {id for span, ids in seen if span.start > deletion.stop for id in ids}
+                if observed is not None:
+                    after |= {one["id"] for one in observed["threads"].get(thread_id, ())}
+                if known & after:
+                    what = f"{sorted(known & after)[:3]} of {thread_id} were seen again"
+                    events = tuple(event for event in deletion[:2] if event is not None)
+                    yield Violation(GONE, what, events)
 
     # -- what is there in the end
 
@@ -218,16 +247,14 @@ class Checks:
                 self.made[THERE] += 1
                 if id not in ids and not now.removed_since(thread_id, 0):
                     yield Violation(THERE, f"{id} of {thread_id}, there at the quiet moment before")
-            for span in now.by_thread[thread_id]:
-                if span.operation not in WRITERS or now.removed_since(thread_id, span.start):
+            for span in now.writers(thread_id):
+                if now.removed_since(thread_id, span.start):
                     continue
-                if span.is_ok:
-                    self.made[THERE] += 1
-                    if not acknowledged(span) <= ids:
-                        lost = sorted(acknowledged(span) - ids)
-                        yield self._lost(thread_id, span, f"the checkpoints {lost}")
-                    elif returned(span) not in (None, *digests):
-                        yield self._lost(thread_id, span, "the state that was returned")
+                self.made[THERE] += 1
+                if lost := sorted(acknowledged(span) - ids):
+                    yield self._lost(thread_id, span, f"the checkpoints {lost}")
+                elif returned(span) not in (None, *digests):
+                    yield self._lost(thread_id, span, "the state that was returned")
             yield from self._stored_steps(now, thread_id, ids)
 
     def _lost(self, thread_id: str, span: Span, what: str) -> Violation:
@@ -247,6 +274,29 @@ class Checks:
             if told["checkpoint"] not in ids:
                 what = f"{told['checkpoint']}, on which {told['node']} of {told['run']} ran"
                 yield Violation(THERE, f"{what}, in {thread_id}", (event,))
+
+
+def may_remove(span: Span, thread_id: str | None) -> bool:
+    """Whether a call may have removed anything of a thread."""
+    if span.operation != "remove" or span.arguments["options"].get("dry_run"):
+        return False
+    is_named = span.arguments["thread"] is not None or not span.is_ok
+    return is_named or thread_id in span.result
+
+
+def deletes(span: Span) -> bool:
+    """Whether a call was to remove the thread that it names as a whole."""
+    if span.operation != "remove" or span.arguments["options"].get("dry_run"):
+        return False
+    how, strategy = span.arguments["how"], span.arguments["options"].get("strategy")
+    return how in ("delete_thread", "erase") or strategy == "delete"
+
+
+def ids_seen(span: Span) -> set[str]:
+    """Ids of checkpoints that a call has seen in the thread that it names."""
+    if span.operation == "read":
+        return {id for ns, id, _ in span.result or () if not ns}
+    return acknowledged(span) if span.is_ok else set()
 
 
 def acknowledged(span: Span) -> set[str]:

@@ -186,6 +186,13 @@ def shown(state: Any) -> list[Any]:
     return [place.get("checkpoint_ns", ""), place.get("checkpoint_id"), told(state.values)]
 
 
+def latest(state: Any) -> list[Any]:
+    """The same of a head that was asked for without its id: it shows what its tasks have done."""
+    ns, id, values = shown(state)
+    is_ahead = any(task.result for task in state.tasks)
+    return [ns, id, {**values, "ahead": True} if is_ahead else values]
+
+
 def replay(context: Context) -> Steps:
     thread_id = context.some_thread()
     state, since = yield from some_past(context, thread_id)
@@ -237,7 +244,7 @@ def look_at(context: Context, where: Any, **options: Any) -> Steps:
     at = where["configurable"].get("checkpoint_id")
     with context.recorder.call("read", thread=thread_id, how="get_state", at=at) as call:
         state = yield ask(context.graph, "get_state", where, **options)
-        call.result = [shown(state)] if state.config["configurable"].get("checkpoint_id") else []
+        call.result = [latest(state)] if state.config["configurable"].get("checkpoint_id") else []
     return state
 
 
@@ -293,7 +300,7 @@ def registry(context: Context) -> Steps:
 
 
 def describe(context: Context) -> Steps:
-    thread_id, owner = context.some_thread(), context.random.choice(("ann", "bob", "eve"))
+    thread_id, owner = removable(context), context.random.choice(("ann", "bob", "eve"))
     with context.recorder.call("look", thread=thread_id, how="describe"):
         yield ask(context.saver, "set_thread_metadata", thread_id, {"owner": owner})
 
@@ -317,14 +324,14 @@ def removable(context: Context) -> str:
 
 
 def removing(context: Context, thread_id: Any, method: str, *arguments: Any, **options: Any) -> Any:
-    """Remove something of a thread; of any if that is None."""
+    """Remove something of a thread; if that is None, of those that the result tells."""
     recorded = {"thread": thread_id, "how": method, "options": options}
     target = context.saver
     if method == "delete_thread" and context.random.random() < 0.3:
         target = context.graph
     with context.recorder.call("remove", **recorded) as call:
         found = yield ask(target, method, *arguments, **options)
-        call.result = None if found is None else found.checkpoints
+        call.result = None if found is None else sorted(found.threads)
 
 
 def delete(context: Context) -> Steps:
@@ -502,6 +509,19 @@ OPERATIONS = [
 
 
 # -- quiet moments
+
+
+def tidy(context: Context) -> Steps:
+    """Remove what has grown too long to be read whole at each quiet moment, and what was left."""
+    for info in (yield ask(context.saver, "list_threads", limit=10_000)):
+        thread_id = info.thread_id
+        counted = yield ask(context.saver, "get_thread", thread_id)
+        if thread_id not in context.threads or (counted and counted.checkpoints > MOST):
+            yield from removing(context, thread_id, "delete_thread", thread_id)
+
+
+MOST = 250
+"""Checkpoints of a thread."""
 
 
 def observe(context: Context) -> Steps:

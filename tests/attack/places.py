@@ -13,6 +13,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.store.memory import InMemoryStore
 from milepost.store.sqlite import SqliteStore
+from milepost.store.sqlite.aio import AsyncSqliteStore
 
 KEYS = [b"the older key 16", b"the newer key 16"]
 POOL = {"min_size": 1, "max_size": 3}
@@ -47,6 +48,12 @@ class Place:
     def store(self, **settings: Any) -> Any:
         """A context manager with a new store, which answers in both colours."""
         raise NotImplementedError
+
+    @asynccontextmanager
+    async def async_store(self, **settings: Any) -> AsyncIterator[Any]:
+        """A new store that belongs to the running loop."""
+        with self.store(**settings) as store:
+            yield store
 
 
 class Memory(Place):
@@ -87,6 +94,9 @@ class Sqlite(Place):
     def store(self, **settings: Any) -> Any:
         return SqliteStore.from_conn_string(self.address + ".store", **settings)
 
+    def async_store(self, **settings: Any) -> Any:
+        return AsyncSqliteStore.from_conn_string(self.address + ".store", **settings)
+
 
 class EncryptedSqlite(Sqlite):
     name = "sqlite-encrypted"
@@ -98,6 +108,9 @@ class EncryptedSqlite(Sqlite):
 
     def store(self, **settings: Any) -> Any:
         return super().store(**{"serde": self.serde(), **settings})
+
+    def async_store(self, **settings: Any) -> Any:
+        return super().async_store(**{"serde": self.serde(), **settings})
 
 
 class Postgres(Place):
@@ -126,6 +139,11 @@ class Postgres(Place):
         from milepost.store.postgres import PostgresStore
 
         return PostgresStore.from_conn_string(self.address, **settings)
+
+    def async_store(self, **settings: Any) -> Any:
+        from milepost.store.postgres.aio import AsyncPostgresStore
+
+        return AsyncPostgresStore.from_conn_string(self.address, **settings)
 
 
 class PostgresPool(Postgres):
@@ -157,6 +175,11 @@ class PostgresPool(Postgres):
         from milepost.store.postgres import PostgresStore
 
         return PostgresStore.from_conn_string(self.address, pool_config=POOL, **settings)
+
+    def async_store(self, **settings: Any) -> Any:
+        from milepost.store.postgres.aio import AsyncPostgresStore
+
+        return AsyncPostgresStore.from_conn_string(self.address, pool_config=POOL, **settings)
 
 
 PLACES: dict[str, type[Place]] = {

@@ -5,6 +5,7 @@ The parent writes commands to its input, one a line, and reads answers from its 
     go COUNT SECONDS   each thread and task does so many operations, in that time at most → done
     pause              stop after the operation that is going on → done, from the `go`
     observe            tell what is there → observed
+    tidy               remove what has become too much → tidied
     clock SECONDS      the clocks of the process are off by so much from now on → clock
     quota BYTES        no file may grow beyond that, 0 for any size → quota
     stop               close everything and exit → stopped and what is left
@@ -73,6 +74,8 @@ class Worker:
         self.stack = contextlib.ExitStack()
         self.loop = asyncio.new_event_loop()
         self.astack = contextlib.AsyncExitStack()
+        # Operations may open more on these; they are closed when the worker stops.
+        self.shared["stack"], self.shared["astack"] = self.stack, self.astack
 
     # -- opening and closing
 
@@ -181,6 +184,11 @@ class Worker:
         for workload in self.workloads:
             drive(workload.observe(self.sync[0]))
 
+    def tidy(self) -> None:
+        for workload in self.workloads:
+            if workload.tidy is not None:
+                drive(workload.tidy(self.sync[0]))
+
     # -- commands
 
     def serve(self) -> None:
@@ -194,6 +202,9 @@ class Worker:
             elif command == "observe":
                 self.observe()
                 answer("observed")
+            elif command == "tidy":
+                self.tidy()
+                answer("tidied")
             elif command == "clock":
                 self.clock.seconds = float(given[0])
                 answer("clock")

@@ -18,9 +18,14 @@ class Workload(NamedTuple):
     checks: Callable[[], Any]
     settings: dict[str, Any]
     """Of the store that a worker opens."""
+    tidy: Callable[[Context], Steps] | None = None
 
 
-WORKLOADS = {"threads": Workload(operations.OPERATIONS, operations.observe, checks.Checks, {})}
+WORKLOADS = {
+    "threads": Workload(
+        operations.OPERATIONS, operations.observe, checks.Checks, {}, operations.tidy
+    )
+}
 
 if importlib.util.find_spec("attack.store_checks"):
     from attack import store_checks, store_operations
@@ -30,4 +35,5 @@ if importlib.util.find_spec("attack.store_checks"):
         store_operations.observe,
         store_checks.Checks,
         store_operations.SETTINGS,
+        getattr(store_operations, "tidy", None),
     )
