@@ -1,0 +1,175 @@
+"""The recorded life of one item, as a register: what was written to it and read from it, and when.
+
+All values differ, so each read names the write that it saw. From that follows, without a search
+through all orders, where the value was certainly there: from the first moment at which the put or
+a read of it had ended to the last at which a read of it began (Gibbons and Korach, "Testing Shared
+Memories", call this its zone).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from attack.history import Span
+from attack.store_model import ITEMS, kind_of
+
+NEVER = float("inf")
+SLACK = 0.02
+"""Seconds by which what a clock said at a call may be off from when the call was recorded."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """A put, or a delete (`token` is None)."""
+
+    item: str
+    token: str | None
+    span: Span
+    index: bool = True
+    ttl: float | None = None
+    if_version: int | None = None
+
+    @property
+    def begin(self) -> float:
+        return self.span.start
+
+    @property
+    def end(self) -> float:
+        """What is not known to be done or refused may have an effect at any later time."""
+        return self.span.stop if self.span.is_ok else NEVER
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.span.is_ok
+
+    @property
+    def clocks(self) -> tuple[float, float]:
+        return clocks(self.span)
+
+    @property
+    def model(self) -> str:
+        return str(self.span.arguments["model"])
+
+
+@dataclass(slots=True, eq=False)
+class Read:
+    """What one call saw of one item; `token` is None where it saw none."""
+
+    item: str
+    token: str | None
+    span: Span
+    version: int | None = None
+    kind: int | None = None
+    """Only items of this kind were looked for."""
+    by_meaning: bool = False
+    """Only items with a vector were looked for."""
+    refresh: bool = False
+    implied: bool = False
+    """Not asked for: it follows from a version that was accepted."""
+
+    @property
+    def begin(self) -> float:
+        return self.span.start
+
+    @property
+    def end(self) -> float:
+        return self.span.stop
+
+    def looks_for(self, write: Write) -> bool:
+        """Whether the read would have seen what was put, had it been there."""
+        if write.token is None:
+            return False
+        if self.kind is not None and kind_of(write.token) != self.kind:
+            return False
+        return write.index or not self.by_meaning
+
+
+def clocks(span: Span) -> tuple[float, float]:
+    """What the store's clock said at the beginning and at the end of a call."""
+    first = float(span.arguments["clock"])
+    last = float(span.result["clock"]) if span.is_ok else NEVER
+    return min(first, last), max(first, last)
+
+
+@dataclass(slots=True)
+class Register:
+    """One item."""
+
+    item: str
+    writes: list[Write] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+
+    def write_of(self, token: str) -> Write | None:
+        return next((write for write in self.writes if write.token == token), None)
+
+    def zones(self) -> Iterator[tuple[Write, float, float]]:
+        """Each put with the two ends of its zone: the earliest end and the latest beginning."""
+        seen: dict[str, list[Read]] = defaultdict(list)
+        for read in self.reads:
+            if read.token is not None:
+                seen[read.token].append(read)
+        for write in self.writes:
+            if write.token is not None:
+                calls = [write, *seen[write.token]]
+                yield write, min(call.end for call in calls), max(call.begin for call in calls)
+
+
+def registers(spans: Iterable[Span], carried: dict[str, list[Write]]) -> dict[str, Register]:
+    """All items. `carried` is what an earlier round has left in them."""
+    found = {item: Register(item, list(carried.get(item, ()))) for item in ITEMS}
+    for span in spans:
+        for written in [] if is_refused(span) else span.arguments["writes"]:
+            token, version = written["token"], written["if_version"]
+            write = Write(written["item"], token, span, written["index"], written["ttl"], version)
+            found[write.item].writes.append(write)
+        if span.is_ok:
+            for read in reads_of(span):
+                found[read.item].reads.append(read)
+    for register in found.values():
+        register.reads += _implied(register)
+    return found
+
+
+REFUSALS = ("VersionConflict", "IndexMismatchError")
+"""Errors after which nothing has changed. After others, one cannot know."""
+
+
+def is_refused(span: Span) -> bool:
+    return span.error in REFUSALS
+
+
+def reads_of(span: Span) -> Iterator[Read]:
+    """What a call has seen of each item that it looked for."""
+    for asked, view in zip(span.arguments["reads"], span.result["found"], strict=False):
+        scope = asked["scope"]
+        if scope == "namespaces":
+            # A namespace that is not listed has no items.
+            items = [item for item in ITEMS if "/".join(ITEMS[item].namespace) not in view]
+            yield from (Read(item, None, span) for item in items)
+            continue
+        kind, by_meaning = asked.get("kind"), asked.get("query") is not None
+        for item in covered(asked):
+            token, version, _ = view.get(item) or (None, None, None)
+            yield Read(item, token, span, version, kind, by_meaning, asked["refresh"])
+
+
+def covered(asked: dict[str, Any]) -> list[str]:
+    """The items that a read looks at."""
+    if asked["scope"] == "get":
+        return list(asked["items"])
+    prefix = tuple(asked["prefix"])
+    return [name for name, item in ITEMS.items() if item.namespace[: len(prefix)] == prefix]
+
+
+def _implied(register: Register) -> Iterator[Read]:
+    """A write that was accepted with a version has seen that version, or (for 0) no item."""
+    tokens = {read.version: read.token for read in register.reads if read.version}
+    for write in register.writes:
+        if write.if_version is not None and write.is_acknowledged:
+            token = tokens.get(write.if_version)
+            if token is not None or write.if_version == 0:
+                version = write.if_version or None
+                yield Read(write.item, token, write.span, version, implied=True)
