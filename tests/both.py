@@ -28,4 +28,4 @@ def names_of(root: str) -> Any:
         name: getattr(importlib.import_module(f"{root}.{home}"), name)
         for name, home in HOMES.items()
     }
-    return SimpleNamespace(**found)
+    return SimpleNamespace(name=root, **found)

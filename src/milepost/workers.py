@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -66,6 +67,32 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
+class Cancellation:
+    """Lets any thread ask for the end of some work, whatever carries that out at the moment."""
+
+    __slots__ = ("_lock", "_stop", "asked")
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._stop: Callable[[], object] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self) -> None:
+        """The work is not wanted any more."""
+        with self._lock:
+            self.asked = True
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+    def bind(self, stop: Callable[[], object] | None) -> None:
+        """From now on `stop` ends the work, from any thread; None: nothing does."""
+        with self._lock:
+            self._stop = stop
+        if self.asked and stop is not None:
+            stop()
+
+
 class LoopThread:
     """An event loop of its own, for async code that sync code has to wait for."""
 
@@ -93,21 +120,28 @@ class LoopThread:
             self._loop.close()
             self._done.set()
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Coroutine[Any, Any, Any], cancellation: Cancellation | None = None) -> Any:
         """Wait for a coroutine that runs on the loop, in this thread's context."""
         import asyncio
 
         async def carried() -> tuple[Any, BaseException | None]:
+            running = asyncio.current_task()
+            assert running is not None
+            if cancellation is not None:
+                cancellation.bind(partial(self._loop.call_soon_threadsafe, running.cancel))
             # SystemExit and KeyboardInterrupt would end the loop instead of reaching the caller.
             try:
                 return await work, None
             except (SystemExit, KeyboardInterrupt) as error:
                 return None, error
             except asyncio.CancelledError as error:
-                running = asyncio.current_task()
-                if running is not None and running.cancelling():
+                asked = cancellation is not None and cancellation.asked
+                if running.cancelling() and not asked:
                     raise
                 return None, error
+            finally:
+                if cancellation is not None:
+                    cancellation.bind(None)
 
         future = asyncio.run_coroutine_threadsafe(carried(), self._loop)
         try:

@@ -37,9 +37,10 @@ from milepost.runtime.effects import (
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import inside
 from milepost.runtime.stream import Feed, Part
-from milepost.runtime.task import raise_own_cancellation
+from milepost.runtime.task import outcome_of, raise_own_cancellation
 from milepost.runtime.timeouts import within
 from milepost.stepper import Stepper
+from milepost.workers import runs_here
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -57,7 +58,7 @@ class AsyncDriver:
         self._news = asyncio.Event()
         """Set when a task has ended or the feed has something."""
         self._queue: deque[tuple[Task, TaskProgram]] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._at_once: int | None = None
         self.result: Any = None
         if self.feed.flows_during_nodes:
@@ -300,24 +301,35 @@ class AsyncDriver:
         ended: Callable[[], None] | None = None,
         context: contextvars.Context | None = None,
     ) -> None:
-        async def work() -> None:
-            crash: BaseException | None = None
+        async def work() -> BaseException | None:
+            # Returned: an exit or an interrupt would leave the loop.
             try:
                 await self._perform(program)
             except BaseException as error:
-                crash = error
-            if ended is not None:
-                ended()
-            self._ended.append((task, crash))
+                return error
+            return None
+
+        def finished(running: asyncio.Task[BaseException | None]) -> None:
+            # Not at the end of `work`, which never begins if it is cancelled before.
+            self._running.discard(running)
+            crash = asyncio.CancelledError() if running.cancelled() else running.result()
+            self._ended.append((task, outcome_of(task, crash, ended)))
             self._news.set()
+            self._start_queued()
 
         running = self._loop.create_task(work(), context=context)
         self._running.add(running)
-        running.add_done_callback(self._finished)
+        running.add_done_callback(finished)
+        if task.cancellation is not None:
+            task.cancellation.bind(partial(self._cancel, running))
 
-    def _finished(self, running: asyncio.Task[None]) -> None:
-        self._running.discard(running)
-        self._start_queued()
+    def _cancel(self, running: asyncio.Task[Any]) -> None:
+        """Cancel a task, from any thread."""
+        if runs_here(self._loop):
+            running.cancel()
+        else:
+            with suppress(RuntimeError):  # the loop was closed, and the task with it
+                self._loop.call_soon_threadsafe(running.cancel)
 
     def _collect(self) -> list[Task]:
         """The tasks that have ended by now."""

@@ -15,6 +15,7 @@ from milepost.runtime.pending import recall, returned
 from milepost.runtime.plan import Task
 from milepost.runtime.task import perform
 from milepost.types import MISSING
+from milepost.workers import Cancellation
 
 if TYPE_CHECKING:
     from milepost.runtime.futures import TaskFuture
@@ -29,7 +30,7 @@ class TaskStarter:
 
 def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     """Start a task on behalf of the one that is running."""
-    from milepost.runtime.futures import TaskFuture  # with all that it imports, only if needed
+    from milepost.runtime.futures import new_future  # with all that it imports, only if needed
 
     session, caller = scope.session, scope.task
     at = scope.calls
@@ -38,36 +39,45 @@ def call(scope: Scope, node: Node, argument: Any) -> TaskFuture[Any]:
     task = Task(node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step))
     task.called = True
     task.caller = caller
-    future: TaskFuture[Any] = TaskFuture()
+    future = new_future()
     result = returned(session.pending).get(task.id, MISSING)
     if result is not MISSING:
-        future.set_result(result)
+        future.settle(result, None)
         return future
     recall([task], session.pending)
     task.error = None
     if session.still_waits(task):
-        future.set_exception(GraphInterrupt(task.interrupts))
+        future.settle(None, GraphInterrupt(task.interrupts))
         session.called.append(task)
         return future
     session.called.append(task)
     session.announce([task])
+    task.cancellation = cancellation = Cancellation()
     with session.lock:
         session.spawned += 1
-    session.spawner(task, perform(session, task), lambda: _settle(session, task, future))
+    try:
+        session.spawner(task, perform(session, task), lambda: _settle(session, task, future))
+    except BaseException:
+        with session.lock:
+            session.spawned -= 1  # it will never end: nobody may wait for it
+        raise
+    future.add_done_callback(lambda ended: cancellation.ask() if ended.cancelled() else None)
     return future
 
 
 def _settle(session: Session, task: Task, future: TaskFuture[Any]) -> None:
     """The task has ended: tell the streams at once, then whoever waits for it."""
-    session.ended(task)
-    if task.finished:
-        future.set_result(next(value for name, value in task.writes if name == RETURN))
-    elif task.interrupts:
-        future.set_exception(GraphInterrupt(task.interrupts))
-    elif isinstance(task.error, BaseException):
-        future.set_exception(task.error)
-    else:
-        future.cancel()
+    try:
+        session.ended(task)
+    finally:
+        if task.finished:
+            future.settle(next(value for name, value in task.writes if name == RETURN), None)
+        elif task.interrupts:
+            future.settle(None, GraphInterrupt(task.interrupts))
+        elif isinstance(task.error, BaseException):
+            future.settle(None, task.error)
+        else:
+            future.drop()
 
 
 def gather_interrupts(session: Session, task: Task) -> None:

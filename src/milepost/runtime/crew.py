@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from milepost import workers
 from milepost.runtime.effects import TaskProgram
+from milepost.runtime.task import outcome_of
 
 if TYPE_CHECKING:
     from milepost.runtime.plan import Task
@@ -122,9 +123,12 @@ class Crew:
     ) -> None:
         crash: BaseException | None = None
         try:
-            self._perform(program)
+            if task.was_cancelled:
+                from concurrent.futures import CancelledError  # loaded, where there are futures
+
+                task.give_up(CancelledError())
+            else:
+                self._perform(program)
         except BaseException as error:
             crash = error
-        if ended is not None:
-            ended()
-        self._mailbox.put((task, crash))
+        self._mailbox.put((task, outcome_of(task, crash, ended)))

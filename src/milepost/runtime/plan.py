@@ -14,6 +14,7 @@ from milepost.types import Interrupt, Send
 
 if TYPE_CHECKING:
     from milepost.runtime.board import Board
+    from milepost.workers import Cancellation
 
 Base: TypeAlias = tuple[str | LateId, str, int]
 """The checkpoint, namespace and step that a task belongs to: what its id is made of."""
@@ -31,6 +32,8 @@ class Task:
     called: bool = False
     """It was called by a running task, and is no part of the plan."""
     caller: Task | None = None
+    cancellation: Cancellation | None = None
+    """Of a called task: how whoever called it can end it."""
     error: BaseException | str | None = None
     started: float | None = None
     """When its first attempt began, in seconds since the epoch; the driver knows the time."""
@@ -69,6 +72,16 @@ class Task:
         self.asked = (*self.asked, *(i for i in self.interrupts if i.id not in opened))
         self.interrupts = interrupts
         self.paused = True
+
+    def give_up(self, cancelled: BaseException) -> None:
+        """It was cancelled: nothing of it is kept, and nothing that it asked is open."""
+        self.error = cancelled
+        self.interrupts, self.paused = (), False
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether whoever called it has cancelled it."""
+        return self.cancellation is not None and self.cancellation.asked
 
     @property
     def id(self) -> str:

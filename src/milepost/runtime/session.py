@@ -386,4 +386,6 @@ class Session(Opening):
     @staticmethod
     def _is_stored(task: Task) -> bool:
         """Whether anything of an ended task is worth storing."""
+        if task.was_cancelled and not task.finished:
+            return False  # a resume runs it again
         return not isinstance(task.error, ParentCommand)

@@ -315,7 +315,9 @@ class SyncDriver:
                     from milepost.runtime.timeouts import within
 
                     work = within(work, effect.timeout, effect)
-                return context.run(self._await, work, f"node '{callee.name}' is async")
+                cancellation = scope.task.cancellation
+                reason = f"node '{callee.name}' is async"
+                return context.run(self._await, work, reason, cancellation)
             if callee.inject:
                 arguments = callee.arguments(scope)
                 result = context.run(callee.sync, effect.argument, **arguments)
@@ -325,10 +327,13 @@ class SyncDriver:
                 return context.run(self._await, result, f"node '{callee.name}' is async")
             return result
         except BaseException as error:
-            raise_own_cancellation(error, scope.task.name)
+            if not scope.task.was_cancelled:
+                raise_own_cancellation(error, scope.task.name)
             raise
 
-    def _await(self, work: Any, reason: str) -> Any:
+    def _await(
+        self, work: Any, reason: str, cancellation: workers.Cancellation | None = None
+    ) -> Any:
         """Wait for async work from sync code."""
         if workers.loop_is_running():
             if hasattr(work, "close"):
@@ -342,4 +347,4 @@ class SyncDriver:
                 if self._loop is None:
                     self._loop = workers.LoopThread()
 
-        return self._loop.run(work)
+        return self._loop.run(work, cancellation)

@@ -7,7 +7,7 @@ interrupts; only what must end the run at once leaves it as an exception.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,13 +135,36 @@ def _covers(policy: RetryPolicy, error: Exception) -> bool:
     return on(error)
 
 
+def outcome_of(
+    task: Task, crash: BaseException | None, ended: Callable[[], None] | None
+) -> BaseException | None:
+    """A task has ended, perhaps with a crash: tell its caller. Returns what is to end the run.
+
+    Whatever fails here, the driver has to hear of the end: the run waits for it.
+    """
+    if crash is not None and task.was_cancelled and is_cancellation(crash):
+        task.give_up(crash)
+        crash = None
+    if ended is not None:
+        try:
+            ended()
+        except BaseException as error:
+            return crash or error
+    return crash
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether this is what asyncio throws into what is cancelled."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
 def raise_own_cancellation(error: BaseException, node: str) -> None:
     """Raise NodeCancelledError for a CancelledError that a node raised of its own accord.
 
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is not None and isinstance(error, asyncio.CancelledError):
+    if is_cancellation(error):
         raise NodeCancelledError(
             f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
             "not the run. Catch it in the node, or give the node a retry policy."
