@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from attack import checks, operations
+from attack import checks, operations, programs
 from attack.operation import Context, Operation, Steps
 
 
@@ -23,7 +23,11 @@ class Workload(NamedTuple):
 
 WORKLOADS = {
     "threads": Workload(
-        operations.OPERATIONS, operations.observe, checks.Checks, {}, operations.tidy
+        [*operations.OPERATIONS, *programs.OPERATIONS],
+        operations.observe,
+        checks.Checks,
+        {},
+        operations.tidy,
     )
 }
 

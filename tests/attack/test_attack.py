@@ -1,0 +1,87 @@
+"""A short attack on every place, and the proof that nothing public is left out of it.
+
+The long form runs as long as it is told to, on one place:
+
+    PYTHONPATH=tests python -m attack --place postgres --minutes 60 --seed 7
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attack.campaign import Campaign, Settings, new_database, own_server
+from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
+from attack.faults import FAULTS
+from attack.places import PLACES
+
+LONG = bool(os.environ.get("MILEPOST_LONG"))
+
+
+@pytest.fixture
+def address(request: pytest.FixtureRequest, place: str, tmp_path: Path) -> Any:
+    if not place.startswith("postgres"):
+        return str(tmp_path / "attacked.db")
+    name = f"attack_{place.replace('-', '_')}"
+    return new_database(request.getfixturevalue("attacked_server"), name)
+
+
+@pytest.fixture(scope="module")
+def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server of its own: a fault may be to stop it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="attack-pg-") as home, own_server(Path(home)) as server:
+        yield server
+
+
+@pytest.mark.xdist_group("attack")
+@pytest.mark.parametrize("place", [*PLACES])
+def test_what_was_promised_holds_while_everybody_does_everything(place, address, tmp_path, request):
+    server = None
+    if place.startswith("postgres"):
+        server = request.getfixturevalue("attacked_server")
+    settings = Settings(
+        place=place,
+        address=address,
+        directory=str(tmp_path),
+        seed=18,
+        workers=2,
+        rounds=200 if LONG else 1,
+        count=1000 if LONG else 8,
+        limit=20.0 if LONG else 30.0,
+        faults=[*FAULTS] if LONG else [],
+        workloads=["threads"],
+    )
+    report = Campaign(settings, server).run()
+    assert not report.violations, "\n".join(
+        f"{violation.promise}\n  {violation.what}" for violation in report.violations
+    )
+    assert sum(report.operations.values()) > 0
+    assert sum(report.checks.values()) > 0
+
+
+@pytest.mark.parametrize("kind", [*OBJECTS])
+def test_every_public_method_is_attacked_or_has_a_reason_not_to_be(kind):
+    """A new method of a saver, a store or a graph has to come into the list of operations."""
+    forgotten = {
+        name
+        for each in OBJECTS[kind]
+        for name in public_methods(each)
+        if f"{kind}.{name}" not in covered() and f"{kind}.{name}" not in NOT_ATTACKED
+    }
+    assert not forgotten, f"no operation covers {sorted(forgotten)} of a {kind}"
+
+
+def test_the_reasons_are_of_methods_that_are_there_and_not_attacked():
+    there = {
+        f"{kind}.{name}"
+        for kind, each in OBJECTS.items()
+        for one in each
+        for name in public_methods(one)
+    }
+    assert set(NOT_ATTACKED) <= there - covered()
+    assert covered() <= there
