@@ -26,6 +26,10 @@ OBJECTS: dict[str, tuple[type, ...]] = {
 NOT_ATTACKED = {
     "saver.get_next_version": "makes a name; nothing is stored or read",
     "saver.weight": "how much memory a prepared step takes; nothing is stored or read",
+    "store.from_conn_string": "every worker opens its stores with it",
+    "store.close": "every worker closes its stores",
+    "store.use": "gives a new object its engine; `from_conn_string` does it",
+    "store.reconnect_with": "says how a lost connection is replaced; `from_conn_string` does it",
     "graph.clear_cache": "of the node cache, which keeps no thread",
     "graph.copy": "of the object in memory",
     "graph.get_graph": "draws",
