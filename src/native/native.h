@@ -12,7 +12,7 @@
 /* Bounds of the stored format: milepost/checkpoint/serde/depth.py and ext.py. */
 enum {
     MOST_LISTS_WRITTEN = 255,
-    MOST_LISTS_READ = 1000,
+    MOST_LISTS_READ = 1021, /* which have members: as many as ormsgpack reads in a pair */
     MOST_TUPLES = 8, /* whatever a caller asks for: the stack must bear it */
     CODE_OF_TUPLE = 32,
 };

@@ -278,7 +278,7 @@ static inline int
 claim(Reader *reader, uint64_t members, int lists)
 {
     Py_ssize_t spare = left(reader) - reader->owed; /* less than none, once some cannot be there */
-    if (lists > MOST_LISTS_READ || spare < 0 || members > (uint64_t)spare) {
+    if ((lists > MOST_LISTS_READ && members > 0) || spare < 0 || members > (uint64_t)spare) {
         malformed();
         return 0;
     }
@@ -306,9 +306,51 @@ read_list(Reader *reader, uint64_t count, int lists)
     return list;
 }
 
+/* The number of members in the head of a list; false if there is none. */
+static int
+list_head(Reader *reader, uint64_t *count)
+{
+    if (left(reader) < 1) {
+        return 0;
+    }
+    unsigned char head = *reader->at++;
+    if (head >= 0x90 && head < 0xa0) {
+        *count = head & 0x0f;
+        return 1;
+    }
+    return (head == 0xdc && take(reader, 2, count)) || (head == 0xdd && take(reader, 4, count));
+}
+
+static PyObject *read_key(Reader *reader, int lists);
+
+/* A list as a key is a tuple, of what may be a key. None is written so, but ormsgpack reads it. */
+static PyObject *
+read_list_as_key(Reader *reader, int lists)
+{
+    uint64_t count;
+    if (!list_head(reader, &count)) {
+        return malformed();
+    }
+    if (!claim(reader, count, lists)) {
+        return NULL;
+    }
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (Py_ssize_t n = 0; tuple != NULL && n < (Py_ssize_t)count; n++) {
+        reader->owed -= 1;
+        PyObject *member = read_key(reader, lists);
+        if (member == NULL) {
+            Py_CLEAR(tuple);
+        }
+        else {
+            PyTuple_SET_ITEM(tuple, n, member);
+        }
+    }
+    return tuple;
+}
+
 /* A key of the kinds that are written as such; others are pairs, in an extension. */
 static PyObject *
-read_key(Reader *reader, int Py_UNUSED(lists))
+read_key(Reader *reader, int lists)
 {
     if (left(reader) < 1) {
         return malformed();
@@ -323,8 +365,11 @@ read_key(Reader *reader, int Py_UNUSED(lists))
         reader->at += 2;
         return read_word(reader, length, LONGEST_KEY);
     }
-    if ((head >= 0x80 && head < 0xa0) || (head >= 0xc7 && head < 0xca)
-        || (head >= 0xd4 && head < 0xd9) || (head >= 0xdc && head < 0xe0)) {
+    if ((head >= 0x90 && head < 0xa0) || head == 0xdc || head == 0xdd) {
+        return read_list_as_key(reader, lists + 1);
+    }
+    if ((head >= 0x80 && head < 0x90) || (head >= 0xc7 && head < 0xca)
+        || (head >= 0xd4 && head < 0xd9) || head == 0xde || head == 0xdf) {
         return malformed();
     }
     return read_value(reader, 0);
@@ -405,21 +450,6 @@ read_dict(Reader *reader, uint64_t count, int lists)
         Py_XDECREF(member);
     }
     return dict;
-}
-
-/* The number of members in the head of a list; false if there is none. */
-static int
-list_head(Reader *reader, uint64_t *count)
-{
-    if (left(reader) < 1) {
-        return 0;
-    }
-    unsigned char head = *reader->at++;
-    if (head >= 0x90 && head < 0xa0) {
-        *count = head & 0x0f;
-        return 1;
-    }
-    return (head == 0xdc && take(reader, 2, count)) || (head == 0xdd && take(reader, 4, count));
 }
 
 static PyObject *

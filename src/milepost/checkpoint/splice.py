@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import ormsgpack
 
 from milepost import native
+from milepost.checkpoint.serde.codec import unpack_all
 from milepost.errors import DeserializationError
 from milepost.native import Packed
 
@@ -156,7 +157,7 @@ def unpack(data: Buffer) -> Steps:
         if steps is not None:
             return steps
     try:
-        program = ormsgpack.unpackb(data)
+        program = unpack_all(data)
         if type(program) is not list:
             raise TypeError("it is no list of steps")
         return list(map(_step, program))

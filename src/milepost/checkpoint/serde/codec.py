@@ -16,6 +16,7 @@ such doubts, and reads everything. Both write the same bytes.
 
 from __future__ import annotations
 
+import os
 from threading import local
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost.checkpoint.serde.registry import TypeRegistry
+    from milepost.native import Buffer
 
 PASS_THROUGH: Final = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -44,13 +46,32 @@ PASS_THROUGH: Final = (
 OTHER_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
 
 _OTHER_KEY: Final = ("Dict key must be str",)
-FAILED_INSIDE: Final = ("ext_hook failed",)
+
+_NUMBER: Final = os.urandom(8)
+_MARK: Final = int.from_bytes(_NUMBER, "big", signed=True)
+_AROUND: Final = (b"\x92", b"\xd3" + _NUMBER)
+"""Read around stored bytes: a pair of the value and a mark that nobody could have stored.
+
+`data.join(_AROUND)` puts them there in one call and one copy.
+"""
 
 packb = ormsgpack.packb
 unpackb = ormsgpack.unpackb
 native_pack = native.pack
 native_unpack = native.unpack
 native_unpack_pieces: Any = native.unpack_pieces
+
+
+def unpack_all(data: Buffer, hook: Callable[[int, bytes], Any] | None = None) -> Any:
+    """The value in `data`, which ends with it; ValueError if it does not. In Python alone.
+
+    ormsgpack ignores what follows a value. Read as the first of a pair whose second is known, one
+    that is too short or too long does not go unnoticed.
+    """
+    value, mark = unpackb(bytes(data).join(_AROUND), ext_hook=hook, option=OTHER_KEYS)
+    if mark != _MARK:
+        raise ValueError("more bytes than those of one value")
+    return value
 
 
 class Level:
@@ -123,13 +144,7 @@ class Level:
             depth.check(data)
         if native_unpack is not None:
             return native_unpack(data, self.hooks)
-        try:
-            return unpackb(data, ext_hook=self.hook)
-        except ValueError as error:
-            # Perhaps a dict with other keys than str. What failed deeper down had its second try.
-            if error.args == FAILED_INSIDE:
-                raise
-            return unpackb(data, ext_hook=self.hook, option=OTHER_KEYS)
+        return unpack_all(data, self.hook)
 
 
 def _writing(level: Level) -> Callable[[Any], ormsgpack.Ext]:
@@ -170,12 +185,7 @@ def _reading(level: Level) -> Callable[[int, bytes], Any]:
             if native_unpack is not None:
                 tag, payload = native_unpack(data, hooks)
             else:
-                try:
-                    tag, payload = unpackb(data, ext_hook=hooks[0])
-                except ValueError as error:
-                    if error.args == FAILED_INSIDE:
-                        raise
-                    tag, payload = unpackb(data, ext_hook=hooks[0], option=OTHER_KEYS)
+                tag, payload = unpack_all(data, hooks[0])
             return (known(tag) or registry.decoder(tag))(payload)
         except (KeyboardInterrupt, SystemExit) as interrupt:
             _interrupted.error = interrupt

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde import engine
 from milepost.checkpoint.serde.codec import Level, native_pack, native_unpack
-from milepost.checkpoint.serde.engine import AROUND
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
 
@@ -62,11 +61,11 @@ class JsonPlusSerializer:
         kind, body = data
         if kind == "msgpack":
             if native_unpack is None:
-                return engine.unpack_pair(self.level, bytes(body).join(AROUND))
+                return engine.unpack(self.level, body)
             try:  # the usual case, spelled out as well
                 return native_unpack(body, self._hooks)
             except BaseException as error:
-                return engine.unpack_failed(self.level, body, error)
+                raise engine.unpack_failed(self.level, body, error) from None
         if kind == "null" and not body:
             return None
         if kind == "bytes":
