@@ -27,6 +27,7 @@ LAYERS = (
         "deferred",
         "on_demand",
         "record",
+        "forking",
         "stepper",
         "workers",
         "awaiting",

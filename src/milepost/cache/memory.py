@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from milepost import forking
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -26,7 +27,7 @@ class InMemoryCache(BaseCache[ValueT]):
         self._entries: dict[FullKey, tuple[str, bytes, float | None]] = {}
         self._room = _FEW
         """So many entries may be there before those that have expired are looked for."""
-        self._lock = threading.Lock()
+        self._lock = forking.held_at_fork(threading.Lock())
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         now = time.time()

@@ -10,6 +10,7 @@ CheckpointError
     ├── NotErasedError            rows are gone, but their bytes are still in the files
     ├── DatabaseBusyError         another process holds the database
     └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
+        └── ForkedProcessError    the connection is the parent process's
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class NotErasedError(SaverError):
 
 class ConnectionUnusableError(SaverError):
     """The connection cannot be used as it is. The message says what to change."""
+
+
+class ForkedProcessError(ConnectionUnusableError):
+    """The saver or store was made before this process was forked, and its connection is the
+    parent's. Make it after the fork, in each process, or use `from_conn_string`."""
 
 
 class DatabaseBusyError(SaverError):

@@ -7,14 +7,18 @@ work to one worker thread, so that the event loop never waits for the disk.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from milepost import forking
 from milepost.sql.failures import (
     STILL_THERE,
     ConnectionUnusableError,
+    ForkedProcessError,
     NotErasedError,
     not_erased,
 )
@@ -69,17 +73,84 @@ class SqliteEngine:
             raise ValueError(f"synchronous must be FULL, EXTRA or NORMAL, not {synchronous!r}")
         self.connection = connection
         self._turns = turns_on(connection)
-        self.lock = self._turns.lock
+        self.lock = forking.held_at_fork(self._turns.lock)
+        self._reopen: Callable[[], sqlite3.Connection] | None = None
+        self._reopening = False
+        self._unusable = ""
+        """Why the connection cannot be used in this process."""
+        self._in_child = IN_CHILD
+        """Why it cannot be used in a forked child, unless it can be opened again."""
         self._synchronous = synchronous
         self._first = first
         """Run once, before anything else: creates the tables."""
-        self._equip = equip
+        self._equipment = [] if equip is None else [equip]
         """Called before that, with the connection, in a thread that may use it."""
+        self._equipped = 0
+        """How many of them this connection has seen."""
         self._ready = False
         self._own: sqlite3.Cursor | None = None
         """For transactions: making one costs as much as a small statement."""
         self._room: LogRoom | None = None
         self._worker = Worker()
+        forking.renewed_in_child(self)
+
+    def equip(self, equip: Callable[[sqlite3.Connection], None]) -> None:
+        """Give the connection something of its own, such as a function; now, and to one that takes
+        its place."""
+        with self.lock:
+            self._check_process()
+            if not self._reopening:
+                self._equip()
+                equip(self.connection)
+                self._equipped += 1
+            self._equipment.append(equip)
+
+    def _equip(self) -> None:
+        while self._equipped < len(self._equipment):
+            self._equipment[self._equipped](self.connection)
+            self._equipped += 1
+
+    # -- processes
+
+    def owns(self, conn_string: str) -> None:
+        """The connection is the engine's own, opened with this: a forked child opens another."""
+        if is_in_memory(conn_string):
+            self._in_child = _MEMORY_IN_CHILD
+            return
+        if not conn_string.startswith("file:"):
+            conn_string = os.path.abspath(conn_string)
+        self._reopen = partial(open_sqlite, conn_string)
+
+    def renew(self) -> None:
+        """In a forked child: leave the parent's connection alone.
+
+        For all connections of a process together SQLite notes which locks they have on a file, and
+        the child has a copy of these notes. So the inherited connection is closed before another
+        one is opened: otherwise that one would rely on locks that only the parent has, and the
+        parent could delete the log under it. The parent keeps its locks, since they belong to its
+        process. Where something was under way on the connection, it can only be left as it is.
+        """
+        quiet = forking.was_held(self.lock)
+        self._worker = Worker()
+        self._leave_log()
+        cursor, self._own, self._room, self._ready = self._own, None, None, False
+        if self._unusable or self._reopening:
+            return
+        own = self._reopen is not None
+        try:
+            quiet = own and quiet and not self.connection.in_transaction
+        except sqlite3.Error:  # it was closed before
+            return
+        if not quiet:
+            self._unusable = self._in_child
+            forking.keep_for_ever(self.connection, cursor)
+            return
+        self.connection.close()
+        self._reopening = True
+
+    def _check_process(self) -> None:
+        if self._unusable:
+            raise ForkedProcessError(self._unusable)
 
     # -- two colours
 
@@ -154,7 +225,8 @@ class SqliteEngine:
                     # Not with `execute`: that stops after the first page.
                     self.connection.executescript("PRAGMA incremental_vacuum")
             self._leave_log()
-            self.connection.close()
+            if not self._unusable:
+                self.connection.close()
 
     def release(self) -> None:
         """Let the worker go; the connection is the caller's."""
@@ -172,6 +244,10 @@ class SqliteEngine:
         """Look at the connection that we were given, and create the tables."""
         if self._ready:
             return
+        self._check_process()
+        if self._reopening and self._reopen is not None:
+            self.connection = self._turns.connect(self._reopen())
+            self._reopening, self._equipped = False, 0
         connection = self.connection
         with explained():
             if getattr(connection, "autocommit", None) is False:
@@ -197,8 +273,7 @@ class SqliteEngine:
             if path:
                 self._room = LogRoom(path)
             cursor.close()
-            if self._equip is not None:
-                self._equip(connection)
+            self._equip()
         if self._first is not None:
             self._transaction(self._first, _WRITE)
         self._ready = True
@@ -336,6 +411,27 @@ _OPEN_TRANSACTION = (
     "or roll it back first, or give them a connection of their own: they must be able to commit by "
     "themselves."
 )
+
+
+IN_CHILD: Final = (
+    "This process was forked after the saver or store was made, and its SQLite connection is the "
+    "parent's: used by two processes, it can damage the database. Make the connection and the "
+    "saver or store in each process after the fork, or use from_conn_string with a file: then each "
+    "process opens a connection of its own. A store that shares a saver's connection does so too "
+    "if it is given the saver's engine, as in SqliteStore(saver.engine)."
+)
+_MEMORY_IN_CHILD: Final = (
+    "This process was forked after the saver or store was made, and its database is in the memory "
+    "of the parent process, which cannot be shared. Use a file, or make another saver or store in "
+    "each process."
+)
+
+
+def is_in_memory(conn_string: str) -> bool:
+    """Whether a database is gone when its connection is closed."""
+    if conn_string.startswith("file:"):
+        return ":memory:" in conn_string or "mode=memory" in conn_string
+    return conn_string in ("", ":memory:")
 
 
 def open_sqlite(conn_string: str) -> sqlite3.Connection:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost import forking
 from milepost.errors import ColourError
-from milepost.sql.failures import ConnectionUnusableError
-from milepost.sql.lite import SqliteEngine
+from milepost.sql.failures import ConnectionUnusableError, ForkedProcessError
+from milepost.sql.lite import IN_CHILD, SqliteEngine
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,6 +49,13 @@ class AiosqliteEngine:
         self._equip = equip
         self._inner: SqliteEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._forked = False
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the connection's thread is not there."""
+        forking.keep_for_ever(self.connection, self._inner, self._loop)
+        self._forked, self._loop = True, None
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
@@ -77,6 +85,8 @@ class AiosqliteEngine:
 
     def _engine(self) -> SqliteEngine:
         """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
+        if self._forked:
+            raise ForkedProcessError(IN_CHILD)
         if self._inner is None:
             inner: sqlite3.Connection | None = getattr(self.connection, "_connection", None)
             if inner is None:

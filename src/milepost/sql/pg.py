@@ -6,10 +6,14 @@ replaced and the transaction repeated, which is safe: every operation of ours ma
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import time
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost import forking
 from milepost.errors import CheckpointError, SaverError
 from milepost.sql.failures import (
     ConnectionUnusableError,
@@ -88,6 +92,51 @@ def has_ended() -> ConnectionUnusableError:
         "The `with` block of from_conn_string has ended, and its connection with it. Use what it "
         "gave you inside of the block, or make it from a pool that stays open."
     )
+
+
+IN_CHILD: Final = (
+    "This process was forked after the saver or store was made, and its connection or pool is the "
+    "parent's: two processes that share a connection read each other's answers. Make the "
+    "connection or pool and the saver or store in each process after the fork (with gunicorn, in "
+    "`post_fork`), or use from_conn_string: then each process opens a connection of its own."
+)
+
+
+def leave_to_parent(connection: Any) -> None:
+    """In a forked child: take no part in the parent's connection any more.
+
+    Its socket is replaced by one that has ended, so that nothing that is still done with the
+    connection, as the end of a pipeline or of a `with` block, reaches the server.
+    """
+    forking.keep_for_ever(connection)
+    with suppress(psycopg.Error, OSError):
+        ended, other = socket.socketpair()
+        with ended, other:
+            os.dup2(ended.fileno(), connection.pgconn.socket, inheritable=False)
+
+
+class Pipes(ExitStack):
+    """The pipeline that a connection is kept in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: a parent's pipeline may hold a lock that nobody gives back."""
+        forking.keep_for_ever(self.pop_all())
+
+
+class AsyncPipes(AsyncExitStack):
+    """`Pipes`, for use on an event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: a parent's pipeline may hold a lock that nobody gives back."""
+        forking.keep_for_ever(self.pop_all())
 
 
 def check_idle(connection: Any) -> None:

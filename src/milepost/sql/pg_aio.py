@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from milepost import forking
 from milepost.errors import ColourError
-from milepost.sql.failures import not_erased
+from milepost.sql.failures import ForkedProcessError, not_erased
 from milepost.sql.operations import Short, Work
 from milepost.sql.pg import (
+    IN_CHILD,
     Begin,
     Patience,
     Settings,
@@ -20,12 +22,13 @@ from milepost.sql.pg import (
     is_idle,
     is_piping,
     is_replaceable,
+    leave_to_parent,
 )
 from milepost.sql.pg_held import Held
 from milepost.sql.pg_transaction import transaction
 from milepost.sql.pg_vacuum import vacuuming
 from milepost.sql.sharing import Readers
-from milepost.sql.turns import turns_on
+from milepost.sql.turns import Turns, turns_on
 from milepost.stepper import Stepper
 
 if TYPE_CHECKING:
@@ -45,11 +48,18 @@ class AsyncPostgresEngine:
         source: Any,
         settings: Settings,
         reconnect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]] | None = None,
+        repool: Callable[[], Any] | None = None,
     ) -> None:
-        self._pool = None if isinstance(source, psycopg.AsyncConnection) else source
+        self._pool: Any = None if isinstance(source, psycopg.AsyncConnection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
+        """Makes a connection, if that is the engine's own."""
+        self._repool = repool
+        """Makes a pool that is still to be opened, if that is the engine's own."""
+        self._is_open = repool is None
         self._ended = False
+        self._forked = False
+        """Whether the connection or pool is that of a parent process, and not the engine's own."""
         self._turns = turns_on(source)
         # Or that of the first use: a saver may be made where no loop runs yet.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,6 +69,23 @@ class AsyncPostgresEngine:
         self._writer: asyncio.Task[None] | None = None
         self._readers = Readers(self._read, self._hold)
         self.settings = settings
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: leave the parent's loop, tasks and connections alone."""
+        forking.keep_for_ever(self._loop, self._writer, self._sleepers, self._readers)
+        self._turns, self._loop = Turns(None), None
+        self._sleepers, self._writer = [], None
+        self._readers = Readers(self._read, self._hold)
+        if self._repool is not None:
+            forking.keep_for_ever(self._pool)
+            self._pool, self._is_open = self._repool(), False
+        elif self._reconnect is not None:
+            if self._connection is not None:
+                leave_to_parent(self._connection)
+            self._connection = None
+        else:
+            self._forked = True
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction, which short reads share."""
@@ -164,8 +191,10 @@ class AsyncPostgresEngine:
     async def close(self) -> None:
         """Close a connection that is the engine's own."""
         self._ended = True
-        if self._connection is not None:
+        if self._connection is not None and not self._forked:
             await self._connection.close()
+        if self._repool is not None:
+            await self._pool.close()
 
     # -- loops
 
@@ -174,6 +203,8 @@ class AsyncPostgresEngine:
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
+        if self._forked:
+            raise ForkedProcessError(IN_CHILD)
         if self._loop is not None and not self._loop.is_closed() and self._loop.is_running():
             raise ColourError(
                 "This AsyncPostgresSaver or AsyncPostgresStore is in use on another event loop, "
@@ -184,6 +215,8 @@ class AsyncPostgresEngine:
         self._readers = Readers(self._read, self._hold)
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        if self._forked:
+            raise ForkedProcessError(IN_CHILD)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -206,10 +239,17 @@ class AsyncPostgresEngine:
     async def _own_connection(self) -> Any:
         if self._ended:
             raise has_ended()
-        if self._reconnect and self._connection.closed:
-            await self._connection.close()  # also where it broke
+        if self._reconnect and (self._connection is None or self._connection.closed):
+            if self._connection is not None:
+                await self._connection.close()  # also where it broke
             self._connection = await self._reconnect()
         return self._connection
+
+    async def open(self) -> None:
+        if self._ended:
+            raise has_ended()
+        await self._pool.open()
+        self._is_open = True
 
     async def _attempts(
         self, work: Work[R], begin: Begin, *, prepare: bool = True, held: Held | None = None
@@ -219,6 +259,8 @@ class AsyncPostgresEngine:
             connection: Any = None
             self._bind()
             try:
+                if not self._is_open:
+                    await self.open()
                 if self._pool is None:
                     async with self._turns.on_loop(asyncio.get_running_loop()):
                         connection = await self._own_connection()
@@ -246,7 +288,7 @@ class AsyncPostgresEngine:
             try:
                 result: R = await connection.wait(steps)
             except BaseException:
-                if not is_idle(connection):
+                if not self._forked and not is_idle(connection):
                     await connection.close()  # broken off in the middle: nobody can use it any more
                 raise
             return result

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
+from milepost import forking
 from milepost.awaiting import in_thread
-from milepost.sql.failures import not_erased
+from milepost.sql.failures import ForkedProcessError, not_erased
 from milepost.sql.operations import Work
 from milepost.sql.pg import (
+    IN_CHILD,
     Begin,
     Patience,
     Settings,
@@ -19,10 +21,11 @@ from milepost.sql.pg import (
     is_idle,
     is_piping,
     is_replaceable,
+    leave_to_parent,
 )
 from milepost.sql.pg_transaction import transaction
 from milepost.sql.pg_vacuum import vacuuming
-from milepost.sql.turns import turns_on
+from milepost.sql.turns import Turns, turns_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +44,34 @@ class PostgresEngine:
         source: Any,
         settings: Settings,
         reconnect: Callable[[], psycopg.Connection[Any]] | None = None,
+        repool: Callable[[], Any] | None = None,
     ) -> None:
-        self._pool = None if isinstance(source, psycopg.Connection) else source
+        self._pool: Any = None if isinstance(source, psycopg.Connection) else source
         self._connection: Any = source if self._pool is None else None
         self._reconnect = reconnect
+        """Makes a connection, if that is the engine's own."""
+        self._repool = repool
+        """Makes a pool that is still to be opened, if that is the engine's own."""
+        self._is_open = repool is None
         self._ended = False
+        self._forked = False
+        """Whether the connection or pool is that of a parent process, and not the engine's own."""
         self._turns = turns_on(source)
         self.settings = settings
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        self._turns = Turns(None)
+        if self._repool is not None:
+            forking.keep_for_ever(self._pool)
+            self._pool, self._is_open = self._repool(), False
+        elif self._reconnect is not None:
+            if self._connection is not None:
+                leave_to_parent(self._connection)
+            self._connection = None
+        else:
+            self._forked = True
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
@@ -89,21 +113,33 @@ class PostgresEngine:
     def close(self) -> None:
         """Close a connection that is the engine's own."""
         self._ended = True
-        if self._connection is not None:
+        if self._connection is not None and not self._forked:
             self._connection.close()
+        if self._repool is not None:
+            self._pool.close()
 
     # -- connections
 
     def _own_connection(self) -> Any:
         if self._ended:
             raise has_ended()
-        if self._reconnect and self._connection.closed:
-            self._connection.close()  # also where it broke
+        if self._reconnect and (self._connection is None or self._connection.closed):
+            if self._connection is not None:
+                self._connection.close()  # also where it broke
             self._connection = self._reconnect()
         return self._connection
 
+    def open(self) -> None:
+        """Open a pool that is the engine's own."""
+        if self._ended:
+            raise has_ended()
+        self._pool.open()
+        self._is_open = True
+
     def _attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> R:
         patience: Patience | None = None
+        if self._forked:
+            raise ForkedProcessError(IN_CHILD)
         while True:
             connection: Any = None
             try:
@@ -111,6 +147,8 @@ class PostgresEngine:
                     with self._turns.lock:
                         connection = self._own_connection()
                         return self._transaction(connection, work, begin, prepare)
+                if not self._is_open:
+                    self.open()
                 with self._pool.connection() as connection:
                     return self._transaction(connection, work, begin, prepare)
             except psycopg.Error as error:
@@ -131,7 +169,7 @@ class PostgresEngine:
             try:
                 result: R = connection.wait(steps)
             except BaseException:
-                if not is_idle(connection):
+                if not self._forked and not is_idle(connection):
                     connection.close()  # broken off in the middle: nobody can use it any more
                 raise
             return result

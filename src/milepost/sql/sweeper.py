@@ -6,6 +6,8 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from milepost import forking
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,7 +20,12 @@ class Sweeper:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._done: Future[None] = Future()
-        self._lock = threading.Lock()
+        self._lock = forking.fresh_in_child(threading.Lock())
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """A forked child does not sweep: its parent does, until the child starts a sweeper."""
+        self._stop, self._thread, self._done = threading.Event(), None, Future()
 
     def start(self, seconds: float) -> Future[None]:
         """Begin, unless it is running already. The future ends when the sweeper does."""

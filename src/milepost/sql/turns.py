@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
+
+from milepost import forking
+
+C = TypeVar("C")
 
 
 class Turns:
@@ -23,6 +27,13 @@ class Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock: asyncio.Lock | None = None
 
+    def connect(self, connection: C) -> C:
+        """Take turns on this connection from now on: it takes the place of the one before."""
+        with _registering:
+            _known[id(connection)] = self
+            self.connection = connection
+        return connection
+
     def on_loop(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
         """The lock for those who wait on this event loop."""
         if self._loop_lock is None or self._loop is not loop:
@@ -32,7 +43,7 @@ class Turns:
 
 _known: WeakValueDictionary[int, Turns] = WeakValueDictionary()
 """By the connection's address: sqlite3's connections cannot be referred to weakly."""
-_registering = threading.Lock()
+_registering = forking.fresh_in_child(threading.Lock())
 
 
 def turns_on(connection: Any) -> Turns:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
+from milepost import forking
 from milepost.checkpoint.serde import rotation
 from milepost.checkpoint.serde.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -46,7 +47,7 @@ class MemoryCore(StoreCore):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._lock = threading.RLock()
+        self._lock = forking.held_at_fork(threading.RLock())
         embedder = self.embedder
         self._entries = Entries(None if embedder is None else embedder.dims)
         self._searcher = Searcher(self._entries, self._view)

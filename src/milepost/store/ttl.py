@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from milepost import forking
 from milepost.store.records import NotProvided, TTLConfig
 
 Clock: TypeAlias = Callable[[], float]
@@ -26,7 +27,7 @@ class Stamps:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or time.time
         self._last = 0
-        self._lock = threading.Lock()
+        self._lock = forking.fresh_in_child(threading.Lock())
 
     def now(self) -> int:
         """The time."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self, TypeAlias
 
+from milepost import forking
 from milepost.checkpoint.codec import Encoded
 from milepost.checkpoint.commit import Fence, StepCommit, StepSaver
 from milepost.checkpoint.cutting import as_parts
@@ -65,7 +66,7 @@ class Shelves(StepSaver[Prepared]):
         self.writes = factory(dict)
         self.blobs = factory(bytes)
         self._threads: dict[str, Thread] = {}
-        self._lock = threading.RLock()
+        self._lock = forking.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
         self._latest: dict[str, Stored] = {}

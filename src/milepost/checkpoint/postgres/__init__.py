@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import SCHEMA, TABLES
 from milepost.sql.dialect import POSTGRES
 from milepost.sql.migrations import migrate
-from milepost.sql.pg import Settings, driver
+from milepost.sql.pg import Pipes, Settings, driver
 from milepost.sql.pg_sync import PostgresEngine
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class PostgresSaver(MaintainedSaver):
         """
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
-        open_pipe = ExitStack()
+        open_pipe = Pipes()
 
         def connect() -> driver.Connection[Any]:
             made = driver.connect(conn_string, autocommit=True, prepare_threshold=threshold)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.postgres import check_source, create_tables
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import TABLES
 from milepost.sql.dialect import POSTGRES
-from milepost.sql.pg import Settings, driver
+from milepost.sql.pg import AsyncPipes, Settings, driver
 from milepost.sql.pg_aio import AsyncPostgresEngine
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class AsyncPostgresSaver(MaintainedSaver):
         """
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
-        open_pipe = AsyncExitStack()
+        open_pipe = AsyncPipes()
 
         async def connect() -> driver.AsyncConnection[Any]:
             made = await driver.AsyncConnection.connect(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from milepost import forking
 from milepost.checkpoint.serde import families, own, records, standard
 from milepost.checkpoint.serde.discover import Discovery
 from milepost.errors import UnregisteredTypeError
@@ -45,7 +46,7 @@ class TypeRegistry:
         """Registered types by every name that they have or had."""
         self.generics = 0
         """How many classes reading has made, of generic models that are registered."""
-        self._lock = RLock()
+        self._lock = forking.fresh_in_child(RLock())
         self._discovery = Discovery(self._allow)
         for record in own.records():
             self._add(record)

@@ -10,6 +10,7 @@ from binascii import b2a_base64
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from milepost import forking
 from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit, StepSaver, TaskWrites
 from milepost.checkpoint.names import check_name, check_place
@@ -68,6 +69,11 @@ class SqlSaver(StepSaver[Prepared]):
         self._storer = Storer(self._codec, self._memory, self._queries, self._reader)
         self._committer = Committer(self._storer)
         self._remover = Remover(self._reader)
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: what the parent's threads had in hand is theirs."""
+        self._assemble()
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)

@@ -46,8 +46,12 @@ class SqliteSaver(MaintainedSaver):
                 f"SqliteSaver needs a sqlite3.Connection, not {type(conn).__name__}. For a file "
                 "name use `with SqliteSaver.from_conn_string(...) as saver:`."
             )
-        self.conn = conn
         self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
+
+    @property
+    def conn(self) -> sqlite3.Connection:
+        """The connection."""
+        return self.engine.connection
 
     @classmethod
     @contextmanager
@@ -61,6 +65,7 @@ class SqliteSaver(MaintainedSaver):
         """A saver on a file, or on `":memory:"`; use it with `with`."""
         connection = open_sqlite(conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous)
+        saver.engine.owns(conn_string)
         try:
             yield saver
         finally:

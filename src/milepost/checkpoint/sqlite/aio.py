@@ -40,7 +40,6 @@ class AsyncSqliteSaver(MaintainedSaver):
         synchronous: str = "FULL",
     ) -> None:
         super().__init__(serde=serde)
-        self.conn = conn
         if isinstance(conn, sqlite3.Connection):
             self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
             self.steadfast = True
@@ -48,6 +47,11 @@ class AsyncSqliteSaver(MaintainedSaver):
             self.engine = AiosqliteEngine(
                 conn, owner=type(self).__name__, synchronous=synchronous, first=create_tables
             )
+
+    @property
+    def conn(self) -> Any:
+        """The connection."""
+        return self.engine.connection
 
     @classmethod
     @asynccontextmanager
@@ -61,11 +65,12 @@ class AsyncSqliteSaver(MaintainedSaver):
         """A saver on a file, or on `":memory:"`; use it with `async with`."""
         connection = await in_thread(open_sqlite, conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous)
+        assert isinstance(saver.engine, SqliteEngine)
+        saver.engine.owns(conn_string)
         try:
             yield saver
         finally:
             saver.stop_sweeper()
-            assert isinstance(saver.engine, SqliteEngine)
             await in_thread(saver.engine.close)
 
     async def setup(self) -> None:

@@ -68,13 +68,15 @@ class PostgresStore(SqlStore):
         if isinstance(conn, (PostgresEngine, AsyncPostgresEngine)):
             self.engine: Any = conn
         else:
-            self.engine = self._engine_for(conn, Settings(schema, pooler_safe), None)
+            self.engine = self._engine_for(conn, Settings(schema, pooler_safe))
         self.conn = conn
         super().__init__(self.engine, core)
 
-    def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
+    def _engine_for(
+        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
+    ) -> Any:
         check_source(type(self).__name__, conn, driver.Connection, is_async=False)
-        return PostgresEngine(conn, settings, reconnect)
+        return PostgresEngine(conn, settings, reconnect, repool)
 
     @classmethod
     @contextmanager
@@ -94,12 +96,17 @@ class PostgresStore(SqlStore):
         if pool_config is not None:
             from psycopg_pool import ConnectionPool
 
-            with ConnectionPool(conn_string, open=True, **pool_settings(pool_config)) as pool:
-                store = cls(pool, **settings)
-                try:
-                    yield store
-                finally:
-                    store.stop_ttl_sweeper()
+            def make_pool() -> Any:
+                return ConnectionPool(conn_string, open=False, **pool_settings(pool_config))
+
+            store = cls(make_pool(), **settings)
+            store.reconnect_with(None, make_pool)
+            try:
+                store.engine.open()
+                yield store
+            finally:
+                store.stop_ttl_sweeper()
+                store.engine.close()
             return
 
         def connect() -> Any:
@@ -118,9 +125,10 @@ class PostgresStore(SqlStore):
             store.stop_ttl_sweeper()
             store.engine.close()
 
-    def reconnect_with(self, connect: Any) -> None:
-        """Replace the connection with what `connect` makes, should it die."""
-        self.engine = self._engine_for(self.conn, self.engine.settings, connect)
+    def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
+        """Replace the connection with what `connect` makes, should it die; in a forked child the
+        pool with what `make_pool` makes."""
+        self.engine = self._engine_for(self.conn, self.engine.settings, connect, make_pool)
         self.use(self.engine)
 
 

@@ -20,9 +20,11 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
     The sync methods work from threads other than the loop's, while it runs.
     """
 
-    def _engine_for(self, conn: Any, settings: Settings, reconnect: Any) -> Any:
+    def _engine_for(
+        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
+    ) -> Any:
         check_source(type(self).__name__, conn, driver.AsyncConnection, is_async=True)
-        return AsyncPostgresEngine(conn, settings, reconnect)
+        return AsyncPostgresEngine(conn, settings, reconnect, repool)
 
     @classmethod
     @asynccontextmanager
@@ -38,13 +40,17 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
         if pool_config is not None:
             from psycopg_pool import AsyncConnectionPool
 
-            pool = AsyncConnectionPool(conn_string, open=False, **pool_settings(pool_config))
-            async with pool:
-                store = cls(pool, **settings)
-                try:
-                    yield store
-                finally:
-                    await store.stop_ttl_sweeper()
+            def make_pool() -> Any:
+                return AsyncConnectionPool(conn_string, open=False, **pool_settings(pool_config))
+
+            store = cls(make_pool(), **settings)
+            store.reconnect_with(None, make_pool)
+            try:
+                await store.engine.open()
+                yield store
+            finally:
+                await store.stop_ttl_sweeper()
+                await store.engine.close()
             return
 
         async def connect() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from milepost import forking
 from milepost.store.faces import CoreStore
 from milepost.store.records import Result
 from milepost.store.sql.core import SqlCore
@@ -54,6 +55,15 @@ class AsyncUpkeep(SqlStore):
     """The upkeep of an async store: awaited, under the names that the documents give."""
 
     _sweeping: asyncio.Task[None] | None = None
+
+    def use(self, engine: Any) -> None:
+        super().use(engine)
+        forking.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """A forked child has none of its parent's tasks."""
+        forking.keep_for_ever(self._sweeping)
+        self._sweeping = None
 
     async def setup(self) -> None:  # type: ignore[override]
         """Make the tables now. Not needed: the first use does it."""

@@ -54,7 +54,6 @@ class SqliteStore(SqlStore):
         self._vectors = None if index is None else LiteVectors(index.get("dims", 0))
         self._owns_engine = not isinstance(conn, SqliteEngine)
         self.engine: Any = self._engine_for(conn, synchronous)
-        self.conn = getattr(self.engine, "connection", conn)
         core = SqlCore(
             LITE,
             self._vectors,
@@ -74,9 +73,13 @@ class SqliteStore(SqlStore):
             )
         if isinstance(conn, sqlite3.Connection):
             conn = SqliteEngine(conn, synchronous=synchronous)
-        with conn.lock:
-            self._equip(conn.connection)
+        conn.equip(self._equip)
         return conn
+
+    @property
+    def conn(self) -> Any:
+        """The connection."""
+        return self.engine.connection
 
     def _equip(self, connection: sqlite3.Connection) -> None:
         """Give a connection what the store's statements need."""
@@ -94,6 +97,7 @@ class SqliteStore(SqlStore):
         except BaseException:
             conn.close()
             raise
+        store.engine.owns(conn_string)
         try:
             yield store
         finally:

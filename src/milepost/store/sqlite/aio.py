@@ -45,6 +45,7 @@ class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
         except BaseException:
             conn.close()
             raise
+        store.engine.owns(conn_string)
         try:
             yield store
         finally:
