@@ -411,6 +411,8 @@ def errors_are_typed(round_: Round) -> Found:
         told = span.end.error if span.end is not None else None
         if told is None or span.error in BUSY or span.error == "BrokenOff":
             continue
+        if span.error == "CancelledError" and span.arguments.get("cancels"):
+            continue
         if span.error == "VersionConflict" or (is_refused(span) and round_.changes_model):
             continue
         yield broken(

@@ -130,14 +130,20 @@ def record(
     """
     session = session_of(context)
     model = model or session.model
-    arguments = {"clock": clock(), "model": model, "writes": [*writes], "reads": [*reads], **more}
+    arguments = {
+        "clock": session.clock(),
+        "model": model,
+        "writes": [*writes],
+        "reads": [*reads],
+        **more,
+    }
     try:
         with context.recorder.call(f"store_{operation}", **arguments) as call:
             if store is None:
                 store = yield ask(session, "open", model)
             result = yield asking(store)
             views = [] if found is None else found(result)
-            call.result = {"clock": more.get("clock") or clock(), "found": views}
+            call.result = {"clock": more.get("clock") or session.clock(), "found": views}
     except Exception as error:
         if type(error).__name__ == "IndexMismatchError":
             session.model = _another_model(context, model)
@@ -165,6 +171,17 @@ def put(context: Context) -> Steps:
         return ask(store, "put", *where, value, op.index, ttl=op.ttl, if_version=op.if_version)
 
     yield from record(context, "put", asking, writes=[write])
+
+
+def cancelled_put(context: Context) -> Steps:
+    """A put whose caller does not wait. Others that are stored with it must not notice."""
+    write = write_of(context, context.random.choice(SINGLES), context.token())
+    op, after = put_op(write), context.random.choice([0.0, 0.001, 0.01])
+
+    def asking(store: Any) -> Ask:
+        return Ask(store, "batch", ([op],), {}, "cancel", after=after)
+
+    yield from record(context, "batch", asking, writes=[write], cancels=True)
 
 
 def update(context: Context) -> Steps:
@@ -352,6 +369,7 @@ def reencrypt(context: Context) -> Steps:
 
 OPERATIONS = [
     Operation("store_put", put, ("store.put",), 8),
+    Operation("store_cancelled_put", cancelled_put, ("store.batch",), 1),
     Operation("store_update", update, ("store.get", "store.batch"), 4),
     Operation("store_delete", delete, ("store.delete",), 3),
     Operation("store_get", get, ("store.get",), 4),
@@ -378,7 +396,8 @@ def observe(context: Context) -> Steps:
 
     The stores are new, and their clock stands still, so that nothing expires between two looks.
     """
-    now, first = clock(), session_of(context).model
+    session = session_of(context)
+    now, first = session.clock(), session.model
     for model in (first, *(name for name in MODELS if name != first)):
         with context.place.store(**settings(context.place, model, lambda: now)) as store:
             frozen = context.place.name != "memory"
@@ -387,7 +406,7 @@ def observe(context: Context) -> Steps:
                 yield from _in_other_ways(context, **same)
                 yield from _reindex(context, how="reindex", **same)
                 yield from _by_meaning(context, **same)
-                session_of(context).model = model
+                session.model = model
                 return
 
 

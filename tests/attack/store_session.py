@@ -17,8 +17,11 @@ from attack.store_model import FIRST_MODEL, MODELS
 class Session:
     """A program's view of the store: which model it uses now, and what it has read."""
 
-    def __init__(self, place: Any, stack: ExitStack, async_stack: AsyncExitStack) -> None:
+    def __init__(
+        self, place: Any, stack: ExitStack, async_stack: AsyncExitStack, tick: float
+    ) -> None:
         self.place = place
+        self._tick = tick
         self.model = FIRST_MODEL
         """What searches and puts use: all threads of a program change it together."""
         self.versions: dict[str, int] = {}
@@ -32,11 +35,16 @@ class Session:
         self._async_stores: dict[str, Any] = {}
         self._async_lock = asyncio.Lock()
 
+    def clock(self) -> float:
+        """What stores are given for a clock. It may stand still between two ticks."""
+        now = clock()
+        return now - now % self._tick if self._tick else now
+
     def open(self, model: str) -> Any:
         """The threads' store with this model, which may be open already."""
         with self._lock:
             if model not in self._stores:
-                opened = self.place.store(**settings(self.place, model))
+                opened = self.place.store(**settings(self.place, model, self.clock))
                 self._stores[model] = self._stack.enter_context(opened)
             return self._stores[model]
 
@@ -44,7 +52,7 @@ class Session:
         """The loop's store with this model."""
         async with self._async_lock:
             if model not in self._async_stores:
-                opened = self.place.async_store(**settings(self.place, model))
+                opened = self.place.async_store(**settings(self.place, model, self.clock))
                 self._async_stores[model] = await self._async_stack.enter_async_context(opened)
             return self._async_stores[model]
 
@@ -60,18 +68,20 @@ def session_of(context: Context) -> Session:
     """The session that all threads and tasks of a worker share."""
     shared = context.shared
     if "store_session" not in shared:
-        made = Session(context.place, shared["stack"], shared["astack"])
+        # A store in memory is open already, with the clock that all have.
+        tick = context.random.choice([0.0, 0.1, 0.1]) if context.place.is_shared else 0.0
+        made = Session(context.place, shared["stack"], shared["astack"], tick)
         shared.setdefault("store_session", made)
     session: Session = shared["store_session"]
     return session
 
 
 def clock() -> float:
-    """Looked up at each call: a fault may step it back."""
+    """Looked up at each call: a fault may put it off."""
     return time.time()
 
 
-def settings(place: Any, model: str, clock: Callable[[], float] = clock) -> dict[str, Any]:
+def settings(place: Any, model: str, clock: Callable[[], float]) -> dict[str, Any]:
     """How a store is opened."""
     wanted: dict[str, Any] = {"index": MODELS[model].index(), "clock": clock}
     if "encrypted" in place.name:
