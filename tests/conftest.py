@@ -40,6 +40,7 @@ ON_POSTGRES = {
         "copies",
         "durability",
         "fencing",
+        "gone_while_read",
         "pending_writes",
         "reject",
         "replay",

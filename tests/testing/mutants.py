@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 from milepost.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.errors import BrokenChainError, MilepostError, ThreadConflict
+from milepost.errors import (
+    BrokenChainError,
+    CheckpointNotFoundError,
+    MilepostError,
+    ThreadConflict,
+)
 from milepost.testing.failures import ClauseFailed
 
 
@@ -332,11 +337,16 @@ def histories(how: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda _, original, **kwargs: how(original(**kwargs))
 
 
-def empty_if_broken(_: Any, original: Any, *, config: Any, channels: Any) -> Any:
-    try:
-        return original(config=config, channels=channels)
-    except BrokenChainError:
-        return {channel: {"writes": []} for channel in channels}
+def empty_if(error: type[Exception]) -> Callable[..., Any]:
+    """A `get_delta_channel_history` that takes what is gone for empty."""
+
+    def history(_: Any, original: Any, *, config: Any, channels: Any) -> Any:
+        try:
+            return original(config=config, channels=channels)
+        except error:
+            return {channel: {"writes": []} for channel in channels}
+
+    return history
 
 
 def put_again(self: Any, found: Any, thread_id: str, *, writes: bool = True) -> None:
@@ -763,7 +773,10 @@ MUTANTS: dict[str, Mutant] = {
     "branches_have_histories_of_their_own": memory(
         get_tuple=altered(metadata=lambda f: {**f.metadata, "source": "loop"})
     ),
-    "a_broken_chain_is_an_error": memory(get_delta_channel_history=empty_if_broken),
+    "a_broken_chain_is_an_error": memory(get_delta_channel_history=empty_if(BrokenChainError)),
+    "a_deleted_checkpoint_has_no_history": memory(
+        get_delta_channel_history=empty_if(CheckpointNotFoundError)
+    ),
     "a_delta_channel_reads_like_a_plain_one": memory(
         get_delta_channel_history=histories(
             lambda found: {c: {**h, "writes": h["writes"][:1]} for c, h in found.items()}

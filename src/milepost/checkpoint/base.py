@@ -22,6 +22,7 @@ from milepost.checkpoint.records import (
     copy_checkpoint,
     empty_checkpoint,
     get_checkpoint_id,
+    place_of,
 )
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import BrokenChainError, EmptyChannelError
@@ -274,6 +275,10 @@ def _delta_walk(
     found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}
     searching = set(channels)
     child = yield config
+    if child is None and (named := get_checkpoint_id(config)) is not None:
+        from milepost.checkpoint.threads import checkpoint_gone
+
+        raise checkpoint_gone(place_of(config).thread_id, named)
     while child is not None and searching and child.parent_config is not None:
         ancestor = yield child.parent_config
         if ancestor is None:

@@ -171,6 +171,15 @@ def parent_gone(thread_id: str, id: str, parent_id: str) -> BrokenChainError:
     )
 
 
+def checkpoint_gone(thread_id: str, id: str) -> CheckpointNotFoundError:
+    """A checkpoint that was named, mostly because it was just read, has no value but an error."""
+    return CheckpointNotFoundError(
+        f"Thread '{thread_id}' has no checkpoint '{id}'. If it was there a moment ago, the thread "
+        "was deleted, pruned or restored while it was read: read it again. "
+        "get_state_history(config) lists the checkpoints that it has."
+    )
+
+
 def copy_refused(target: str) -> CheckpointError:
     """A thread cannot be copied onto another one."""
     return CheckpointError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepSaver
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint.threads import checkpoint_gone
 from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
 from milepost.errors import CheckpointError, CheckpointNotFoundError, OutsideRunError
 from milepost.runtime import leases
@@ -179,6 +180,8 @@ class Loading(Telling):
         past: CheckpointTuple | None = yield Ask(
             saver, "get_tuple", (Place(self.thread_id, self.ns, remembered).config(),)
         )
+        if past is None:
+            raise checkpoint_gone(self.thread_id, remembered)
         return past
 
     def _earlier_attempt(

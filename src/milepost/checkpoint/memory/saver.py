@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
@@ -12,6 +12,7 @@ from milepost.checkpoint.records import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     Place,
     copy_checkpoint,
     get_checkpoint_id,
@@ -111,6 +112,13 @@ class InMemorySaver(Resealing):
     def delete_thread(self, thread_id: str) -> None:
         self._drive(self._remove(str(thread_id)))
 
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        # The walk is one read: no thread is deleted and made again between two of its steps.
+        with self._lock:
+            return super().get_delta_channel_history(config=config, channels=channels)
+
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
         known, count = self._last_version
@@ -165,6 +173,11 @@ class InMemorySaver(Resealing):
     ) -> AsyncIterator[CheckpointTuple]:
         for found in self.list(config, filter=filter, before=before, limit=limit):
             yield found
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        return self.get_delta_channel_history(config=config, channels=channels)
 
     async def aput(
         self,

@@ -13,6 +13,7 @@ from milepost.checkpoint.records import (
     empty_checkpoint,
 )
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, head_gone, metadata_of
+from milepost.checkpoint.threads import checkpoint_gone
 from milepost.errors import BrokenChainError
 from milepost.sql.operations import Operation, Query
 
@@ -31,11 +32,13 @@ def history(
     if not channels:
         return found
     at = (thread_id, ns)
-    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, *at))
-    line = _in_line([CheckpointRecord(*row) for row in rows])
+    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, thread_id, *at))
+    line = _in_line([CheckpointRecord(*row) for _, *row in rows])
     if not line:
+        if id is not None:
+            raise checkpoint_gone(thread_id, id)
         heads = yield Query(reader.q.head, (thread_id,))
-        if id is None and ns == "" and heads and heads[0][0] is not None:
+        if ns == "" and heads and heads[0][0] is not None:
             raise head_gone(thread_id, heads[0][0])
         return found
     ids = {row.id: row for row in line}
@@ -66,7 +69,7 @@ def history(
         if key[0] == channel
     }
     lot = yield from reader.rows_of(
-        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels, warm=True
+        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels, epoch=rows[0][0]
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):

@@ -293,9 +293,10 @@ class Queries:
             LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
                 AND c.checkpoint_id = id END
             WHERE c.parent_checkpoint_id IS NOT NULL)
-        SELECT {_CHECKPOINT} FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
+        SELECT (SELECT epoch FROM threads WHERE thread_id = ?), {_CHECKPOINT}
+        FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
         ORDER BY first DESC"""
-    """A checkpoint, and after it all of its ancestors."""
+    """A checkpoint, and after it all of its ancestors, each with the thread's epoch."""
 
     # -- all rows of a thread
 

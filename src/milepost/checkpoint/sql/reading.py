@@ -229,15 +229,16 @@ class Reader:
         channels: Sequence[str] | None = None,
         *,
         after: Mapping[str, str] | None = None,
-        warm: bool = False,
+        epoch: int | None = None,
         last: bool = False,
     ) -> Operation[Lot]:
         """The writes at some checkpoints, and values, at once.
 
         With `channels`, what writes to others refer to is left out: those are not to be read.
-        `after` has the checkpoint that comes after another, where that is known.
+        `after` has the checkpoint that comes after another, where that is known. With the thread's
+        epoch, values that are remembered from it are not fetched: see `values`.
         """
-        known = self._known(thread_id, ns, wanted) if warm else {}
+        known = self._known(thread_id, ns, wanted, epoch)
         at = (thread_id, ns)
         some = () if channels is None else (json.dumps(list(channels)),)
         pairs = json.dumps([key for key in wanted if key not in known])
@@ -272,10 +273,7 @@ class Reader:
         Except those that we remember from this epoch: in another, a thread that was deleted and
         made again may have other values under the same versions, if these were made by hand.
         """
-        known = {}
-        if epoch is not None:
-            found = self._known(thread_id, ns, wanted)
-            known = {key: value for key, value in found.items() if value.epoch == epoch}
+        known = self._known(thread_id, ns, wanted, epoch)
         rows: Sequence[tuple[Any, ...]] = ()
         if len(known) < len(wanted):
             missing = [key for key in wanted if key not in known]
@@ -311,12 +309,15 @@ class Reader:
         return (yield from _whole(list(found.values())))
 
     def _known(
-        self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]]
+        self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None
     ) -> dict[tuple[str, str], Known]:
-        found = {}
+        """What is remembered of an epoch; without one, nothing that is remembered is trusted."""
+        found: dict[tuple[str, str], Known] = {}
+        if epoch is None:
+            return found
         for key in wanted:
             known = self.memory.value(thread_id, ns, *key)
-            if known is not None:
+            if known is not None and known.epoch == epoch:
                 found[key] = known
         return found
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from milepost.channels import DeltaChannel
-from milepost.errors import BrokenChainError
+from milepost.errors import BrokenChainError, CheckpointNotFoundError
 from milepost.graph import END, START, StateGraph
 from milepost.ids import checkpoint_id
 from milepost.testing.clauses import Trait, clause, holds, same
@@ -119,6 +119,19 @@ def a_broken_chain_is_an_error(desk: Desk) -> Program[None]:
     asked = call(desk.saver, "get_delta_channel_history", config=trail.head, channels=["log"])
     error = yield from caught(asked)
     holds(isinstance(error, BrokenChainError), f"it raised {error!r}")
+
+
+@clause("delta", Trait.HISTORY)
+def a_deleted_checkpoint_has_no_history(desk: Desk) -> Program[None]:
+    """A checkpoint that is named and is gone raises CheckpointNotFoundError, and is not empty."""
+    trail = desk.trail()
+    yield from trail.put(1, other=1)
+    yield from trail.write([("log", "a")], "t1")
+    yield from trail.put(2, other=2)
+    yield call(desk.saver, "delete_thread", trail.thread_id)
+    asked = call(desk.saver, "get_delta_channel_history", config=trail.head, channels=["log"])
+    error = yield from caught(asked)
+    holds(isinstance(error, CheckpointNotFoundError), f"it raised {error!r}")
 
 
 def _collect(value: list[str], writes: list[list[str]]) -> list[str]:
