@@ -29,6 +29,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=20.0, help="seconds of a round")
     parser.add_argument("--faults", default="all", help="names with commas, all, or none")
     parser.add_argument("--only", default="", help="names of operations, with commas")
+    parser.add_argument("--no-forks", action="store_true", help="no children by fork()")
     parser.add_argument("--plant", help="a known bug that is put back")
     parser.add_argument("--replay", type=Path, help="check the history of an earlier attack again")
     return parser.parse_args()
@@ -55,6 +56,7 @@ def attacked(given: argparse.Namespace) -> tuple[Report, Path]:
             count=given.count,
             limit=given.limit,
             faults=[name for name in faults if name in FAULTS],
+            forks=not given.no_forks,
             plant=given.plant,
             only=[name for name in given.only.split(",") if name],
         )

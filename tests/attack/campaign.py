@@ -42,6 +42,8 @@ class Settings:
     limit: float = 20.0
     """Seconds of a round."""
     faults: list[str] = field(default_factory=list)
+    forks: bool = False
+    """Whether workers have children by fork(), and leave a run open when they exit."""
     plant: str | None = None
     only: list[str] = field(default_factory=list)
     """Names of operations; all if empty."""

@@ -146,7 +146,8 @@ class Checks:
             if problems := span.result["problems"]:
                 yield Violation(COPY, f"of {source}, verify() says {problems[:3]}", events)
             copied = {id for _, id, _ in span.result["states"]}
-            if now.removals(source):
+            swept = now.removals(span.arguments["thread"])
+            if now.removals(source) or any(one.overlaps(span.start, span.stop) for one in swept):
                 continue
             # What was acknowledged before the copy began, or before something that the copy has.
             later = [one.start for one in now.writers(source) if acknowledged(one) & copied]

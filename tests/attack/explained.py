@@ -55,6 +55,8 @@ def is_explained(span: Span, now: Any) -> str | None:
             for fault in now.faults
         )
         return None if harmed else f"none of {kinds} was done"
+    if told.get("how") == "forked" and "process" in span.end.error[1]:  # type: ignore[index]
+        return None  # a saver says that it belongs to another process
     if name == "NotErasedError":
         return None
     if name == "CheckpointError" and "exists already" in span.end.error[1]:  # type: ignore[index]

@@ -113,10 +113,13 @@ def cancelled_tasks(context: Context) -> Steps:
 
 # -- a foreign runtime
 
+BY_HAND = "h"
+"""How the ids of threads begin whose states no graph has made."""
+
 
 def put_by_hand(context: Context) -> Steps:
     """Checkpoints that come through `put`, as another library's runtime stores them."""
-    name, saver = f"p{context.token()}", context.saver
+    name, saver = f"{BY_HAND}{context.token()}", context.saver
     where: Any = {"configurable": {"thread_id": name, "checkpoint_ns": ""}}
     version, expected = None, {}
     with context.recorder.call("look", how="put"):
@@ -136,6 +139,8 @@ def put_by_hand(context: Context) -> Steps:
         for id, (values, writes) in expected.items():
             at = {"configurable": {**where["configurable"], "checkpoint_id": id}}
             found = yield ask(saver, "get_tuple", at)
+            if found is None:
+                return  # swept
             got = (found.checkpoint["channel_values"], found.pending_writes)
             if (dict(got[0]), [tuple(write) for write in got[1]]) != (values, writes):
                 context.recorder.note("wrong", what=f"{id} was put as {values}, {writes}: {got}")

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import faulthandler
 import json
+import logging
 import os
 import random
 import resource
@@ -27,7 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from attack.graph import build
+from attack import forking
+from attack.graph import build, marked
 from attack.history import Recorder, open_history
 from attack.operation import Context, Operation, adrive, drive
 from attack.places import PLACES
@@ -72,6 +74,7 @@ class Worker:
         self.clock = Clock()
         self.shared: dict[str, Any] = {}
         self.stack = contextlib.ExitStack()
+        self.children: list[int] = []
         self.loop = asyncio.new_event_loop()
         self.astack = contextlib.AsyncExitStack()
         # Operations may open more on these; they are closed when the worker stops.
@@ -84,6 +87,8 @@ class Worker:
         for workload in self.workloads:
             store_settings |= workload.settings
         saver = self.stack.enter_context(self.place.saver())
+        if self.settings["forks"] and self.place.is_shared:
+            self.children = forking.fork(self.name, self.history, self.settings, saver)
         store = self.stack.enter_context(self.place.store(**store_settings))
         self.sync = [self._context(at, saver, store, False) for at in range(self.settings["sync"])]
         self.looping = threading.Thread(target=self.loop.run_forever, name="loop")
@@ -238,6 +243,7 @@ def main() -> None:
     settings = json.loads((Path(directory) / "settings.json").read_text())
     stacks = open(Path(directory) / f"stacks-{slot}.{life}.txt", "w")  # noqa: SIM115
     faulthandler.register(signal.SIGUSR1, stacks)
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # it tells of terminated backends
     if settings["plant"]:
         PLANTS[settings["plant"]].put_back()
     worker = Worker(settings, int(slot), int(life))
@@ -246,10 +252,30 @@ def main() -> None:
     answer("ready")
     worker.serve()
     worker.close()
-    left = sorted(descriptors() - before)
-    threads = sorted(one.name for one in threading.enumerate() if not one.daemon)
-    threads.remove("MainThread")
-    answer("stopped " + json.dumps({"descriptors": left, "threads": threads}))
+    left = {
+        "descriptors": sorted(descriptors() - before),
+        "threads": [
+            one.name for one in threading.enumerate() if one is not threading.main_thread()
+        ],
+        "children": forking.hanging(worker.children),
+    }
+    answer("stopped " + json.dumps(left))
+    if settings["forks"] and worker.place.name != "postgres-pool":
+        leave_open(worker)
+
+
+OPEN: list[Any] = []
+"""What is open when the interpreter ends."""
+
+
+def leave_open(worker: Worker) -> None:
+    """A run in the middle, of a saver that nobody closes: the process exits all the same."""
+    manager = worker.place.saver()
+    graph = build(Recorder(worker.history, worker.name, -1), is_async=False)
+    compiled = graph.compile(checkpointer=manager.__enter__())
+    config: Any = {"configurable": {"thread_id": f"p{worker.name}"}}
+    stream = compiled.stream(marked(f"{worker.name}-open"), config)
+    OPEN.extend([manager, stream, next(stream)])
 
 
 if __name__ == "__main__":
