@@ -254,9 +254,7 @@ def main() -> None:
     worker.close()
     left = {
         "descriptors": sorted(descriptors() - before),
-        "threads": [
-            one.name for one in threading.enumerate() if one is not threading.main_thread()
-        ],
+        "threads": [one.name for one in threading.enumerate() if not one.daemon][1:],
         "children": forking.hanging(worker.children),
     }
     answer("stopped " + json.dumps(left))
