@@ -296,3 +296,26 @@ def test_a_run_that_fails_after_it_lost_the_thread_stores_no_error(run, saver, c
         run.invoke(builder.compile(checkpointer=saver), {}, config, durability="sync")
     assert "too late" not in repr(content(saver))
     assert run.get_state(rival, config).values == {"log": ["x"]}
+
+
+def test_a_replay_that_was_overtaken_before_its_first_commit_gets_a_conflict(
+    run, saver, config, monkeypatch
+):
+    graph = line("x").compile(checkpointer=saver)
+    run.invoke(graph, {"log": ["in"]}, config)
+    old = run.history(graph, config)[-1].config
+    prepare = saver.prepare
+
+    def overtaken(step: Any) -> Any:
+        """The replay has the id of its first checkpoint. Now another stores a newer one."""
+        prepared = prepare(step)
+        monkeypatch.setattr(saver, "prepare", prepare)
+        elsewhere(lambda: graph.update_state(config, {"log": ["rival"]}, as_node="x"))
+        return prepared
+
+    monkeypatch.setattr(saver, "prepare", overtaken)
+    with pytest.raises(ThreadConflict, match="'t'"):
+        run.invoke(graph, None, old, durability="sync")
+    history = run.history(graph, config)
+    assert history[0].values["log"][-1] == "rival"
+    assert_linear(history)

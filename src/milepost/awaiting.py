@@ -112,3 +112,5 @@ async def _end_of(task: asyncio.Future[Any]) -> None:
     while not task.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([task])
+    # Seen, so that asyncio does not report an error that nobody is left to be told of.
+    _ = task.cancelled() or task.exception()

@@ -182,6 +182,17 @@ class Shelves(StepSaver[Prepared]):
         graph = graphs.get(ns) if graphs is not None else None
         return graph.get(checkpoint_id or "") if graph is not None else None
 
+    def _is_overtaken(self, step: Prepared) -> bool:
+        """Whether others have stored something newer than what a run begins with in the past.
+
+        Its checkpoints would come to lie between theirs.
+        """
+        fence, stored = step.fence, step.stored
+        if fence is None or stored is None or not fence.forced:
+            return False
+        graphs = self.storage.get(step.place.thread_id) or {}
+        return any(id > stored.id for graph in graphs.values() for id in graph)
+
     def _store(self, step: Prepared) -> None:
         place, writes, blobs, stored, fence, status = step
         thread_id, ns, checkpoint_id = place
@@ -191,7 +202,8 @@ class Shelves(StepSaver[Prepared]):
         if fence is not None:
             if thread is None or thread.token != fence.token:
                 head = thread.head if thread else self.head(thread_id)
-                fence.check(thread_id, head, thread.token if thread else None)
+                token = thread.token if thread else None
+                fence.check(thread_id, head, token, self._is_overtaken(step))
             if stored is not None and checkpoint_id and checkpoint_id not in (graph or ()):
                 raise parent_gone(thread_id, stored.id, checkpoint_id)
             fence.taken = True
