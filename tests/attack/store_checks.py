@@ -347,17 +347,22 @@ def conflicts_are_real(round_: Round) -> Found:
             yield broken(
                 "only a put with a version is refused for it", f"{span.arguments['writes']}", span
             )
-        elif all(_was_there(round_.registers[one["item"]], one, span) for one in guarded):
+        elif all(_was_there(round_, one, span) for one in guarded):
             yield broken(
                 "a put with the version that is there is accepted", f"{guarded} was refused", span
             )
 
 
-def _was_there(register: Register, asked: dict[str, Any], span: Span) -> bool:
+def _was_there(round_: Round, asked: dict[str, Any], span: Span) -> bool:
     """Whether the item was certainly at the version that was asked for, during all of the call."""
+    register = round_.registers[asked["item"]]
     tokens = {read.token for read in register.reads if read.version == asked["if_version"]}
+    missed = Read(asked["item"], None, span)
     return any(
-        write.token in tokens and begin < span.start and span.stop < end
+        write.token in tokens
+        and begin < span.start
+        and span.stop < end
+        and (write.ttl is None or not _may_have_expired(round_, register, write, missed))
         for write, begin, end in register.zones()
     )
 
@@ -412,6 +417,8 @@ def errors_are_typed(round_: Round) -> Found:
         if told is None or span.error in BUSY or span.error == "BrokenOff":
             continue
         if span.error == "CancelledError" and span.arguments.get("cancels"):
+            continue
+        if span.error == "ReindexConflict" and span in round_.reindexes and round_.changes_model:
             continue
         if span.error == "VersionConflict" or (is_refused(span) and round_.changes_model):
             continue

@@ -315,17 +315,19 @@ def sweep(context: Context) -> Steps:
 def sweeper(context: Context) -> Steps:
     """Let the sweeper run for a moment."""
     every, until = context.random.choice([0.01, 0.05]), context.random.choice([0.05, 0.5])
+    model = session_of(context).model
 
     def starting(store: Any) -> Ask:
         return plain(store, "start_ttl_sweeper", every / 60)
 
-    if (yield from record(context, "start_sweeper", starting)):
+    if (yield from record(context, "start_sweeper", starting, model=model)):
         yield pause(until)
         yield from record(
             context,
             "stop_sweeper",
             lambda store: plain(store, "stop_ttl_sweeper", 20.0),
             found=lambda ended: [bool(ended)],
+            model=model,
         )
 
 

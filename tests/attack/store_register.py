@@ -166,10 +166,14 @@ def covered(asked: dict[str, Any]) -> list[str]:
 
 def _implied(register: Register) -> Iterator[Read]:
     """A write that was accepted with a version has seen that version, or (for 0) no item."""
-    tokens = {read.version: read.token for read in register.reads if read.version}
+    tokens: dict[int | None, set[str | None]] = defaultdict(set)
+    for read in register.reads:
+        tokens[read.version].add(read.token)
     for write in register.writes:
-        if write.if_version is not None and write.is_acknowledged:
-            token = tokens.get(write.if_version)
-            if token is not None or write.if_version == 0:
-                version = write.if_version or None
-                yield Read(write.item, token, write.span, version, implied=True)
+        version = write.if_version
+        if version is None or not write.is_acknowledged:
+            continue
+        if version == 0:
+            yield Read(write.item, None, write.span, implied=True)
+        elif len(tokens[version]) == 1:
+            yield Read(write.item, *tokens[version], write.span, version, implied=True)

@@ -1,8 +1,7 @@
-"""The checks of a store find what they are for, and the attack calls all that a store offers."""
+"""The checks of a store find what they are for."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -10,9 +9,6 @@ import pytest
 from attack.history import Event
 from attack.store_checks import Checks
 from attack.store_model import MODELS, PAIR, text_of
-from attack.store_operations import OPERATIONS
-from milepost.store.memory import InMemoryStore
-from milepost.store.sqlite import SqliteStore
 
 ITEM = "attack/a:k0"
 START = 1_700_000_000.0
@@ -77,19 +73,6 @@ class History:
 @pytest.fixture
 def history() -> History:
     return History()
-
-
-def test_every_method_of_a_store_is_called():
-    called = {name.removeprefix("store.") for one in OPERATIONS for name in one.covers}
-    offered = {
-        name
-        for store in (InMemoryStore, SqliteStore)
-        for name, _ in inspect.getmembers(store, inspect.isfunction)
-        if not name.startswith("_")
-    }
-    twins = {name for name in offered if name[0] == "a" and name[1:] in offered}
-    how_to_open = {"from_conn_string", "close", "use"}
-    assert offered - twins - how_to_open == called
 
 
 def test_a_history_in_which_all_is_well_breaks_nothing(history):
