@@ -188,3 +188,129 @@ def test_a_thread_that_was_made_again_by_hand_has_its_new_values(saver, reopen):
         assert saver.get_tuple(thread("t")).checkpoint["channel_values"]["key"] == ["b" * 500]
         [listed] = saver.list(thread("t"))
         assert listed.checkpoint["channel_values"]["key"] == ["b" * 500]
+
+
+# -- steps whose parent is gone
+
+
+def moved_on(saver: Any) -> None:
+    """Have a saver remember other checkpoints than the one that a run goes on from."""
+    for found in list(saver.list(CONFIG))[:4]:
+        saver.get_tuple(found.config)
+
+
+@pytest.fixture(params=[True, False], ids=["remembered", "moved-on"])
+def removed(request: pytest.FixtureRequest, saver: Any, other: Any) -> Any:
+    """Prunes the thread. Perhaps the run's own saver knows what it builds on no more."""
+
+    def remove() -> None:
+        if not request.param:
+            moved_on(saver)
+        other.prune(["t"])
+
+    return remove
+
+
+def past_of(saver: Any) -> Any:
+    """A checkpoint long before the latest."""
+    graph = writing(saver, *"abcdef")
+    graph.invoke({"note": "n" * 300}, CONFIG, durability="sync")
+    past = list(graph.get_state_history(CONFIG))[5]
+    assert past.next == ("b",)
+    return past
+
+
+GONE = "which is gone. Nothing of this step was stored"
+
+
+def beside_the_first_step(saver: Any, act: Any, *, before: bool) -> None:
+    """Do something before the first step of a run is prepared, or between that and its commit."""
+    prepare = saver.prepare
+
+    def beside(step: Any) -> Any:
+        saver.prepare = prepare
+        if before:
+            act()
+        prepared = prepare(step)
+        if not before:
+            act()
+        return prepared
+
+    saver.prepare = beside
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("given", [None, {"note": "i" * 300}], ids=["replay", "input"])
+def test_a_fork_of_what_was_pruned_meanwhile_is_refused(
+    run, saver, other, removed, durability, before, given
+):
+    past = past_of(saver)
+    expected = states(writing(other, "a"))[:1]
+    graph = writing(saver, *"abcdef")
+    beside_the_first_step(saver, removed, before=before)
+    with pytest.raises(BrokenChainError, match=GONE):
+        run.invoke(graph, given, past.config, durability=durability)
+    assert states(graph) == states(writing(other, "a")) == expected
+    assert sound(other)
+
+
+def test_a_run_that_is_stored_at_its_end_is_refused_if_its_parent_was_pruned(
+    run, saver, other, removed
+):
+    past = past_of(saver)
+    expected = states(writing(other, "a"))[:1]
+    graph = writing(saver, *"abcdef", at={"f": removed})
+    with pytest.raises(BrokenChainError, match=GONE):
+        run.invoke(graph, {"note": "i" * 300}, past.config, durability="exit")
+    assert states(graph) == states(writing(other, "a")) == expected
+    assert sound(other)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_an_update_of_what_was_pruned_meanwhile_is_refused(run, saver, other, removed, before):
+    past = past_of(saver)
+    expected = states(writing(other, "a"))[:1]
+    beside_the_first_step(saver, removed, before=before)
+    graph = writing(saver, *"abcdef")
+    with pytest.raises(BrokenChainError, match=GONE):
+        run.update_state(graph, past.config, {"note": "u"}, as_node="a")
+    assert states(graph) == states(writing(other, "a")) == expected
+    assert sound(other)
+
+
+def test_writes_at_a_checkpoint_that_was_removed_are_refused(run, saver, other):
+    """What one of two tasks wrote is stored as soon as that has ended."""
+    run_id = "11111111-1111-1111-1111-111111111111"
+    writing(saver, "a").invoke({"note": "n" * 300}, CONFIG, durability="sync")
+    expected = states(writing(other, "a"))
+    is_removed, was_stored = threading.Event(), threading.Event()
+    commit, acommit = saver.commit, saver.acommit
+
+    def told(steps: Any) -> Any:
+        outcome = commit(steps)
+        was_stored.set() if is_removed.is_set() else None
+        return outcome
+
+    async def atold(steps: Any) -> Any:
+        outcome = await acommit(steps)
+        was_stored.set() if is_removed.is_set() else None
+        return outcome
+
+    def quick(_: State) -> dict[str, Any]:
+        other.delete_for_runs([run_id])
+        is_removed.set()
+        return {"log": ["q" * 300]}
+
+    def slow(_: State) -> dict[str, Any]:
+        assert was_stored.wait(PATIENCE)
+        return {"log": ["s" * 300]}
+
+    builder = StateGraph(State).add_node("a", lambda _: None).add_edge(START, "a")
+    builder.add_node("b", quick).add_node("c", slow).add_edge("a", "b").add_edge("a", "c")
+    graph = builder.compile(checkpointer=saver)
+    saver.commit, saver.acommit = told, atold
+    with pytest.raises(BrokenChainError, match=GONE):
+        run.invoke(graph, {}, {**CONFIG, "run_id": run_id}, durability="sync")
+    assert states(writing(other, "a")) == expected
+    assert sound(other)

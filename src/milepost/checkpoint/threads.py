@@ -163,10 +163,14 @@ def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
     )
 
 
-def parent_gone(thread_id: str, id: str, parent_id: str) -> BrokenChainError:
-    """What a checkpoint inherits was removed while a run was at work on it."""
+def parent_gone(thread_id: str, id: str | None, parent_id: str) -> BrokenChainError:
+    """What a checkpoint inherits was removed while a run was at work on it.
+
+    Without an id, what a task wrote has no checkpoint to belong to.
+    """
+    what = "What a task wrote in" if id is None else f"Checkpoint '{id}' of"
     return BrokenChainError(
-        f"Checkpoint '{id}' of thread '{thread_id}' builds on '{parent_id}', which is gone. "
+        f"{what} thread '{thread_id}' builds on checkpoint '{parent_id}', which is gone. "
         "Nothing of this step was stored. Load the thread again and repeat the call."
     )
 

@@ -204,8 +204,8 @@ class Shelves(StepSaver[Prepared]):
                 head = thread.head if thread else self.head(thread_id)
                 token = thread.token if thread else None
                 fence.check(thread_id, head, token, self._is_overtaken(step))
-            if stored is not None and checkpoint_id and checkpoint_id not in (graph or ()):
-                raise parent_gone(thread_id, stored.id, checkpoint_id)
+            if checkpoint_id and checkpoint_id not in (graph or ()):
+                raise parent_gone(thread_id, stored.id if stored else None, checkpoint_id)
             fence.taken = True
         if thread is None:
             thread = self._threads[thread_id] = Thread(self.head(thread_id))

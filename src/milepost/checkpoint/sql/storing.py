@@ -109,6 +109,7 @@ class Storer:
             or not fence.taken
             or fence.epoch is None
             or row.known.partial
+            or not _is_parent_sure(step, row, fence.epoch)
             or step.blobs
             or step.writes
             or step.early
@@ -142,8 +143,11 @@ class Storer:
                 entry = held[thread_id] = _Held(fence, epoch, fence.reached)
             elif entry.fence is not fence:
                 return None
-            if row is not None and ns == "":
-                entry.head = row.checkpoint_id
+            if row is not None:
+                if not _is_parent_sure(step, row, entry.epoch):
+                    return None
+                if ns == "":
+                    entry.head = row.checkpoint_id
             entry.status = step.status
             tables.add(step, entry.epoch)
         return Guarded(self._claims(held), tables.statements())
@@ -244,24 +248,38 @@ class Storer:
             base = checkpoint.base
             if base is not None and not base.supports(step.token, row.epoch):
                 base = None
-            # What was removed since the parent was read may be the parent, and what it has.
-            unsure = checkpoint.known.partial or base is not checkpoint.base
-            if replaces or unsure:
+            # What was removed since the parent was read may be the parent, and what it has. Of a
+            # foreign runtime's checkpoint the parent may never have been stored here.
+            builds = fence is not None or checkpoint.base is not None
+            unsure = base is None and builds and step.place.checkpoint_id is not None
+            if replaces or unsure or checkpoint.known.partial:
                 # What is looked up may be among the rows that wait.
                 yield Batch(tables.statements())
                 tables.clear()
             if replaces:
                 yield from self._replaced(step, checkpoint, row)
             if unsure:
+                yield from self._check_parent(step, checkpoint.checkpoint_id)
+            if checkpoint.known.partial:
                 yield from self._complete(step, checkpoint, base)
             if step.place.checkpoint_ns == "" and (
                 fence is not None or row.head is None or checkpoint.checkpoint_id > row.head
             ):
                 row.head = checkpoint.checkpoint_id
+        elif fence is not None and step.place.checkpoint_id != row.head:
+            yield Batch(tables.statements())
+            tables.clear()
+            yield from self._check_parent(step, None)
         if fence is not None:
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
         row.status = step.status
         tables.add(step, row.epoch)
+
+    def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
+        """Raise BrokenChainError if what a step builds on, or writes to, is gone."""
+        thread_id, _, parent_id = step.place
+        if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
+            raise parent_gone(thread_id, id, parent_id)
 
     def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
         """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
@@ -294,17 +312,13 @@ class Storer:
     def _complete(
         self, step: Prepared, checkpoint: CheckpointRow, base: KnownFrame | None
     ) -> Operation[None]:
-        """Fill in what only the parent's frame knows; BrokenChainError if the parent is gone."""
+        """Fill in what only the parent's frame knows."""
         known = checkpoint.known
         parent: Frame | None
         if base is not None and not base.partial:
             parent = base.frame
         else:
             parent = yield from self._reader.frame_of(step.place)
-        # A foreign runtime may build on what was never stored here, but not on what we remember.
-        builds = step.fence is not None or checkpoint.base is not None
-        if parent is None and builds and step.place.checkpoint_id is not None:
-            raise parent_gone(step.place.thread_id, known.checkpoint_id, step.place.checkpoint_id)
         inherited = parent.inline if parent is not None else {}
         frame = known.frame
         known.frame = Frame(
@@ -316,6 +330,13 @@ class Storer:
             },
         )
         known.partial = False
+
+
+def _is_parent_sure(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
+    """Whether a checkpoint has no parent, or one that is there if the thread is in this epoch."""
+    if step.place.checkpoint_id is None:
+        return True
+    return row.base is not None and row.base.supports(step.token, epoch)
 
 
 def _found_epoch(step: Prepared, fence: Fence) -> int | None:
