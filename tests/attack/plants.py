@@ -8,6 +8,7 @@ puts each of them back in turn, attacks a place where it can be met, and says ho
 from __future__ import annotations
 
 import argparse
+import asyncio
 import subprocess
 import sys
 import time
@@ -69,7 +70,30 @@ def copy_without_lock() -> None:
     retention.copy = without(retention.copy, is_lock, [])
 
 
+def cancelled_task_unreported() -> None:
+    """A task whose future was cancelled was never reported as ended: point 3."""
+    from milepost.runtime import aio, task
+
+    def outcome_of(one: Any, crash: BaseException | None, ended: Any) -> Any:
+        outcome = task.outcome_of(one, crash, ended)
+        if one.was_cancelled:
+            raise asyncio.InvalidStateError("the future is cancelled")
+        return outcome
+
+    aio.outcome_of = outcome_of
+
+
+def fork_unnoticed() -> None:
+    """A saver went on with its parent's connection in a forked process: point 8."""
+    from milepost.sql.lite import SqliteEngine
+    from milepost.sql.pg_sync import PostgresEngine
+
+    PostgresEngine.renew = SqliteEngine.renew = lambda self: None  # type: ignore[assignment,method-assign]
+
+
 PLANTS: dict[str, Plant] = {
+    "cancelled-task-unreported": Plant(cancelled_task_unreported, ("memory", "sqlite")),
+    "fork-unnoticed": Plant(fork_unnoticed, ("postgres",)),
     "delete-without-lock": Plant(delete_without_lock, ("postgres", "postgres-pool")),
     "copy-without-lock": Plant(copy_without_lock, ("postgres", "postgres-pool")),
 }
