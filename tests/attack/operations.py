@@ -6,6 +6,7 @@ Each call is recorded under the kind of its effect, which is all that the checks
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from attack.graph import NODES, marked, told
 from attack.operation import Ask, Context, Operation, Steps, ask, listing, pause, plain
 from attack.programs import BY_HAND
-from milepost.errors import EmptyInputError, GraphDrained, MilepostError
+from milepost.errors import EmptyInputError, GraphDrained, MilepostError, ThreadConflict
 from milepost.runtime import RunControl
 from milepost.types import Command, StateUpdate
 
@@ -322,6 +323,8 @@ def inspect(context: Context) -> Steps:
 
 def removable(context: Context) -> str:
     """Some threads are never removed, so that what is lost there has no excuse."""
+    if context.random.random() < 0.3:
+        return context.threads[0]
     return context.random.choice([id for id in context.threads if not id.startswith("k")])
 
 
@@ -339,6 +342,16 @@ def removing(context: Context, thread_id: Any, method: str, *arguments: Any, **o
 def delete(context: Context) -> Steps:
     thread_id = removable(context)
     yield from removing(context, thread_id, "delete_thread", thread_id)
+
+
+def reset(context: Context) -> Steps:
+    """A thread is deleted and begins anew, several times, as fast as it goes."""
+    thread_id = removable(context)
+    for _ in range(context.random.randrange(2, 7)):
+        yield from removing(context, thread_id, "delete_thread", thread_id)
+        token = context.token()
+        with contextlib.suppress(ThreadConflict):
+            yield from run(context, thread_id, marked(token, context.random.choice(SIZES)), token)
 
 
 def erase(context: Context) -> Steps:
@@ -494,7 +507,8 @@ OPERATIONS = [
     Operation("registry", registry, _saver("get_thread", "list_threads"), 1),
     Operation("describe", describe, _saver("set_thread_metadata"), 1),
     Operation("inspect", inspect, _saver("verify", "salvage"), 1, _DATABASES),
-    Operation("delete", delete, ("graph.delete_thread", *_saver("delete_thread")), 6),
+    Operation("delete", delete, ("graph.delete_thread", *_saver("delete_thread")), 4),
+    Operation("reset", reset, ("saver.delete_thread", "graph.invoke"), 4),
     Operation("erase", erase, _saver("erase"), 1),
     Operation("prune", prune, _saver("prune"), 4),
     Operation("delete runs", delete_runs, _saver("delete_for_runs"), 2),
@@ -502,7 +516,7 @@ OPERATIONS = [
     Operation("sweeper", sweeper, _saver("start_sweeper", "stop_sweeper"), 0.3),
     Operation("vacuum", vacuum, _saver("vacuum"), 0.2),
     Operation("copy", copy, _saver("copy_thread"), 2),
-    Operation("copy aside", copy_aside, _saver("copy_thread"), 3),
+    Operation("copy aside", copy_aside, _saver("copy_thread"), 5),
     Operation("carry", carry, _saver("dump", "load"), 1, _DATABASES),
     Operation("reencrypt", reencrypt, _saver("reencrypt"), 1, ("sqlite-encrypted",)),
     Operation("open another", open_another, _saver("setup", "from_conn_string"), 0.7),
