@@ -26,6 +26,8 @@ OBJECTS: dict[str, tuple[type, ...]] = {
 NOT_ATTACKED = {
     "saver.get_next_version": "makes a name; nothing is stored or read",
     "saver.weight": "how much memory a prepared step takes; nothing is stored or read",
+    "saver.renew": "called in a forked process; `forking.py` makes some of each worker",
+    "store.renew": "called in a forked process",
     "store.from_conn_string": "every worker opens its stores with it",
     "store.close": "every worker closes its stores",
     "store.use": "gives a new object its engine; `from_conn_string` does it",

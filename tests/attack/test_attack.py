@@ -38,7 +38,6 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server
 
 
-@pytest.mark.xfail(strict=False, reason="finds what is being repaired")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
 def test_what_was_promised_holds_while_everybody_does_everything(place, address, tmp_path, request):
