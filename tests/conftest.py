@@ -41,6 +41,7 @@ ON_POSTGRES = {
         "durability",
         "fencing",
         "gone_while_read",
+        "names",
         "pending_writes",
         "reject",
         "replay",

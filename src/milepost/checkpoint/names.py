@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.sql.failures import InvalidIdError
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.commit import NewCheckpoint, StepCommit, TaskWrites
     from milepost.checkpoint.records import Place
 
 LONGEST: Final = 1024
 """Characters. Longer keys do not fit into a PostgreSQL index, and help nobody."""
+_MOST_SOUND: Final = 10_000
+"""Names that are remembered to be sound."""
 
 
 def check_name(what: str, name: Any) -> str:
@@ -58,6 +61,65 @@ def check_place(place: Place) -> Place:
     if place.checkpoint_id is not None:
         check_name("checkpoint_id", place.checkpoint_id)
     return place
+
+
+class Names:
+    """The names of what is stored, checked the same way for every saver.
+
+    Those that come up in every step are checked once.
+    """
+
+    def __init__(self) -> None:
+        self._sound: set[str] = set()
+
+    def step(self, step: StepCommit) -> None:
+        """Those of a step of one of our own runs. Ids that it made, or has read, are sound."""
+        self._check("thread_id", step.thread_id)
+        self._check("checkpoint_ns", step.checkpoint_ns)
+        for task in step.writes:
+            self._writes(task)
+        if step.new is not None:
+            self._checkpoint(step.new)
+
+    def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
+        """Those of a checkpoint that is put by hand, or by a foreign runtime."""
+        check_place(place)
+        check_name("checkpoint_id", new.checkpoint["id"])
+        for version in new.checkpoint["channel_versions"].values():
+            check_name("version", str(version))
+        self._checkpoint(new)
+
+    def writes(self, place: Place, task: TaskWrites) -> None:
+        """Those of writes that are put so."""
+        check_place(place)
+        if place.checkpoint_id is None:
+            raise ValueError(
+                f"put_writes needs to know which checkpoint of thread '{place.thread_id}' the "
+                "writes belong to: pass its checkpoint_id in the config."
+            )
+        check_name("task_id", task.task_id)
+        self._writes(task)
+
+    def _checkpoint(self, new: NewCheckpoint) -> None:
+        run_id = new.metadata.get("run_id")
+        if run_id is not None:
+            self._check("run_id", str(run_id))
+        for channel in new.changed:
+            self._check("channel", channel)
+
+    def _writes(self, task: TaskWrites) -> None:
+        self._check("task_path", task.task_path)
+        for channel, _ in task.writes:
+            self._check("channel", channel)
+
+    def _check(self, what: str, name: Any) -> None:
+        sound = self._sound
+        if type(name) is str and name in sound:
+            return
+        check_name(what, name)
+        if len(sound) >= _MOST_SOUND:
+            sound.clear()
+        sound.add(name)
 
 
 def _shown(name: Any) -> str:

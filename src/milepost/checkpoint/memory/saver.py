@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from milepost.checkpoint.commit import NewCheckpoint, TaskWrites
+from milepost.checkpoint.housekeeping import thread_id_of
 from milepost.checkpoint.memory.resealing import Resealing
+from milepost.checkpoint.names import check_name, check_place
 from milepost.checkpoint.records import (
     ChannelVersions,
     Checkpoint,
@@ -50,6 +52,7 @@ class InMemorySaver(Resealing):
         )
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
+        self._names.checkpoint(place, new)
         step = self._codes.step(place, (), new, None, None, None)
         with self._lock:
             self._store(step)
@@ -66,12 +69,13 @@ class InMemorySaver(Resealing):
     ) -> None:
         place = place_of(config)
         task = TaskWrites(task_id, task_path, "", writes)
+        self._names.writes(place, task)
         step = self._codes.step(place, [task], None, None, None, None)
         with self._lock:
             self._store(step)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        place = place_of(config)
+        place = check_place(place_of(config))
         with self._lock:
             saved = self.storage.get(place.thread_id, {}).get(place.checkpoint_ns)
             if not saved:
@@ -92,7 +96,10 @@ class InMemorySaver(Resealing):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         left = limit
-        for place in self._places(config, get_checkpoint_id(before) if before else None):
+        end = get_checkpoint_id(before) if before else None
+        if end is not None:
+            check_name("checkpoint_id", end)
+        for place in self._places(config, end):
             if left is not None and left <= 0:
                 return
             with self._lock:
@@ -110,7 +117,7 @@ class InMemorySaver(Resealing):
                 left -= 1
 
     def delete_thread(self, thread_id: str) -> None:
-        self._drive(self._remove(str(thread_id)))
+        self._drive(self._remove(thread_id_of(thread_id)))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -137,7 +144,7 @@ class InMemorySaver(Resealing):
                 threads: Sequence[str] = tuple(self.storage)
                 ns_wanted, id_wanted = None, None
             else:
-                place = place_of(config)
+                place = check_place(place_of(config))
                 threads = (place.thread_id,)
                 ns_wanted = (config.get("configurable") or {}).get("checkpoint_ns")
                 id_wanted = place.checkpoint_id

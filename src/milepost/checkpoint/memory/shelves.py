@@ -27,6 +27,7 @@ from milepost.checkpoint.memory.rows import (
     metadata_place,
     write_place,
 )
+from milepost.checkpoint.names import Names, check_name
 from milepost.checkpoint.records import (
     WRITES_IDX_MAP,
     Checkpoint,
@@ -69,6 +70,7 @@ class Shelves(StepSaver[Prepared]):
         self._lock = forking.held_at_fork(threading.RLock())
         self._opened = ExitStack()
         self._encoder = Encoder(self.serde)
+        self._names = Names()
         self._latest: dict[str, Stored] = {}
         """The last checkpoint that was prepared of a thread, stored or not."""
 
@@ -92,6 +94,7 @@ class Shelves(StepSaver[Prepared]):
     # -- a step in one go
 
     def prepare(self, step: StepCommit) -> Prepared:
+        self._names.step(step)
         thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
         place = Place(thread_id, ns, parent_id)
         if step.new is None:
@@ -120,6 +123,7 @@ class Shelves(StepSaver[Prepared]):
         return self.commit(steps)
 
     def head(self, thread_id: str) -> str | None:
+        check_name("thread_id", thread_id)
         with self._lock:
             if (thread := self._threads.get(thread_id)) is not None:
                 return thread.head
@@ -130,6 +134,7 @@ class Shelves(StepSaver[Prepared]):
         return self.head(thread_id)
 
     def hold(self, thread_id: str, fence: Fence) -> None:
+        check_name("thread_id", thread_id)
         with self._lock:
             thread = self._threads.get(thread_id)
             if thread is None:

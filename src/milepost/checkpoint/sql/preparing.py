@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost.checkpoint.codec import Codec, Value, in_one_piece, in_parts, size_of
 from milepost.checkpoint.cutting import cut
-from milepost.checkpoint.names import check_name, check_place
+from milepost.checkpoint.names import Names
 from milepost.checkpoint.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint.splice import Parts
 from milepost.checkpoint.sql import frames, notes
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 INLINE: Final = 128
 """Encoded values up to this size are kept in the frame."""
-_MOST_SOUND: Final = 10_000
-"""Names that are remembered to be sound."""
 
 _Once: TypeAlias = dict[int, Value]
 """What a step has encoded, by the identity of the object: a write is often a channel's value."""
@@ -50,17 +48,12 @@ class Preparer:
         self._codec = codec
         self._memory = memory
         self._chain = chain
-        self._sound: set[str] = set()
-        """Names that were checked."""
+        self._names = Names()
 
     def step(self, step: StepCommit) -> Prepared:
         """The rows of a step of one of our own runs."""
         place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
-        # Ids that the runtime made, or found in the database, are sound.
-        if step.thread_id not in self._sound:
-            self._check("thread_id", step.thread_id)
-        if step.checkpoint_ns not in self._sound:
-            self._check("checkpoint_ns", step.checkpoint_ns)
+        self._names.step(step)
         codec, new = self._codec, step.new
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _Once = {}
@@ -86,8 +79,7 @@ class Preparer:
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
         """The rows of a checkpoint that a foreign runtime puts."""
-        check_place(place)
-        check_name("checkpoint_id", new.checkpoint["id"])
+        self._names.checkpoint(place, new)
         prepared = Prepared(place, None, None, [], [], None, [])
         self._checkpoint(prepared, new, {})
         prepared.status = _status(prepared, new)
@@ -95,20 +87,12 @@ class Preparer:
 
     def writes(self, place: Place, task: TaskWrites) -> Prepared:
         """The rows of writes that a foreign runtime puts."""
-        check_place(place)
-        check_name("task_id", task.task_id)
+        self._names.writes(place, task)
         prepared = Prepared(place, None, None, [], [], None, [])
         prepared.writes.append(task_rows(task, self._encoded(place, task, {}), ()))
         place_writes(self._codec, prepared)
         prepared.status = _status(prepared, None)
         return prepared
-
-    def _check(self, what: str, name: Any) -> None:
-        """`check_name`, once for each of the names that come up in every step."""
-        check_name(what, name)
-        if len(self._sound) >= _MOST_SOUND:
-            self._sound.clear()
-        self._sound.add(name)
 
     # -- checkpoints
 
@@ -191,8 +175,6 @@ class Preparer:
         if value is MISSING:
             return None
         thread_id, ns, _ = prepared.place
-        if channel not in self._sound:
-            self._check("channel", channel)
         base: Known | None = None
         encoded = once.get(id(value)) or self._codec.scalar(value)
         if encoded is None:
@@ -247,14 +229,10 @@ class Preparer:
 
     def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Value]:
         thread_id, ns, checkpoint_id = place
-        codec, sound = self._codec, self._sound
-        if task.task_path not in sound:
-            self._check("task_path", task.task_path)
+        codec = self._codec
         found: list[Value] = []
         encoded: Value
         for position, (channel, value) in enumerate(task.writes):
-            if channel not in sound:
-                self._check("channel", channel)
             try:
                 if codec.splices:
                     encoded = codec.scalar(value) or codec.encode(value)

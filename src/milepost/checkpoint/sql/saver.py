@@ -19,7 +19,6 @@ from milepost.checkpoint.records import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    Place,
     get_checkpoint_id,
     place_of,
 )
@@ -242,7 +241,7 @@ class SqlSaver(StepSaver[Prepared]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> Prepared:
-        place = check_place(place_of(config))
+        place = place_of(config)
         values = checkpoint["channel_values"]
         versions = {**checkpoint["channel_versions"], **new_versions}
         parent = place.checkpoint_id
@@ -266,13 +265,8 @@ class SqlSaver(StepSaver[Prepared]):
         task_id: str,
         task_path: str,
     ) -> Prepared:
-        place: Place = check_place(place_of(config))
-        if place.checkpoint_id is None:
-            raise ValueError(
-                f"put_writes needs to know which checkpoint of thread '{place.thread_id}' the "
-                "writes belong to: pass its checkpoint_id in the config."
-            )
-        return self._preparer.writes(place, TaskWrites(task_id, task_path, "", writes))
+        task = TaskWrites(task_id, task_path, "", writes)
+        return self._preparer.writes(place_of(config), task)
 
 
 def _raise(outcome: Sequence[Exception | None]) -> None:
