@@ -12,7 +12,13 @@ from milepost.checkpoint.records import (
     Place,
     empty_checkpoint,
 )
-from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, head_gone, metadata_of
+from milepost.checkpoint.sql.fetched import (
+    CheckpointRecord,
+    Frames,
+    entry_behind,
+    head_gone,
+    metadata_of,
+)
 from milepost.checkpoint.threads import checkpoint_gone
 from milepost.errors import BrokenChainError
 from milepost.sql.operations import Operation, Query
@@ -32,8 +38,9 @@ def history(
     if not channels:
         return found
     at = (thread_id, ns)
-    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, thread_id, *at))
-    line = _in_line([CheckpointRecord(*row) for _, *row in rows])
+    entry = (thread_id, thread_id)
+    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, *entry, *at))
+    line = _in_line([CheckpointRecord(*row) for _, _, *row in rows])
     if not line:
         if id is not None:
             raise checkpoint_gone(thread_id, id)
@@ -41,6 +48,9 @@ def history(
         if ns == "" and heads and heads[0][0] is not None:
             raise head_gone(thread_id, heads[0][0])
         return found
+    epoch, newer, *_ = rows[0]
+    if id is None and ns == "" and newer is not None:
+        raise entry_behind(thread_id, line[0].id, newer)
     ids = {row.id: row for row in line}
     frames = Frames(reader.codec, thread_id, ns, ids, ids.keys(), {})
     frames.check(line[0])
@@ -69,7 +79,7 @@ def history(
         if key[0] == channel
     }
     lot = yield from reader.rows_of(
-        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels, epoch=rows[0][0]
+        thread_id, ns, frames, [row.id for row in line[1:]], wanted, channels, epoch=epoch
     )
     open_ = set(channels)
     for child, ancestor in pairwise(line):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.remembered import KnownFrame
-from milepost.errors import BrokenChainError, SerdeError
+from milepost.errors import BrokenChainError, DamagedRowError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,6 +60,16 @@ def head_gone(thread_id: str, head: str) -> BrokenChainError:
     return BrokenChainError(
         f"Checkpoint '{head}', the latest of thread '{thread_id}', is gone. Restore it from a "
         "backup, or go on from an older one: pass its checkpoint_id in the config."
+    )
+
+
+def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowError:
+    """An old state must not be taken for the latest because the registry says so."""
+    return DamagedRowError(
+        f"The registry's entry of thread '{thread_id}' is older than the thread: it says that "
+        f"checkpoint '{head}' is the latest, but there is '{newer}'. Restore the row of `threads` "
+        f"from a backup, or go on from a checkpoint by its id, which brings the entry up to date: "
+        "pass its checkpoint_id in the config."
     )
 
 

@@ -9,6 +9,7 @@ from milepost.checkpoint.sql.fetched import (
     CheckpointRecord,
     Frames,
     WriteRecord,
+    entry_behind,
     head_gone,
 )
 from milepost.record import record
@@ -52,11 +53,13 @@ class Found:
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> Found | None:
-    """What `Queries.found` has found; BrokenChainError if there should be more."""
+    """What `Queries.found` has found; BrokenChainError if there should be more, and
+    DamagedRowError if the registry says that an older checkpoint is the latest."""
     rows: dict[str, CheckpointRecord] = {}
     writes = []
     epoch: int | None = None
     head: str | None = None
+    newer: str | None = None
     first: CheckpointRecord | None = None
     for tag, id, other, number, kind, data, metadata, channel, path, base in answer:
         if tag <= 0:
@@ -65,10 +68,13 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> Found | None:
         elif tag == _WRITE:
             writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
         else:
-            head, epoch = id, number
+            head, newer, epoch = id, other, number
+    latest = place.checkpoint_id is None and place.checkpoint_ns == ""
+    if latest and newer is not None:
+        raise entry_behind(place.thread_id, head, newer)
     if first is not None:
         parent = None if first.parent_id is None else rows.get(first.parent_id)
         return Found(first, parent, rows, writes, epoch)
-    if head is not None and place.checkpoint_id is None and place.checkpoint_ns == "":
+    if head is not None and latest:
         raise head_gone(place.thread_id, head)
     return None

@@ -21,6 +21,12 @@ HEAD = """CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id) 
                     AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END"""
 """The latest checkpoint of a thread: while a run is at work, its entry may lag behind."""
 
+_NEWER = """CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')) END"""
+"""A checkpoint after the head of a thread at rest: there is none, unless the thread's entry was put
+back to an older copy."""
+
 _HELD = " WHERE thread_id = ? AND token = ? AND epoch = ?"
 """The run has the thread, and nothing that it builds on was removed."""
 _ADVANCED = "head = CASE WHEN ? > COALESCE(head, '') THEN ? ELSE head END"
@@ -145,6 +151,7 @@ class Queries:
     new_thread: str = f"{_ADD_THREAD} ON CONFLICT DO NOTHING"
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
+    head_and_newer: str = f"SELECT {HEAD}, {_NEWER} FROM threads WHERE thread_id = ?"
 
     newest_of: str = "SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
 
@@ -216,8 +223,8 @@ class Queries:
     # -- reading
 
     found: str = f"""
-        WITH RECURSIVE entry (head, epoch) AS (
-            SELECT {HEAD}, epoch FROM threads WHERE thread_id = ?),
+        WITH RECURSIVE entry (head, epoch, newer) AS (
+            SELECT {HEAD}, epoch, {_NEWER} FROM threads WHERE thread_id = ?),
         line (id, depth) AS (
             SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
                 (SELECT MAX(checkpoint_id) FROM checkpoints WHERE {_KEY})), 0
@@ -237,9 +244,9 @@ class Queries:
         SELECT 1, id, checkpoint_id, 0, '{LED}', led, NULL, '', '', NULL
         FROM line {_LEDGER.format("id", "NULL")} WHERE depth < 2
         UNION ALL
-        SELECT 2, head, NULL, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry"""
+        SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its
-    parent's; the thread's head and epoch."""
+    parent's; the thread's head and epoch, and what should not be after the head."""
     checkpoint: str = f"""
         SELECT {_CHECKPOINT} FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?"""
     ancestry: str = f"""
@@ -293,10 +300,12 @@ class Queries:
             LOOKUP checkpoints c ON c.thread_id = ? AND c.checkpoint_ns = ?
                 AND c.checkpoint_id = id END
             WHERE c.parent_checkpoint_id IS NOT NULL)
-        SELECT (SELECT epoch FROM threads WHERE thread_id = ?), {_CHECKPOINT}
+        SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
+            (SELECT {_NEWER} FROM threads WHERE thread_id = ?), {_CHECKPOINT}
         FROM line LOOKUP checkpoints c ON {_KEY} AND checkpoint_id = id END
         ORDER BY first DESC"""
-    """A checkpoint, and after it all of its ancestors, each with the thread's epoch."""
+    """A checkpoint, and after it all of its ancestors, each with the thread's epoch, and with what
+    should not be after the thread's head."""
 
     # -- all rows of a thread
 

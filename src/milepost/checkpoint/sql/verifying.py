@@ -83,7 +83,7 @@ def unlisted(reader: Reader) -> Operation[list[Problem]]:
 def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
     """What is wrong with one thread."""
     found = yield from graphs(reader, thread_id)
-    heads = yield Query(reader.q.head, (thread_id,))
+    entries = yield Query(reader.q.head_and_newer, (thread_id,))
     problems: list[Problem] = []
     for graph in found:
         check = _Check(graph, problems)
@@ -91,7 +91,10 @@ def thread(reader: Reader, thread_id: str) -> Operation[list[Problem]]:
         check.values()
         check.writes()
         check.orphans()
-    head = heads[0][0] if heads else None
+    head, newer = entries[0] if entries else (None, None)
+    if newer is not None:
+        reason = f"the entry is older than the thread: there is checkpoint '{newer}'"
+        problems.append(Problem(thread_id, "", "threads", thread_id, reason))
     if head is not None and not any(g.place[1] == "" and head in g.checkpoints for g in found):
         problems.append(Problem(thread_id, "", "threads", head, "the head is gone"))
     return problems
