@@ -14,6 +14,7 @@
     ├── OutsideRunError (RuntimeError)      a function that works only inside a running node
     ├── ColourError (RuntimeError)          sync and async were mixed where that cannot work
     ├── MissingDependencyError (ImportError) an optional part is not installed
+    ├── ProcessBoundError (TypeError)       a saver or store was to be pickled or deep-copied
     ├── CheckpointError
     │   ├── MissingThreadError (ValueError) a checkpointed call without a thread_id
     │   ├── CheckpointNotFoundError (ValueError)  no such checkpoint in this thread
@@ -155,6 +156,10 @@ class ColourError(MilepostError, RuntimeError):
 
 class MissingDependencyError(MilepostError, ImportError):
     """An optional part of milepost is not installed. The message has the install command."""
+
+
+class ProcessBoundError(MilepostError, TypeError):
+    """A saver or store belongs to its process: make another one where it is needed."""
 
 
 class CheckpointError(MilepostError):

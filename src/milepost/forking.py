@@ -16,8 +16,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 from weakref import WeakSet
+
+from milepost.errors import ProcessBoundError
 
 L = TypeVar("L")
 R = TypeVar("R", bound="Renewed")
@@ -33,6 +35,23 @@ class Renewed(Protocol):
     def renew(self) -> None:
         """Called in the child, by its only thread, before anything else is done there."""
         ...
+
+
+class ProcessBound:
+    """Something that holds connections, locks or threads: it cannot be sent to another process."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        name = type(self).__name__
+        raise ProcessBoundError(
+            f"{name} cannot be pickled or deep-copied: it holds connections, locks or memory of "
+            f"this process. Make a {name} in the other process, and send it what that takes: a "
+            "connection string or a file name. For a graph, compile it there."
+        )
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
 
 
 _held_at_fork: WeakSet[Any] = WeakSet()

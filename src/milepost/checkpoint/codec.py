@@ -16,7 +16,8 @@ Seal and checksum also cover the columns beside the cell that say what its bytes
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from milepost import native
@@ -35,7 +36,7 @@ from milepost.checkpoint.splice import Buffer, Parts
 from milepost.errors import DamagedRowError, DecryptionError, SerializationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SUM = 4
 """Bytes of a checksum."""
@@ -198,25 +199,50 @@ class Codec:
     def unseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> Buffer:
         """What was sealed for `place`; DamagedRowError if it is not that any more, and
         DecryptionError if there is no key for it."""
-        if self.seals and not self._reads_plain(data):
-            opened: bytes = self.serde.unseal(data, _bound(place, columns))
-            return opened
-        size = len(data)
-        if not (_holds if size < _OURS else _pure_holds)(data, place, columns):
-            what, thread_id, ns, *key = place
-            where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+        try:
+            if self.seals and not self._reads_plain(data):
+                opened: bytes = self.serde.unseal(data, _bound(place, columns))
+                return opened
+            size = len(data)
+            holds = (_holds if size < _OURS else _pure_holds)(data, place, columns)
+        except (AttributeError, TypeError) as error:
+            if _has_its_types(data, place, columns):
+                raise
+            raise DamagedRowError(
+                f"{_row(place)} is damaged: a cell has another type than was written. {RESTORE}"
+            ) from error
+        if not holds:
             if is_sealed(data):
                 raise DecryptionError(
-                    f"The {_NAMES[what]} '{' '.join(key)}' in {where} is encrypted, and this saver "
-                    "has no key: pass serde=EncryptedSerializer(...) with the one that it was "
-                    "written with."
+                    f"{_row(place)} is encrypted, and this saver has no key: pass "
+                    "serde=EncryptedSerializer(...) with the one that it was written with."
                 )
             raise DamagedRowError(
-                f"The {_NAMES[what]} '{' '.join(key)}' in {where} is damaged: it is not what was "
-                "written. Restore the row from a backup, or go on from another "
-                "checkpoint; `verify()` names all that is damaged."
+                f"{_row(place)} is damaged: it is not what was written. {RESTORE}"
             )
         return data[:-_SUM] if size < _LARGE else memoryview(data)[:-_SUM]
+
+
+RESTORE: Final = (
+    "Restore the row from a backup, or go on from another checkpoint; `verify()` names all that is "
+    "damaged."
+)
+
+
+def _has_its_types(data: object, place: Iterable[object], columns: Iterable[object]) -> bool:
+    """Whether cells have the types that they were written with. SQLite takes any value anywhere,
+    so that whoever changes a row may leave a text where bytes belong."""
+    return (
+        isinstance(data, (bytes, memoryview))
+        and all(type(name) is str for name in place)
+        and all(isinstance(column, (str, int, NoneType)) for column in columns)
+    )
+
+
+def _row(place: tuple[str, ...]) -> str:
+    what, thread_id, ns, *key = place
+    where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+    return f"The {_NAMES[what]} '{' '.join(map(str, key))}' in {where}"
 
 
 _SCALARS = frozenset((int, str, bool, float))

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
 from milepost.errors import ThreadConflict
+from milepost.forking import ProcessBound
 from milepost.ids import random_token
 from milepost.record import record
 
@@ -146,7 +147,7 @@ class StepCommit:
     """What the registry says of the thread afterwards: idle, interrupted, error or running."""
 
 
-class StepSaver(BaseCheckpointSaver[str], Generic[Prepared]):
+class StepSaver(ProcessBound, BaseCheckpointSaver[str], Generic[Prepared]):
     """A saver that stores a step in one transaction and fences writers."""
 
     instant = False

@@ -8,9 +8,10 @@ CheckpointError
     ├── StorageError              the database's files cannot be read or written
     │   └── StorageFullError      the disk or a quota is used up
     ├── NotErasedError            rows are gone, but their bytes are still in the files
-    ├── DatabaseBusyError         another process holds the database
+    ├── DatabaseBusyError         others hold the database, or all connections to it
     └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
-        └── ForkedProcessError    the connection is the parent process's
+        ├── ForkedProcessError    the connection is the parent process's
+        └── ReadOnlyError         the database can only be read
 """
 
 from __future__ import annotations
@@ -60,8 +61,13 @@ class ForkedProcessError(ConnectionUnusableError):
     parent's. Make it after the fork, in each process, or use `from_conn_string`."""
 
 
+class ReadOnlyError(ConnectionUnusableError):
+    """The database can be read, and not written to. The message says what to change."""
+
+
 class DatabaseBusyError(SaverError):
-    """Another process holds the database, or it is restarting. Repeat the call later."""
+    """Others hold the database or all connections to it, or it is restarting. Repeat the call
+    later."""
 
 
 ALL_THE_SAME = (ConnectionUnusableError, DatabaseBusyError, StorageError)

@@ -20,10 +20,11 @@ from milepost.sql.failures import (
     ConnectionUnusableError,
     ForkedProcessError,
     NotErasedError,
+    ReadOnlyError,
     not_erased,
 )
 from milepost.sql.lite_cells import read_cells
-from milepost.sql.lite_failures import explain, explained
+from milepost.sql.lite_failures import explain, explained, suppress_read_only
 from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import (
@@ -165,6 +166,17 @@ class SqliteEngine:
         """`run`, for use on an event loop."""
         return await self.in_worker(lambda: self.run(work, write=write))
 
+    def set_up(self, work: Work[None]) -> None:
+        """Make tables."""
+        with self.lock:
+            if not self._ready:
+                self._prepare()
+            self._set_up(work)
+
+    async def aset_up(self, work: Work[None]) -> None:
+        """`set_up`, for use on an event loop."""
+        await self.in_worker(lambda: self.set_up(work))
+
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
         return committer.commit(waiting, lambda work: self.run(work, write=True))
@@ -263,9 +275,10 @@ class SqliteEngine:
                     "what is read. Give the saver a connection with the default, `str`."
                 )
             cursor = self._cursor()
-            # Takes effect on a new file only. Folding leaves pages free; `close` gives them back.
-            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            _switch_to_wal(cursor)
+            with suppress_read_only():
+                # Only on a new file. Folding leaves pages free; `close` gives them back.
+                cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
             [(path,)] = cursor.execute(
                 "SELECT file FROM pragma_database_list WHERE name = 'main'"
@@ -275,8 +288,16 @@ class SqliteEngine:
             cursor.close()
             self._equip()
         if self._first is not None:
-            self._transaction(self._first, _WRITE)
+            self._set_up(self._first)
         self._ready = True
+
+    def _set_up(self, work: Work[None]) -> None:
+        """Make tables. On a database that cannot be written to they can only be looked at: a
+        reader needs no more, if they are up to date."""
+        try:
+            self._transaction(work, _WRITE)
+        except ReadOnlyError:
+            self._transaction(work, _READ)
 
     def _cursor(self) -> sqlite3.Cursor:
         cursor = self.connection.cursor()

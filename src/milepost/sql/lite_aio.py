@@ -62,6 +62,15 @@ class AiosqliteEngine:
         engine = self._engine()
         return await self._there(lambda: engine.run(work, write=write))
 
+    async def aset_up(self, work: Work[None]) -> None:
+        """Make tables."""
+        engine = self._engine()
+        await self._there(lambda: engine.set_up(work))
+
+    def set_up(self, work: Work[None]) -> None:
+        """`aset_up`, from a thread that is not the loop's."""
+        self._from_outside(lambda: self.aset_up(work))
+
     def run(self, work: Work[R], *, write: bool) -> R:
         """`arun`, from a thread that is not the loop's."""
         return self._from_outside(lambda: self.arun(work, write=write))

@@ -11,6 +11,7 @@ from milepost.sql.failures import (
     ConnectionUnusableError,
     DatabaseBusyError,
     ForeignDatabaseError,
+    ReadOnlyError,
     StorageError,
     StorageFullError,
 )
@@ -26,6 +27,16 @@ def explained() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise explain(error) from error
+
+
+@contextmanager
+def suppress_read_only() -> Iterator[None]:
+    """Leaves out what changes the file, if that cannot be changed: whoever writes will be told."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not _is(error, sqlite3.SQLITE_READONLY):
+            raise
 
 
 def explain(error: sqlite3.Error) -> SaverError:
@@ -58,10 +69,18 @@ def explain(error: sqlite3.Error) -> SaverError:
             f"SQLite: {text}. Another process has held the database for longer than the busy "
             "timeout. Keep transactions short there, or pass a larger timeout to sqlite3.connect."
         )
-    if "readonly" in text:
-        return ConnectionUnusableError(
-            f"SQLite: {text}. The file or its directory cannot be written to; SQLite also needs to "
-            "create files beside it."
+    if _is(error, sqlite3.SQLITE_READONLY):
+        return ReadOnlyError(
+            f"SQLite: {text}. The file or its directory cannot be written to, or the connection "
+            "was opened for reading only. Reading works; to store something, open the file for "
+            "writing, in a directory in which SQLite can create files beside it."
+        )
+    if _is(error, sqlite3.SQLITE_CANTOPEN):
+        return StorageError(
+            f"SQLite: {text}. The file is gone or may not be read, or SQLite cannot create the "
+            "files that it needs beside it. A database in a directory that cannot be written to "
+            "can be read with from_conn_string('file:/path/to/it?immutable=1'), if nobody changes "
+            "it meanwhile."
         )
     if "not a database" in text:
         return ForeignDatabaseError(

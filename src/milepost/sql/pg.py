@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from milepost import forking
@@ -27,7 +27,7 @@ from milepost.sql.operations import Operation, Query, Run
 from milepost.sql.pg_wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 driver = psycopg
@@ -52,6 +52,10 @@ _UNPREPARED = (
     psycopg.errors.InvalidSqlStatementName,  # somebody has removed what was prepared
     psycopg.errors.FeatureNotSupported,  # a prepared statement's tables have changed
 )
+
+
+_POOL_IS_BUSY = ("PoolTimeout", "TooManyRequests")
+"""By name: a program may have a pool of its own, without psycopg's."""
 
 
 class Settings:
@@ -139,6 +143,20 @@ class AsyncPipes(AsyncExitStack):
         forking.keep_for_ever(self.pop_all())
 
 
+@contextmanager
+def connecting() -> Iterator[None]:
+    """While the first connection is made: later ones are tried again, and fail as a call does."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text = str(error).strip() or type(error).__name__
+        raise ConnectionUnusableError(
+            f"No connection to PostgreSQL could be made: {text}. See that the server runs and "
+            "takes connections at this address, and that the database, the role and the password "
+            "of the connection string are right."
+        ) from error
+
+
 def check_idle(connection: Any) -> None:
     """Refuse a connection that is in the middle of something of the user's."""
     status = connection.pgconn.transaction_status
@@ -191,6 +209,8 @@ class Patience:
             return self._attempts < ATTEMPTS
         if isinstance(error, _UNPREPARED):
             return self._attempts < ATTEMPTS and forget_prepared(connection)
+        if type(error).__name__ in _POOL_IS_BUSY:
+            return False  # the pool has waited for as long as it was told to
         lost = connection is None or connection.closed
         if not lost or not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
             return False
@@ -234,6 +254,19 @@ def explain(error: psycopg.Error, schema: str | None) -> CheckpointError:
         return SaverError(f"PostgreSQL: {text}. Grant the role the rights on the saver's tables.")
     if isinstance(error, _REPEATABLE):
         return DatabaseBusyError(f"PostgreSQL: {text}. Others stood in the way several times.")
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return DatabaseBusyError(
+            f"PostgreSQL: {text}. Nothing of it was stored. If statement_timeout is set for the "
+            "role, the database or the connection, give the saver's role a longer one "
+            "(ALTER ROLE ... SET statement_timeout); otherwise somebody has cancelled the "
+            "statement, and the call can be repeated."
+        )
+    if type(error).__name__ in _POOL_IS_BUSY:
+        return DatabaseBusyError(
+            f"The pool gave no connection ({text}). All of its connections are in use, or the "
+            "server cannot be reached. Give the pool a larger max_size or timeout, or keep "
+            "transactions on its connections short, and see that the server runs."
+        )
     if type(error).__name__ == "PoolClosed":
         return ConnectionUnusableError(
             f"PostgreSQL: {text}. Open the pool before the first use, with `pool.open()` or a "

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from milepost.checkpoint.serde import rotation
+from milepost.forking import ProcessBound
 from milepost.sql.sweeper import Sweeper
 from milepost.stepper import Stepper
 from milepost.store.base import BaseStore
@@ -18,7 +19,7 @@ from milepost.store.tasks import Embed, Group, Program, Progress, RefusedItem, T
 R = TypeVar("R")
 
 
-class CoreStore(BaseStore):
+class CoreStore(ProcessBound, BaseStore):
     """A store made of a `StoreCore` and the drivers."""
 
     supports_ttl = True

@@ -9,7 +9,7 @@ from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import SCHEMA, TABLES
 from milepost.sql.dialect import POSTGRES
 from milepost.sql.migrations import migrate
-from milepost.sql.pg import Pipes, Settings, driver
+from milepost.sql.pg import Pipes, Settings, connecting, driver
 from milepost.sql.pg_sync import PostgresEngine
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class PostgresSaver(MaintainedSaver):
                 open_pipe.enter_context(made.pipeline())
             return made
 
-        saver = cls(connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
+        with connecting():
+            conn = connect()
+        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe)
         saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver

@@ -9,7 +9,7 @@ from milepost.checkpoint.postgres import check_source, create_tables
 from milepost.checkpoint.sql.maintenance import MaintainedSaver
 from milepost.checkpoint.sql.schema import TABLES
 from milepost.sql.dialect import POSTGRES
-from milepost.sql.pg import AsyncPipes, Settings, driver
+from milepost.sql.pg import AsyncPipes, Settings, connecting, driver
 from milepost.sql.pg_aio import AsyncPostgresEngine
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ class AsyncPostgresSaver(MaintainedSaver):
                 await open_pipe.enter_async_context(made.pipeline())
             return made
 
-        saver = cls(await connect(), None, serde, schema=schema, pooler_safe=pooler_safe)
+        with connecting():
+            conn = await connect()
+        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe)
         saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver

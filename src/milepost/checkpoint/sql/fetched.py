@@ -78,6 +78,14 @@ def write_order(write: WriteRecord) -> tuple[str, str, int]:
     return (write.task_path, write.task_id, write.position)
 
 
+def put_in_order(writes: list[WriteRecord]) -> None:
+    """Sort writes into the order in which they come back."""
+    try:
+        writes.sort(key=write_order)
+    except TypeError:  # one of them has a cell of another type, and will be refused when it is read
+        writes.sort(key=lambda write: tuple(map(repr, write_order(write))))
+
+
 class Frames:
     """The frames of one graph of a thread, put together when they are asked for."""
 

@@ -19,7 +19,7 @@ from milepost.checkpoint.sql.fetched import (
     Frames,
     WriteRecord,
     metadata_of,
-    write_order,
+    put_in_order,
 )
 from milepost.checkpoint.sql.rows import long_kind
 from milepost.checkpoint.sql.writes import LED, TOGETHER, apart, ledger
@@ -240,12 +240,17 @@ def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
         return writes
     first: dict[str, int] = {}
     for write in writes:
-        if write.position >= 0:
+        if not _is_special(write):
             first[write.task_id] = max(first.get(write.task_id, 0), _RANK[write.within])
-    return sorted(
-        (w for w in writes if w.position < 0 or _RANK[w.within] == first[w.task_id]),
-        key=write_order,
-    )
+    kept = [w for w in writes if _is_special(w) or _RANK[w.within] == first[w.task_id]]
+    put_in_order(kept)
+    return kept
+
+
+def _is_special(write: WriteRecord) -> bool:
+    """Whether a write is an error, an interrupt or the like; not if its row is damaged, which shows
+    when it is read."""
+    return isinstance(write.position, int) and write.position < 0
 
 
 def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
@@ -255,5 +260,5 @@ def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
         found.setdefault(write.checkpoint_id, []).append(write)
     for some in found.values():
         if len(some) > 1:
-            some.sort(key=write_order)
+            put_in_order(some)
     return found

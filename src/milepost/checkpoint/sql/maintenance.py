@@ -161,6 +161,7 @@ class MaintainedSaver(RetainingSaver):
             problems += yield Transaction(partial(verifying.unlisted, self._reader), write=False)
             threads = [*threads, *(problem.thread_id for problem in problems)]
         for thread_id in threads:
+            problems += yield Transaction(partial(self._registry.problems, thread_id), write=False)
             problems += yield Transaction(
                 partial(verifying.thread, self._reader, thread_id), write=False
             )

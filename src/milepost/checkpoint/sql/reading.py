@@ -191,9 +191,7 @@ class Reader:
                     break
                 row = found[parent]
         if missing:
-            more = yield Query(
-                self.q.ancestry, (json.dumps(list(missing)), thread_id, ns, thread_id, ns)
-            )
+            more = yield Query(self.q.ancestry, (_as_json(missing), thread_id, ns, thread_id, ns))
             for record in more:
                 found.setdefault(record[0], CheckpointRecord(*record))
         return Frames(self.codec, thread_id, ns, found, set(map(_id, rows)), bases, epoch)
@@ -278,7 +276,7 @@ class Reader:
         if len(known) < len(wanted):
             missing = [key for key in wanted if key not in known]
             if self._remote:
-                given = (json.dumps(missing), thread_id, ns, thread_id, ns)
+                given = (_as_json(missing), thread_id, ns, thread_id, ns)
                 rows = yield Query(self.q.blobs, given, last, large=True)
             else:
                 rows = yield from self._one_by_one(thread_id, ns, missing)
@@ -330,3 +328,8 @@ def _whole(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
         for place, cell in zip(places, cells, strict=True):
             rows[place] = (*rows[place][:-1], cell)
     return rows
+
+
+def _as_json(wanted: Iterable[object]) -> str:
+    """Ids that stand in rows; one that is no text, in a damaged row, is an id that is not there."""
+    return json.dumps(list(wanted), default=repr)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.sql.queries import HEAD
 from milepost.checkpoint.threads import (
+    Problem,
     ThreadInfo,
     Wanted,
     may_be_stored,
     metadata_text,
     no_such_thread,
 )
+from milepost.errors import DamagedRowError
 from milepost.sql.operations import Operation, Query, Run
 
 if TYPE_CHECKING:
@@ -53,6 +55,29 @@ class Registry:
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [_info(row) for row in rows]
+
+    def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
+        """The ids of threads in their order, whatever else may be wrong with their entries."""
+        where = "" if after is None else "WHERE thread_id > ? "
+        sql = f"SELECT thread_id FROM threads {where}ORDER BY thread_id LIMIT ?"
+        given = (limit,) if after is None else (after, limit)
+        rows = yield Query(self._dialect.placed(sql), given)
+        for (thread_id,) in rows:
+            if type(thread_id) is not str:
+                raise DamagedRowError(
+                    f"The registry (table `threads`) has an entry whose thread_id is no text: "
+                    f"{thread_id!r}. Restore the row from a backup, or delete it."
+                )
+        return [thread_id for (thread_id,) in rows]
+
+    def problems(self, thread_id: str) -> Operation[list[Problem]]:
+        """What is wrong with the entry of a thread."""
+        rows = yield Query(self._q.thread_info, (thread_id,))
+        return [
+            Problem(thread_id, "", "threads", thread_id, f"its entry is damaged: {damage}")
+            for damage in map(_entry, rows)
+            if isinstance(damage, str)
+        ]
 
     def _clauses(self, wanted: Wanted) -> tuple[list[str], list[Any]]:
         """Only fixed text goes into the query; all that the caller gave is a parameter."""
@@ -135,11 +160,34 @@ class Registry:
 
 
 def _info(row: Sequence[Any]) -> ThreadInfo:
+    info = _entry(row)
+    if isinstance(info, str):
+        raise DamagedRowError(
+            f"The entry of thread '{row[0]}' in the registry (table `threads`) is damaged: {info}. "
+            "Restore the row from a backup, or repair the metadata with `set_thread_metadata`; the "
+            "thread's checkpoints can be read."
+        )
+    return info
+
+
+def _entry(row: Sequence[Any]) -> ThreadInfo | str:
+    """The entry of a thread, or what is wrong with it."""
     thread_id, status, created_at, updated_at, head, metadata = row
+    if type(thread_id) is not str:
+        return "its thread_id is no text"
+    if type(status) is not str or not (head is None or type(head) is str):
+        return "its status or its head is no text"
+    if not all(isinstance(time, (int, float)) for time in (created_at, updated_at)):
+        return "a time in it is no number"
+    if not isinstance(metadata, dict):
+        try:
+            metadata = json.loads(metadata)
+        except (TypeError, ValueError):
+            return "its metadata is no JSON"
+        if not isinstance(metadata, dict):
+            return "its metadata is no object of JSON"
     if status == "running" and not is_alive(status, updated_at):
         status = "stale"
-    if isinstance(metadata, str):
-        metadata = json.loads(metadata)
     return ThreadInfo(thread_id, status, created_at, updated_at, head, metadata)
 
 

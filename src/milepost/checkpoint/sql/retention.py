@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from milepost.checkpoint.housekeeping import Housekeeping
 from milepost.checkpoint.sql.copying import copy
 from milepost.checkpoint.sql.saver import SqlSaver
+from milepost.checkpoint.threads import Wanted
 from milepost.sql.engine import Program, Transaction, Vacuum, adrive, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-    from milepost.checkpoint.threads import Choice, Removed, ThreadInfo, Wanted
+    from milepost.checkpoint.threads import Choice, Removed, ThreadInfo
 
 R = TypeVar("R")
 
@@ -31,6 +32,18 @@ class RetainingSaver(Housekeeping, SqlSaver):
         page: list[ThreadInfo]
         page = yield Transaction(partial(self._registry.page, wanted), write=False)
         return page
+
+    def _thread_ids(self, wanted: Sequence[str] | None) -> Program[list[str]]:
+        if wanted is not None:
+            return (yield from super()._thread_ids(wanted))
+        found: list[str] = []
+        limit = Wanted().limit
+        while True:
+            after = found[-1] if found else None
+            page = yield Transaction(partial(self._registry.ids, after, limit), write=False)
+            found += page
+            if len(page) < limit:
+                return found
 
     def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
         info: ThreadInfo | None

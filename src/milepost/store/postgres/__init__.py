@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.sql.pg import Settings, driver
+from milepost.sql.pg import Settings, connecting, driver
 from milepost.sql.pg_aio import AsyncPostgresEngine
 from milepost.sql.pg_sync import PostgresEngine
 from milepost.store.postgres.vectors import PgVectors
@@ -112,7 +112,8 @@ class PostgresStore(SqlStore):
         def connect() -> Any:
             return driver.Connection.connect(conn_string, **CONNECTION)
 
-        conn = connect()
+        with connecting():
+            conn = connect()
         try:
             store = cls(conn, **settings)
         except BaseException:

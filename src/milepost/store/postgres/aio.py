@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from milepost.sql.pg import Settings, driver
+from milepost.sql.pg import Settings, connecting, driver
 from milepost.sql.pg_aio import AsyncPostgresEngine
 from milepost.store.postgres import CONNECTION, PostgresStore, check_source, pool_settings
 from milepost.store.sql.faces import AsyncUpkeep
@@ -56,7 +56,8 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
         async def connect() -> Any:
             return await driver.AsyncConnection.connect(conn_string, **CONNECTION)
 
-        conn = await connect()
+        with connecting():
+            conn = await connect()
         try:
             store = cls(conn, **settings)
         except BaseException:

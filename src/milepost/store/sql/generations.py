@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.errors import IndexMismatchError
+from milepost.errors import DamagedRowError, IndexMismatchError
 from milepost.sql.operations import Operation, Query, Run
 from milepost.store.embeddings import Embedder
 from milepost.store.sql import statements as sql
@@ -143,5 +143,11 @@ class Generations:
 def _parsed(text: Any) -> Generation | None:
     if text is None:
         return None
-    number, dims, model = json.loads(text)
-    return Generation(int(number), int(dims), str(model))
+    try:
+        number, dims, model = json.loads(text)
+        return Generation(int(number), int(dims), str(model))
+    except (TypeError, ValueError) as error:
+        raise DamagedRowError(
+            f"The store's note of which model made its vectors is damaged: {text!r} (table "
+            "`milepost_store_meta`). Restore the row from a backup; items are not concerned."
+        ) from error

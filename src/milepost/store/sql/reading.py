@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from milepost.errors import DamagedRowError
 from milepost.sql.operations import Operation, Query
 from milepost.store import namespaces
 from milepost.store.sql import prefixes
@@ -139,4 +140,10 @@ class Reader:
 
 def to_row(row: Any, score: float | None = None) -> Row:
     """A row of the table as the core wants it."""
-    return Row(namespaces.from_text(row[0]), row[1], (row[2], bytes(row[3])), row[4], row[5], score)
+    kind, data = row[2], row[3]
+    if type(kind) is not str or not isinstance(data, (bytes, memoryview)):
+        raise DamagedRowError(
+            f"The item '{row[1]}' in '{row[0]}' is damaged: a cell has another type than was "
+            "written. Put or delete the item, or restore the row from a backup."
+        )
+    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5], score)

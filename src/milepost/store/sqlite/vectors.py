@@ -15,7 +15,7 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.errors import MissingDependencyError
+from milepost.errors import DamagedRowError, MissingDependencyError
 from milepost.sql.operations import Operation, Query
 from milepost.store.embeddings import Packed
 from milepost.store.sql.statements import INDEXED, LITE
@@ -177,7 +177,14 @@ class _Copy:
             f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (self.last,)
         )
         if rows:
-            self._add(rows)
+            try:
+                self._add(rows)
+            except (TypeError, ValueError) as error:
+                raise DamagedRowError(
+                    f"A vector in the table `{self.table}` is damaged: it is not of the type or "
+                    "the length that was written. Restore the table from a backup, or call "
+                    "reindex() with another `model` in the index to make all vectors anew."
+                ) from error
         if is_first:
             self._renew_at = 2 * self._used + 1000
 
