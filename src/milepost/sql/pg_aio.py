@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -40,6 +40,15 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+class _Sleeper(NamedTuple):
+    """One who waits until its steps are stored."""
+
+    committer: Committer[Any]
+    """The queue that its steps are in."""
+    waiting: Waiting[Any]
+    future: asyncio.Future[None]
+
+
 class AsyncPostgresEngine:
     """One PostgreSQL database, reached from one event loop."""
 
@@ -65,7 +74,7 @@ class AsyncPostgresEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         with suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
-        self._sleepers: list[tuple[Waiting[Any], asyncio.Future[None]]] = []
+        self._sleepers: list[_Sleeper] = []
         self._writer: asyncio.Task[None] | None = None
         self._readers = Readers(self._read, self._hold)
         self.settings = settings
@@ -118,9 +127,9 @@ class AsyncPostgresEngine:
         cancelled: asyncio.CancelledError | None = None
         while waiting.outcome is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._sleepers.append((waiting, future))
+            self._sleepers.append(_Sleeper(committer, waiting, future))
             if self._writer is None or self._writer.done():
-                self._writer = asyncio.ensure_future(self._write(committer))
+                self._writer = asyncio.ensure_future(self._write())
             try:
                 await future
             except asyncio.CancelledError as error:
@@ -132,17 +141,19 @@ class AsyncPostgresEngine:
             raise cancelled
         return waiting.outcome
 
-    async def _write(self, committer: Committer[S]) -> None:
+    async def _write(self) -> None:
         """Store what waits, and what comes while that is being stored, until nobody waits.
 
         One writer for all, also on a pool: what arrives while a transaction is under way shares
-        the next one, instead of competing for the disk.
+        the next one, instead of competing for the disk. Savers with different serializers have a
+        queue each, and take turns.
         """
         held = self._hold()
         try:
             while self._sleepers:
-                await self._drain(committer.transactions(), held)
-                if held is not None and not committer.has_more():
+                for committer in dict.fromkeys(sleeper.committer for sleeper in self._sleepers):
+                    await self._drain(committer.transactions(), held)
+                if held is not None and not any(s.waiting.outcome is None for s in self._sleepers):
                     await held.release()  # before anybody hears of it, and may close the pool
                 self._wake()
         except BaseException:  # the loop is being ended
@@ -152,18 +163,18 @@ class AsyncPostgresEngine:
             finally:
                 # In the last moment: whoever is woken must find that the writer is done.
                 self._wake()
-                for _, future in self._sleepers:
-                    future.cancel()
+                for sleeper in self._sleepers:
+                    sleeper.future.cancel()
                 self._sleepers.clear()
             raise
 
     def _wake(self) -> None:
         sleepers, self._sleepers = self._sleepers, []
-        for waiting, future in sleepers:
-            if waiting.outcome is None:
-                self._sleepers.append((waiting, future))
-            elif not future.done():  # or whoever waited was cancelled
-                future.set_result(None)
+        for sleeper in sleepers:
+            if sleeper.waiting.outcome is None:
+                self._sleepers.append(sleeper)
+            elif not sleeper.future.done():  # or whoever waited was cancelled
+                sleeper.future.set_result(None)
 
     async def _drain(self, transactions: Transactions, held: Held | None) -> None:
         begin = self.settings.begin_write
