@@ -1,6 +1,7 @@
 """Threads as a whole: the registry, retention, erasing, copies."""
 
 import glob
+import threading
 import time
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from milepost.errors import (
 )
 from milepost.graph import START, StateGraph
 from milepost.sql.failures import InvalidIdError
+from milepost.sql.sweeper import Sweeper
 from milepost.types import Command, Overwrite, interrupt
 
 
@@ -478,3 +480,38 @@ def test_a_sweeper_that_fails_says_so(saver, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         saver.start_sweeper(ttl=0, every=0.001).result(PATIENCE)
     saver.stop_sweeper()
+
+
+def test_a_sweeper_that_is_started_again_after_a_failure_has_the_new_ttl(saver, monkeypatch):
+    swept: list[float] = []
+
+    def failing(*, ttl: float) -> None:
+        swept.append(ttl)
+        raise RuntimeError("the sweep has failed")
+
+    monkeypatch.setattr(saver, "sweep", failing)
+    for ttl in (1.0, 2.0):
+        with pytest.raises(RuntimeError, match="the sweep has failed"):
+            saver.start_sweeper(ttl=ttl, every=0.001).result(PATIENCE)
+    assert swept == [1.0, 2.0]
+    saver.stop_sweeper()
+
+
+def test_a_sweeper_that_was_stopped_can_be_started_before_its_last_sweep_has_ended():
+    first, second = threading.Event(), threading.Event()
+    is_sweeping = threading.Event()
+
+    def slow() -> None:
+        is_sweeping.set()
+        assert first.wait(PATIENCE)
+
+    sweeper = Sweeper(slow)
+    done = sweeper.start(0.001)
+    assert is_sweeping.wait(PATIENCE)
+    assert not sweeper.stop(timeout=0)
+    again = sweeper.start(0.001, second.set)
+    assert again is not done
+    assert second.wait(PATIENCE)
+    first.set()
+    assert sweeper.stop(PATIENCE)
+    assert done.result(PATIENCE) is again.result(PATIENCE) is None

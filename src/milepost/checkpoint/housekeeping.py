@@ -313,11 +313,12 @@ class Housekeeping(BaseCheckpointSaver[str]):
 
         The future ends when the sweeper does, with the error if a sweep has failed.
         """
+        sweep = partial(self.sweep, ttl=ttl)
         if self._sweeper is None:
             from milepost.sql.sweeper import Sweeper
 
-            self._sweeper = Sweeper(partial(self.sweep, ttl=ttl))
-        return self._sweeper.start(every)
+            self._sweeper = Sweeper(sweep)
+        return self._sweeper.start(every, sweep)
 
     def stop_sweeper(self) -> None:
         """End it; a sweep that is under way comes to its end, which the future tells."""

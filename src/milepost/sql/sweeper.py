@@ -27,18 +27,23 @@ class Sweeper:
         """A forked child does not sweep: its parent does, until the child starts a sweeper."""
         self._stop, self._thread, self._done = threading.Event(), None, Future()
 
-    def start(self, seconds: float) -> Future[None]:
-        """Begin, unless it is running already. The future ends when the sweeper does."""
+    def start(self, seconds: float, sweep: Callable[[], object] | None = None) -> Future[None]:
+        """Begin, unless it is running already. The future ends when the sweeper does.
+
+        `sweep` is what it does from now on, if that is not what it did before.
+        """
         if not seconds > 0:
             raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
+            # A thread whose end was told, or asked for, may be alive for a moment still.
+            if self._is_running and not (self._done.done() or self._stop.is_set()):
                 return self._done
+            self._sweep = sweep or self._sweep
             self._stop = threading.Event()
             self._done = Future()
             self._thread = threading.Thread(
                 target=self._run,
-                args=(seconds, self._stop, self._done),
+                args=(seconds, self._sweep, self._stop, self._done),
                 name="milepost-ttl-sweeper",
                 daemon=True,
             )
@@ -55,10 +60,20 @@ class Sweeper:
         thread.join(timeout)
         return not thread.is_alive()
 
-    def _run(self, seconds: float, stop: threading.Event, done: Future[None]) -> None:
+    @property
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @staticmethod
+    def _run(
+        seconds: float,
+        sweep: Callable[[], object],
+        stop: threading.Event,
+        done: Future[None],
+    ) -> None:
         try:
             while not stop.wait(seconds):
-                self._sweep()
+                sweep()
         except BaseException as error:
             done.set_exception(error)
         else:
