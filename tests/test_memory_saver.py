@@ -14,9 +14,10 @@ import pytest
 from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
 from milepost.channels import DeltaChannel
-from milepost.checkpoint.memory import InMemorySaver, MemorySaver
+from milepost.checkpoint.memory import InMemorySaver, MemorySaver, frames
 from milepost.checkpoint.memory.logs import Slice, read, size_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.threads import Lineage, with_ancestors
 from milepost.errors import CheckpointError
 
 CONFIG = thread("t")
@@ -420,3 +421,47 @@ def test_a_run_builds_on_a_checkpoint_as_it_was_last_put():
     assert graph.invoke({}, CONFIG) == {"log": ["put", "a", "b"]}
     assert graph.get_state(CONFIG).values == {"log": ["put", "a", "b"]}
     assert [s.values["log"] for s in graph.get_state_history(CONFIG)][3:4] == [["put"]]
+
+
+def test_a_prune_opens_each_frame_a_few_times_whatever_is_before_it(monkeypatch):
+    """Sixty frames build on each other: reading each of them whole would take thirty times that."""
+    saver = InMemorySaver()
+    builder = StateGraph(Counting)
+    builder.add_node("count", lambda state: {"n": state["n"] + 1})
+    builder.add_edge(START, "count")
+    builder.add_conditional_edges("count", lambda state: "count" if state["n"] < 600 else END)
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"n": 0}, {**CONFIG, "recursion_limit": 1_000})
+    saver.copy_thread("t", "other")
+    opened = 0
+
+    def counting(data: bytes) -> Any:
+        nonlocal opened
+        opened += 1
+        return unpackb(data)
+
+    unpackb = frames.unpackb
+    monkeypatch.setattr(frames, "unpackb", counting)
+    assert saver.prune(["t"]).checkpoints == 601
+    few, opened = opened, 0
+    assert saver.prune(["other"], keep=300).checkpoints == 302
+    assert few < 3 * 602
+    assert opened < 4 * 602
+    assert graph.get_state(CONFIG).values == graph.get_state(thread("other")).values == {"n": 600}
+    assert len(list(graph.get_state_history(thread("other")))) == 300
+
+
+def test_what_the_kept_checkpoints_need_is_found_in_one_pass():
+    class Watched(dict[Any, Any]):
+        looked_up = 0
+
+        def __contains__(self, key: object) -> bool:
+            self.looked_up += 1
+            return super().__contains__(key)
+
+    count = 3_000
+    history = Watched(
+        (("", str(n)), Lineage(str(n - 1), None, True, {"inner": str(n)})) for n in range(count)
+    )
+    assert with_ancestors(history, list(history)) == set(history)
+    assert history.looked_up < 5 * count

@@ -113,10 +113,10 @@ def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
             continue
         kept.add(node)
         line = history[node]
+        needed = list(line.inner.items())
         if line.leans and line.parent_id is not None:
-            pending.append((node[0], line.parent_id))
-        pending += line.inner.items()
-        pending = [node for node in pending if node in history]
+            needed.append((node[0], line.parent_id))
+        pending += [other for other in needed if other in history]
     return kept
 
 

@@ -8,12 +8,12 @@ garbage collector has nothing to walk through.
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from milepost.checkpoint.codec import Typed
     from milepost.checkpoint.records import ChannelVersions, Checkpoint
@@ -90,15 +90,46 @@ def _paired(names: list[str], versions: list[Any]) -> Iterator[tuple[str, Any]]:
     return zip(names, versions if len(versions) != 1 else repeat(versions[0]), strict=False)
 
 
-def version_in(checkpoint: Stored, channel: str) -> Any:
+Known: TypeAlias = dict[int, Any]
+"""What was looked up for other checkpoints, by their identity: each frame is opened once."""
+
+
+def version_in(checkpoint: Stored, channel: str, known: Known | None = None) -> Any:
     """The version that a channel has in a checkpoint; None if it has none."""
+
+    def named(frame: bytes) -> Any:
+        _, _, _, names, versions, _ = unpackb(frame)
+        if channel not in names:
+            return None
+        return versions[names.index(channel) if len(versions) > 1 else 0]
+
+    return _nearest(checkpoint, named, {} if known is None else known)
+
+
+def seen_in(checkpoint: Stored, node: str, known: Known) -> ChannelVersions:
+    """What a node has seen as of a checkpoint."""
+
+    def sight(frame: bytes) -> Any:
+        return unpackb(frame)[5].get(node)
+
+    return _nearest(checkpoint, sight, known) or {}
+
+
+def _nearest(checkpoint: Stored, find: Callable[[bytes], Any], known: Known) -> Any:
+    """What is found in a frame, or in the nearest one below it that has it; None if none has."""
+    found = None
+    line: list[Stored] = []
     at: Stored | None = checkpoint
-    while at is not None:
-        _, _, _, names, versions, _ = unpackb(at.frame)
-        if channel in names:
-            return versions[names.index(channel) if len(versions) > 1 else 0]
+    while at is not None and found is None:
+        if id(at) in known:
+            found = known[id(at)]
+            break
+        line.append(at)
+        found = find(at.frame)
         at = at.base
-    return None
+    for one in line:
+        known[id(one)] = found
+    return found
 
 
 def versions_named(checkpoint: Stored) -> Iterator[tuple[str, Any]]:
@@ -109,18 +140,13 @@ def versions_named(checkpoint: Stored) -> Iterator[tuple[str, Any]]:
 
 def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
     """The channels and versions of some checkpoints, those that they build on included."""
-    found: dict[int, dict[str, Any]] = {}
+    given = {id(one): one for one in checkpoints}
     used: set[tuple[str, Any]] = set()
-    for checkpoint in checkpoints:
-        line: list[Stored] = []
-        at: Stored | None = checkpoint
-        while at is not None and id(at) not in found:
-            line.append(at)
-            at = at.base
-        versions = {} if at is None else found[id(at)]
-        for one in reversed(line):
-            versions = found[id(one)] = {**versions, **dict(versions_named(one))}
-        used.update(found[id(checkpoint)].items())
+    for one in given.values():
+        if one.base is None or id(one.base) in given:
+            used.update(versions_named(one))  # the rest is that of the one below
+        else:
+            used.update(read(one).versions.items())
     return used
 
 

@@ -221,26 +221,30 @@ class Keeping(Housekeeping, Shelves):
             return _done(removed)
 
     def _history(self, thread_id: str) -> dict[Node, Lineage]:
+        inner: frames.Known = {}
+        versions: dict[str, frames.Known] = {}
         return {
-            (ns, id): self._lineage(Place(thread_id, ns, id), stored)
+            (ns, id): self._lineage(Place(thread_id, ns, id), stored, inner, versions)
             for ns, saved in self.storage.get(thread_id, {}).items()
             for id, stored in saved.items()
         }
 
-    def _lineage(self, place: Place, stored: Stored) -> Lineage:
+    def _lineage(
+        self, place: Place, stored: Stored, inner: frames.Known, versions: dict[str, frames.Known]
+    ) -> Lineage:
         metadata = self._metadata(place, stored)
-        frame = frames.read(stored)
-        counters = metadata.get("counters_since_delta_snapshot") or ()
-        leans = any(
-            (*place[:2], channel, frame.versions.get(channel)) not in self.blobs
-            for channel in counters
-        )
+        leans = False
+        for channel in metadata.get("counters_since_delta_snapshot") or ():
+            version = frames.version_in(stored, channel, versions.setdefault(channel, {}))
+            if (*place[:2], channel, version) not in self.blobs:
+                leans = True
+                break
         run_id = metadata.get("run_id")
         return Lineage(
             stored.parent_id,
             None if run_id is None else str(run_id),
             leans,
-            frame.seen.get(CHILDREN, {}),
+            frames.seen_in(stored, CHILDREN, inner),
         )
 
     def _threads_of_runs(self, run_ids: Collection[str]) -> Program[list[str]]:
