@@ -33,7 +33,8 @@
     │   ├── FilterError (ValueError)        a filter that cannot be understood
     │   ├── VersionConflict                 the item is not at the version that was asked for
     │   ├── EmbeddingError                  what `embed` returned cannot be used
-    │   └── IndexMismatchError              the vectors were made by another model
+    │   ├── IndexMismatchError              the vectors were made by another model
+    │   └── ReindexConflict                 a later reindex() to another model took its place
     └── GraphBubbleUp                       control flow, not a failure
         ├── GraphInterrupt                  the run pauses and can be resumed
         ├── GraphDrained                    the run was asked to stop and can be resumed
@@ -278,6 +279,13 @@ class IndexMismatchError(StoreError):
     """The store's vectors were made by another model, so they cannot be compared with new ones.
 
     Call `reindex()` to make them anew, or open the store with the index that it was made with.
+    """
+
+
+class ReindexConflict(StoreError):
+    """A later `reindex()` to another model has taken the place of this one.
+
+    Call it again after the other one has ended, if this store's model is the one to keep.
     """
 
 

@@ -45,7 +45,10 @@ class Embedder:
             raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
         self.dims = dims
         self._pack = struct.Struct(f"<{dims}f").pack
-        self.model = model or _model_name(embed)
+        name = model or (embed if isinstance(embed, str) else _own_name(embed))
+        self.model = name or _type_name(embed)
+        self.is_named = name is not None
+        """Whether the name is a model's, and not just that of a function or a class."""
         found = load(embed) if isinstance(embed, str) else embed
         self._object: Any = found if hasattr(found, "embed_documents") else None
         self._function: Any = found if self._object is None else None
@@ -141,26 +144,34 @@ async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:
 
 
 def _is_async(function: Any) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = _unwrapped(function)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )
 
 
-def _model_name(embed: Any) -> str:
-    """What tells this model from another one."""
-    if isinstance(embed, str):
-        return embed
-    while isinstance(embed, functools.partial):
-        embed = embed.func
+def _own_name(embed: Any) -> str | None:
+    """The name of the model, if the object says it."""
+    embed = _unwrapped(embed)
     if hasattr(embed, "__qualname__"):
-        return str(embed.__qualname__)
+        return None
     for attribute in ("model", "model_name", "model_id"):
         name = getattr(embed, attribute, None)
         if isinstance(name, str):
             return f"{type(embed).__qualname__}:{name}"
-    return type(embed).__qualname__
+    return None
+
+
+def _type_name(embed: Any) -> str:
+    """What tells this model from another one, if it has no name."""
+    embed = _unwrapped(embed)
+    return str(getattr(embed, "__qualname__", type(embed).__qualname__))
+
+
+def _unwrapped(embed: Any) -> Any:
+    while isinstance(embed, functools.partial):
+        embed = embed.func
+    return embed
 
 
 def load(name: str) -> Embeddings:

@@ -12,15 +12,16 @@ from milepost.errors import MilepostError, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Operation, Work
 from milepost.store.core import StoreCore
-from milepost.store.sql.generations import Generations
-from milepost.store.sql.reading import Reader
-from milepost.store.sql.reindexing import reindexing
+from milepost.store.sql.generations import Generations, VectorRegistry
+from milepost.store.sql.reading import Incomplete, Reader
+from milepost.store.sql.reindexing import embed_lacking, reindexing
 from milepost.store.sql.resealing import resealing
 from milepost.store.sql.schema import schema
 from milepost.store.sql.statements import Speech
 from milepost.store.sql.vectors import VectorIndex
-from milepost.store.sql.writing import Raced, Writer
+from milepost.store.sql.writing import SWEPT_AT_ONCE, Raced, Writer
 from milepost.store.tasks import (
+    Get,
     Group,
     Listing,
     Outcome,
@@ -43,9 +44,9 @@ class SqlCore(StoreCore):
         super().__init__(**settings)
         self.speech = speech
         self.vectors = vectors
-        self.generations = Generations(speech, self.embedder, vectors)
-        self._reader = Reader(speech, self.generations, vectors)
-        self._writer = Writer(speech, self.generations, vectors, self.stamps)
+        self.registry = VectorRegistry(speech, self.embedder, vectors)
+        self._reader = Reader(speech, self.registry, vectors)
+        self._writer = Writer(speech, self.registry, vectors, self.stamps)
         self._ready = False
 
     def ready(self) -> Program[None]:
@@ -61,36 +62,56 @@ class SqlCore(StoreCore):
 
     def _setup(self) -> Operation[None]:
         yield from migrate(self.speech.dialect, schema(self.speech.dialect.name))
-        yield from self.generations.load(create=True)
+        yield from self.registry.set_up()
 
     # -- groups
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         if not self._ready:
             yield from self.ready()
-        alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
-        for attempt in range(_ATTEMPTS):
+        whole = True
+        attempts = 0
+        while True:
             now = self.stamps.now()
             renewed: list[int] = []
-            work: Work[list[Outcome]]
-            if alone is not None and not isinstance(alone, Write):
-                work = partial(self._reader.read_one, alone, now, renewed)
-            elif alone is not None and self._takes_one_statement(alone):
-                work = partial(self._writer.put_one, alone, now)
-            else:
-                work = partial(self._work, groups, now, renewed)
             try:
-                outcomes: list[Outcome] = yield Transact(work, write)
+                outcomes = yield from self._attempt(groups, now, renewed, write, whole)
+            except Incomplete:
+                yield from embed_lacking(self)
+                # What is lacking still, could not be embedded or was put since.
+                whole = False
+                continue
             except Raced:
-                if attempt == _ATTEMPTS - 1:
+                attempts += 1
+                if attempts == _ATTEMPTS:
                     raise VersionConflict(
                         "The item was changed by others at each attempt. Get it and try again."
                     ) from None
                 continue
             if renewed:
-                yield Transact(partial(self._writer.renew, renewed, now), write=True)
-            break
+                again = partial(self._writer.renew, renewed, self.stamps.now())
+                yield Transact(again, write=True)
+            return outcomes
+
+    def _attempt(
+        self, groups: Sequence[Group], now: int, renewed: list[int], write: bool, whole: bool
+    ) -> Program[list[Outcome]]:
+        """Carry out groups once. `whole`: a search is broken off if items lack their vectors."""
+        alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
+        reads = _Reads(groups, now, renewed, whole)
+        work: Work[list[Outcome]]
+        if alone is not None and not isinstance(alone, Write):
+            work = partial(self._reader.read_one, alone, now, renewed, whole)
+        elif alone is not None and self._takes_one_statement(alone):
+            work = partial(self._writer.put_one, alone, now)
+        elif write and self.speech.dialect.remote and _takes_several_reads(groups):
+            # Reads have one snapshot only in a transaction that does not write.
+            yield Transact(partial(self._do_reads, reads), write=False)
+            work = partial(self._do_writes, reads)
+        else:
+            work = partial(self._do, reads)
+        outcomes: list[Outcome] = yield Transact(work, write)
         return outcomes
 
     def single_put(self, group: Group) -> Work[list[Outcome]] | None:
@@ -109,39 +130,52 @@ class SqlCore(StoreCore):
 
     @property
     def _has_vectors(self) -> bool:
-        return self.embedder is not None or self.generations.exist
+        return self.embedder is not None or self.registry.exist
 
-    def _work(
-        self, groups: Sequence[Group], now: int, renewed: list[int]
-    ) -> Operation[list[Outcome]]:
-        results: list[list[Any]] = [[None] * len(group) for group in groups]
-        if self._has_vectors and any(map(_concerns_vectors, chain.from_iterable(groups))):
+    def _do(self, reads: _Reads) -> Operation[list[Outcome]]:
+        yield from self._do_reads(reads)
+        return (yield from self._do_writes(reads))
+
+    def _do_reads(self, reads: _Reads) -> Operation[None]:
+        reads.begin()
+        generations: Generations | None = None
+        if any(map(_searches_by_meaning, chain.from_iterable(reads.groups))):
             # Another process may have made all vectors anew since we last looked.
-            yield from self.generations.load()
-        yield from self._reader.gets(groups, results, now, renewed)
-        failed: dict[int, Exception] = {}
-        for number, group in enumerate(groups):
+            generations = yield from self.registry.load(reading=True)
+        yield from self._reader.gets(reads.groups, reads.results, reads.now, reads.renewed)
+        for number, group in enumerate(reads.groups):
             for at, task in enumerate(group):
                 try:
-                    if isinstance(task, Write):
-                        if task.texts:
-                            self.generations.check_writable()
-                    elif isinstance(task, Search):
-                        results[number][at] = yield from self._reader.search(task, now, renewed)
+                    if isinstance(task, Search):
+                        reads.results[number][at] = yield from self._reader.search(
+                            task, reads.now, reads.renewed, generations, whole=reads.whole
+                        )
                     elif isinstance(task, Listing):
-                        results[number][at] = yield from self._reader.list(task, now)
+                        reads.results[number][at] = yield from self._reader.list(task, reads.now)
                 except StoreError as error:
-                    failed[number] = error
-        yield from self._writer.write(groups, now, failed)
-        return [failed.get(number, found) for number, found in enumerate(results)]
+                    reads.failed[number] = error
+
+    def _do_writes(self, reads: _Reads) -> Operation[list[Outcome]]:
+        failed = dict(reads.failed)
+        writes = [task for group in reads.groups for task in group if isinstance(task, Write)]
+        if writes:
+            generations: Generations | None = None
+            if self._has_vectors or any(write.data is None for write in writes):
+                generations = yield from self.registry.load()
+            yield from self._writer.write(reads.groups, reads.now, failed, generations)
+        return [failed.get(number, found) for number, found in enumerate(reads.results)]
 
     # -- upkeep
 
     def sweep(self) -> Program[int]:
         yield from self.ready()
-        work = partial(self._writer.sweep, self.stamps.now())
-        swept: int = yield Transact(work, write=True)
-        return swept
+        now = self.stamps.now()
+        total = 0
+        while True:
+            swept: int = yield Transact(partial(self._writer.sweep, now), write=True)
+            total += swept
+            if swept < SWEPT_AT_ONCE:
+                return total
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
@@ -155,5 +189,30 @@ class SqlCore(StoreCore):
         return (yield from resealing(self, progress))
 
 
-def _concerns_vectors(task: Task) -> bool:
-    return isinstance(task, Write) or (isinstance(task, Search) and task.vector is not None)
+class _Reads:
+    """What the reads of several groups have found."""
+
+    def __init__(self, groups: Sequence[Group], now: int, renewed: list[int], whole: bool) -> None:
+        self.groups = groups
+        self.now = now
+        self.renewed = renewed
+        self.whole = whole
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what a transaction has found that is tried again."""
+        self.renewed.clear()
+        self.results: list[list[Any]] = [[None] * len(group) for group in self.groups]
+        self.failed: dict[int, Exception] = {}
+
+
+def _searches_by_meaning(task: Task) -> bool:
+    return isinstance(task, Search) and task.vector is not None
+
+
+def _takes_several_reads(groups: Sequence[Group]) -> bool:
+    """Whether the reads of these groups are more than one statement."""
+    tasks = list(chain.from_iterable(groups))
+    gets = any(isinstance(task, Get) for task in tasks)  # all of them are one
+    listings = sum(isinstance(task, Listing) for task in tasks)
+    return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)

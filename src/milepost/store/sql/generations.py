@@ -1,22 +1,36 @@
 """Which vectors belong to which model.
 
 Vectors of two models cannot be compared, so the database remembers the model and its dims, and the
-table that holds its vectors. A reindex fills a table for the next generation and then switches
-over; until then searches go on with the old one.
+table that holds its vectors: a generation. A reindex fills a table for the next generation and then
+switches over; until then searches go on with the old one.
+
+Whoever uses vectors reads the registry in the transaction in which it uses them (`load`), and
+thereby holds it until the transaction ends. A reindex takes the registry for itself when it begins
+a generation and when it switches (`take`), which waits for all of those: so no table goes while
+somebody uses it, and nothing is written to the old generation after the last look at it. SQLite has
+one writer at a time, and a reader sees one state of the file.
+
+A store whose model did not make the current generation cannot embed for it. What it puts is marked
+as lacking vectors (`LACKING`), and is embedded by the next search of a store that can
+(`reindexing.py`).
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from milepost.errors import DamagedRowError, IndexMismatchError
-from milepost.sql.operations import Operation, Query, Run
+from milepost.errors import DamagedRowError, IndexMismatchError, ReindexConflict
+from milepost.sql.operations import Operation, Query, Run, Several
 from milepost.store.embeddings import Embedder
 from milepost.store.sql import statements as sql
-from milepost.store.sql.statements import Speech
+from milepost.store.sql.statements import LACKING, Speech
 from milepost.store.sql.vectors import VectorIndex
+
+NO_MARKS: Final = (0, 0)
+"""Of an item that was put where there are no vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,7 @@ class Generation:
         return self.number, self.number
 
     def fits(self, embedder: Embedder) -> bool:
-        """Whether this embedder makes such vectors."""
+        """Whether this embedder makes such vectors, as far as names and dims tell."""
         return self.dims == embedder.dims and self.model == embedder.model
 
     def dump(self) -> str:
@@ -46,17 +60,20 @@ class Generation:
         return json.dumps([self.number, self.dims, self.model])
 
 
+@dataclass(frozen=True, slots=True)
 class Generations:
-    """What the database knows about its vectors."""
+    """What the database knows about its vectors, during one transaction."""
 
-    def __init__(
-        self, speech: Speech, embedder: Embedder | None, vectors: VectorIndex | None
-    ) -> None:
-        self._speech = speech
-        self._embedder = embedder
-        self._vectors = vectors
-        self.current: Generation | None = None
-        self.coming: Generation | None = None
+    current: Generation | None
+    coming: Generation | None
+    """What a reindex is making."""
+    is_mine: bool
+    """Whether this store has begun the coming generation."""
+    lacks: bool
+    """Whether there are items that lack vectors of the current generation."""
+    embedder: Embedder | None
+    was_fitting: bool
+    """Whether this store's model has made the current vectors, or coming ones, at some time."""
 
     @property
     def tables(self) -> list[str]:
@@ -69,65 +86,80 @@ class Generations:
         return self.current is not None or self.coming is not None
 
     @property
-    def target(self) -> Generation:
-        """Where new vectors go: to the generation that this store's model makes."""
-        fitting = self._fitting()
-        if fitting is None:
-            raise self._mismatch()
-        return fitting
+    def target(self) -> Generation | None:
+        """Where this store's vectors go: to a generation that its model makes; None if there is
+        none."""
+        embedder = self.embedder
+        if embedder is None:
+            return None
+        coming = self.coming if self._may_make(self.coming) else None
+        if coming is not None and not embedder.is_named:
+            return coming
+        if self.current is not None and self.current.fits(embedder):
+            return self.current
+        return coming
 
-    def _fitting(self) -> Generation | None:
-        if self._embedder is not None:
-            for one in (self.current, self.coming):
-                if one is not None and one.fits(self._embedder):
-                    return one
-        return None
+    def _may_make(self, coming: Generation | None) -> bool:
+        """Whether this store's vectors may go to the coming generation.
+
+        If nothing but the name of a function tells models apart, another store's may be another.
+        """
+        embedder = self.embedder
+        if coming is None or embedder is None or not coming.fits(embedder):
+            return False
+        return embedder.is_named or self.is_mine
 
     @property
     def marks(self) -> tuple[int, int]:
         """What an item is marked with that is put now: `indexed` and `reindexed`."""
-        target = self._fitting()
+        target = self.target
         if target is None:
-            return 0, 0
-        return (target.number, 0) if target is self.current else (0, target.number)
+            return (LACKING, 0) if self.was_fitting else NO_MARKS
+        if target is self.current:
+            return target.number, 0
+        return (LACKING if self.current is not None else 0), target.number
 
     def check_writable(self) -> None:
-        """Refuse vectors of a model that the store does not know."""
-        _ = self.target
-
-    def load(self, *, create: bool = False) -> Operation[None]:
-        """Read what the database knows; the first store with an index lays its table."""
-        rows = yield Query(self._speech.dress(sql.META))
-        known = dict(rows)
-        self.current = _parsed(known.get("index"))
-        self.coming = _parsed(known.get("reindex"))
-        if create and self.current is None and self._embedder is not None:
-            self.current = Generation(1, self._embedder.dims, self._embedder.model)
-            yield from self.lay(self.current)
-            yield from self.record("index", self.current)
+        """Refuse to put what this store should embed and never could."""
+        if self.target is None and not self.was_fitting:
+            raise self._mismatch()
 
     def for_search(self) -> Generation:
         """The generation to search in, if this store's model has made it."""
-        current, embedder = self.current, self._embedder
+        current, embedder = self.current, self.embedder
         if current is None or embedder is None or not current.fits(embedder):
             raise self._mismatch()
         return current
 
-    def lay(self, generation: Generation) -> Operation[None]:
-        """Create the table of a generation."""
-        assert self._vectors is not None
-        for statement in self._vectors.create(generation.table, generation.dims):
-            yield Run(statement)
+    def can_resume(self) -> bool:
+        """Whether this store can go on with the coming generation."""
+        return self._may_make(self.coming)
 
-    def record(self, name: str, generation: Generation | None) -> Operation[None]:
-        """Remember a generation, or forget it."""
-        if generation is None:
-            yield Run(self._speech.dress(sql.UNSET_META), (name,))
-        else:
-            yield Run(self._speech.dress(sql.SET_META), (name, generation.dump()))
+    def is_making(self, number: int) -> bool:
+        """Whether this generation is the coming one; False if it is the current one by now.
+
+        ReindexConflict if a later reindex has taken its place.
+        """
+        current, coming, embedder = self.current, self.coming, self.embedder
+        assert embedder is not None
+        if coming is not None and coming.number == number:
+            return True
+        if current is not None and (
+            current.number == number or (embedder.is_named and current.fits(embedder))
+        ):
+            return False
+        later = coming or current
+        assert later is not None
+        raise ReindexConflict(
+            f"Another reindex(), to the model {later.model!r} of {later.dims} dims, began after "
+            f"this one to {embedder.model!r} of {embedder.dims} dims. The later one counts, and "
+            "what this one has made is gone. If this store's model is the one to keep, call "
+            "reindex() again after the other one has ended; if the two models are the same, give "
+            "both the same index={'model': ...}, and they help each other."
+        )
 
     def _mismatch(self) -> IndexMismatchError:
-        current, embedder = self.current, self._embedder
+        current, embedder = self.current, self.embedder
         if current is None or embedder is None:
             return IndexMismatchError("The store has no vectors. Call reindex() to make them.")
         return IndexMismatchError(
@@ -138,6 +170,95 @@ class Generations:
             f"with index={{'model': {current.model!r}, ...}}. Until then items can be read, and "
             "put with index=False."
         )
+
+
+class VectorRegistry:
+    """Reads and writes what the database knows about its vectors."""
+
+    def __init__(
+        self, speech: Speech, embedder: Embedder | None, vectors: VectorIndex | None
+    ) -> None:
+        self._speech = speech
+        self._embedder = embedder
+        self._vectors = vectors
+        self._maker = uuid.uuid4().hex
+        """Tells this store from others."""
+        self._was_fitting = False
+        self.exist = False
+        """Whether there were vectors when this store last looked."""
+
+    def load(self, *, reading: bool = False) -> Operation[Generations]:
+        """What the database knows, and will know until the transaction ends."""
+        meta = Query(self._speech.dress(sql.META))
+        if reading and self._speech.share is not None:
+            # A reader has one snapshot. It must not be older than the lock.
+            rows = (yield Several([Query(self._speech.share), meta]))[1]
+        else:
+            rows = yield meta
+        return self._known(dict(rows))
+
+    def take(self) -> Operation[Generations]:
+        """The same, and nobody else knows anything until the transaction ends."""
+        if self._speech.take is not None:
+            yield Run(self._speech.take)
+        return (yield from self.load())
+
+    def _known(self, known: dict[str, Any]) -> Generations:
+        current, coming = _parsed(known.get("index")), _parsed(known.get("reindex"))
+        is_mine = coming is not None and known.get("reindex_maker") == self._maker
+        found = Generations(
+            current, coming, is_mine, "lacking" in known, self._embedder, self._was_fitting
+        )
+        self.exist = found.exist
+        if found.target is not None:
+            self._was_fitting = True
+        return found
+
+    def set_up(self) -> Operation[None]:
+        """The first store with an index lays the table of the first generation."""
+        found = yield from self.load()
+        if found.current is None and self._embedder is not None:
+            first = Generation(1, self._embedder.dims, self._embedder.model)
+            yield from self._lay(first)
+            yield from self._record("index", first.dump())
+            self.exist = self._was_fitting = True
+
+    def begin(self) -> Operation[int]:
+        """Begin a generation, or go on with the one that is coming; its number."""
+        found = yield from self.take()
+        if found.coming is not None and found.can_resume():
+            return found.coming.number
+        embedder = self._embedder
+        assert embedder is not None
+        # A number is never used twice: others may still know a table by it.
+        last = max((one.number for one in (found.current, found.coming) if one), default=0)
+        coming = Generation(last + 1, embedder.dims, embedder.model)
+        if found.coming is not None:
+            yield Run(f"DROP TABLE IF EXISTS {found.coming.table}")
+        yield from self._lay(coming)
+        yield from self._record("reindex", coming.dump())
+        yield from self._record("reindex_maker", self._maker)
+        self.exist = self._was_fitting = True
+        return coming.number
+
+    def switch(self, found: Generations) -> Operation[None]:
+        """Make the coming generation the current one. The registry has been taken."""
+        coming, old = found.coming, found.current
+        assert coming is not None
+        yield from self._record("index", coming.dump())
+        for name in ("reindex", "reindex_maker"):
+            yield Run(self._speech.dress(sql.UNSET_META), (name,))
+        yield Run(self._speech.dress(sql.NONE_LACK), (coming.number,))
+        if old is not None:
+            yield Run(f"DROP TABLE IF EXISTS {old.table}")
+
+    def _lay(self, generation: Generation) -> Operation[None]:
+        assert self._vectors is not None
+        for statement in self._vectors.create(generation.table, generation.dims):
+            yield Run(statement)
+
+    def _record(self, name: str, value: str) -> Operation[None]:
+        yield Run(self._speech.dress(sql.SET_META), (name, value))
 
 
 def _parsed(text: Any) -> Generation | None:

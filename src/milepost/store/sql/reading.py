@@ -11,11 +11,15 @@ from milepost.sql.operations import Operation, Query
 from milepost.store import namespaces
 from milepost.store.sql import prefixes
 from milepost.store.sql import statements as sql
-from milepost.store.sql.generations import Generations
+from milepost.store.sql.generations import Generations, VectorRegistry
 from milepost.store.sql.prefixes import Prefixes
 from milepost.store.sql.statements import Speech
 from milepost.store.sql.vectors import VectorIndex
 from milepost.store.tasks import Get, Group, Listing, Outcome, Row, Search, Task
+
+
+class Incomplete(Exception):
+    """Some items lack vectors that this store can make; make them, and search again."""
 
 
 class Reader:
@@ -23,21 +27,26 @@ class Reader:
     items whose lifetime starts anew because of it."""
 
     def __init__(
-        self, speech: Speech, generations: Generations, vectors: VectorIndex | None
+        self, speech: Speech, registry: VectorRegistry, vectors: VectorIndex | None
     ) -> None:
         self._speech = speech
-        self._generations = generations
+        self._registry = registry
         self._vectors = vectors
         self._prefixes = Prefixes(speech)
         self._get = speech.dress(sql.GET)
         self._get_many = speech.dress(sql.GET_MANY)
 
-    def read_one(self, task: Task, now: int, renewed: list[int]) -> Operation[list[Outcome]]:
+    def read_one(
+        self, task: Task, now: int, renewed: list[int], whole: bool
+    ) -> Operation[list[Outcome]]:
         """The only group, of one task, which reads."""
+        renewed.clear()
         if isinstance(task, Search):
+            known: Generations | None = None
             if task.vector is not None:
-                yield from self._generations.load()
-            return [[(yield from self.search(task, now, renewed, alone=True))]]
+                known = yield from self._registry.load(reading=True)
+            found = yield from self.search(task, now, renewed, known, whole=whole, alone=True)
+            return [[found]]
         if isinstance(task, Listing):
             return [[(yield from self.list(task, now, alone=True))]]
         assert isinstance(task, Get)
@@ -74,12 +83,25 @@ class Reader:
                     renewed.append(row[6])
 
     def search(
-        self, search: Search, now: int, renewed: list[int], *, alone: bool = False
+        self,
+        search: Search,
+        now: int,
+        renewed: list[int],
+        known: Generations | None,
+        *,
+        whole: bool,
+        alone: bool = False,
     ) -> Operation[list[Row]]:
-        """The page that a search asks for. `alone`: nothing else is in the transaction."""
+        """The page that a search asks for. `alone`: nothing else is in the transaction.
+
+        Incomplete if items lack their vectors, and it is to be a `whole` search.
+        """
         if search.vector is not None:
             assert self._vectors is not None
-            generation = self._generations.for_search()
+            assert known is not None
+            generation = known.for_search()
+            if whole and known.lacks:
+                raise Incomplete
             wide = yield from self._prefixes.is_wide(search.prefix)
             ranked = yield from self._vectors.rank(generation, search, now, wide, alone)
             found = [to_row(row, score) for score, row in ranked]

@@ -1,115 +1,187 @@
-"""Making all vectors anew, in small transactions, while the store is in use.
+"""Making vectors for items that are stored already, in small transactions, while others use the
+store: for all items (`reindexing`), or for those whose putter could not make them
+(`embed_lacking`).
 
-Items are marked with the generation of their vectors. The work goes on until every item has the
+Items are marked with the generation of their vectors. A reindex goes on until every item has the
 mark of the coming generation, also those that others have put in the meantime; then the store
 switches over. Whoever breaks it off and starts again goes on where it was.
+
+Vectors are made outside of transactions, since a model may take long. They are stored only for
+items that are still what was read: their rows are locked, and their versions compared, first.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from milepost.errors import SerdeError
 from milepost.sql.operations import Many, Operation, Query, Run
 from milepost.store import namespaces
 from milepost.store.sql import statements as sql
-from milepost.store.sql.generations import Generation
 from milepost.store.tasks import Embed, Program, Progress, Row, Transact
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from milepost.store.embeddings import Packed
     from milepost.store.sql.core import SqlCore
+    from milepost.store.sql.generations import Generation
+
+_log = logging.getLogger("milepost.store")
+_LACKING_PAGE = 100
+
+
+class _Read(NamedTuple):
+    """An item, and its texts that are embedded."""
+
+    row: Row
+    texts: Sequence[str]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return namespaces.to_text(self.row.namespace), self.row.key
 
 
 def reindexing(core: SqlCore, progress: Progress | None, size: int) -> Program[int]:
     """Make all vectors anew; how many items it was."""
     if core.embedder is None:
         raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
-    left: int = yield Transact(lambda: _begin(core), write=True)
+    number, left = yield Transact(lambda: _begin(core), write=True)
     done = 0
     while True:
-        rows: list[Any] = yield Transact(lambda: _stale(core, size), write=False)
+        rows: list[Any] = yield Transact(lambda: _stale(core, number, size), write=False)
         if not rows:
-            finished: bool = yield Transact(lambda: _finish(core), write=True)
+            finished: bool = yield Transact(lambda: _finish(core, number), write=True)
             if finished:
                 return done
             continue
         found = [_decoded(core, row) for row in rows]
-        texts = list(dict.fromkeys(text for _, some in found for text in some))
-        made = (yield Embed(texts, []))[0] if texts else ()
-        vectors = dict(zip(texts, made, strict=True))
-        yield Transact(
-            lambda found=found, vectors=vectors: _store(core, found, vectors),  # type: ignore[misc]
+        vectors = yield from _embedded(found)
+        is_made: bool = yield Transact(
+            lambda found=found, vectors=vectors: _store(core, number, found, vectors),  # type: ignore[misc]
             write=True,
         )
+        if not is_made:
+            return done
         done += len(rows)
         if progress is not None:
             progress(done, max(left, done))
 
 
-def _begin(core: SqlCore) -> Operation[int]:
-    generations, embedder = core.generations, core.embedder
-    assert embedder is not None
-    yield from generations.load()
-    coming = generations.coming
-    if coming is None or not coming.fits(embedder):
-        last = max((one.number for one in (generations.current, coming) if one), default=0)
-        if coming is not None:
-            yield Run(f"DROP TABLE IF EXISTS {coming.table}")
-        coming = generations.coming = Generation(last + 1, embedder.dims, embedder.model)
-        yield from generations.lay(coming)
-        yield from generations.record("reindex", coming)
-    rows = yield Query(core.speech.dress(sql.COUNT_STALE), (coming.number,))
-    return int(rows[0][0])
+def embed_lacking(core: SqlCore) -> Program[None]:
+    """Make the vectors that items lack; a failure leaves them for another time.
+
+    A search must not fail because the text of some other item cannot be embedded.
+    """
+    after = 0
+    while True:
+        rows: list[Any] = yield Transact(lambda after=after: _lacking(core, after), write=False)  # type: ignore[misc]
+        if not rows:
+            return
+        after = rows[-1][7]
+        found = []
+        for row in rows:
+            try:
+                found.append(_decoded(core, row))
+            except SerdeError as error:
+                _log.warning("an item that lacks its vectors does not open: %s", error)
+        try:
+            vectors = yield from _embedded(found)
+        except Exception as error:
+            _log.warning("items that lack vectors could not be embedded: %r", error)
+            return
+        yield Transact(
+            lambda found=found, vectors=vectors: _complete(core, found, vectors),  # type: ignore[misc]
+            write=True,
+        )
 
 
-def _stale(core: SqlCore, size: int) -> Operation[list[Any]]:
-    assert core.generations.coming is not None
-    rows: list[Any] = yield Query(
-        core.speech.dress(sql.STALE), (core.generations.coming.number, max(size, 1))
-    )
+def _embedded(found: Sequence[_Read]) -> Program[dict[str, Packed]]:
+    texts = list(dict.fromkeys(text for one in found for text in one.texts))
+    made = (yield Embed(texts, []))[0] if texts else ()
+    return dict(zip(texts, made, strict=True))
+
+
+def _begin(core: SqlCore) -> Operation[tuple[int, int]]:
+    number = yield from core.registry.begin()
+    rows = yield Query(core.speech.dress(sql.COUNT_STALE), (number,))
+    return number, int(rows[0][0])
+
+
+def _stale(core: SqlCore, number: int, size: int) -> Operation[list[Any]]:
+    rows: list[Any] = yield Query(core.speech.dress(sql.STALE), (number, max(size, 1)))
     return rows
 
 
-def _decoded(core: SqlCore, row: Any) -> tuple[Row, tuple[str, ...]]:
+def _lacking(core: SqlCore, after: int) -> Operation[list[Any]]:
+    rows: list[Any] = yield Query(core.speech.dress(sql.LACKING_ITEMS), (after, _LACKING_PAGE))
+    return rows
+
+
+def _decoded(core: SqlCore, row: Any) -> _Read:
     stored = Row(
         namespaces.from_text(row[0]), row[1], (row[2], bytes(row[3])), int(row[4]), int(row[5])
     )
     index = json.loads(row[6]) if row[6] is not None else None
-    return stored, core.texts(core.value(stored), index)
+    return _Read(stored, core.texts(core.value(stored), index))
 
 
-def _store(core: SqlCore, found: list[Any], vectors: dict[str, Any]) -> Operation[None]:
-    coming = core.generations.coming
-    assert coming is not None
+def _store(
+    core: SqlCore, number: int, found: Sequence[_Read], vectors: Mapping[str, Packed]
+) -> Operation[bool]:
+    """Store vectors of the coming generation; False if it is the current one by now."""
+    known = yield from core.registry.load()
+    if not known.is_making(number):
+        return False
+    assert known.coming is not None
+    same = yield from _unchanged(core, found)
+    yield from _replace(core, known.coming, same, vectors)
+    now = 0 if known.current is None else known.current.number
+    marks = [(number, now, *one.place) for one in same]
+    yield Many(core.speech.dress(sql.SET_REINDEXED), marks)
+    return True
+
+
+def _complete(
+    core: SqlCore, found: Sequence[_Read], vectors: Mapping[str, Packed]
+) -> Operation[None]:
+    """Store vectors of the current generation, unless this store's model has not made it."""
+    known = yield from core.registry.load()
+    current = known.for_search()
+    same = yield from _unchanged(core, found)
+    yield from _replace(core, current, same, vectors)
+    marks = [(current.number, *one.place) for one in same]
+    yield Many(core.speech.dress(sql.SET_INDEXED), marks)
+
+
+def _unchanged(core: SqlCore, found: Sequence[_Read]) -> Operation[list[_Read]]:
+    """Those that are still what was read. They stay so until the transaction ends."""
+    places = json.dumps([one.place for one in found])
+    rows = yield Query(core.speech.dress(sql.LOCK_ITEMS), (places,))
+    versions = {(row[0], row[1]): row[2] for row in rows}
+    return [one for one in found if versions.get(one.place) == one.row.updated]
+
+
+def _replace(
+    core: SqlCore, generation: Generation, found: Sequence[_Read], vectors: Mapping[str, Packed]
+) -> Operation[None]:
     assert core.vectors is not None
-    dress, pack = core.speech.dress, core.vectors.pack
-    places = [(namespaces.to_text(row.namespace), row.key, row.updated) for row, _ in found]
-    known = json.dumps([place[:2] for place in places])
-    yield Run(dress(sql.VECTORS_OF.format(table=coming.table)), (known,))
-    # An item that was put since is left for another round: its version is another one.
-    yield Many(
-        dress(sql.ADD_VECTOR_IF.format(table=coming.table)),
-        [
-            (pack(vectors[text]), *place)
-            for place, (_, texts) in zip(places, found, strict=True)
-            for text in texts
-        ],
-    )
-    current = core.generations.current
-    now = 0 if current is None else current.number
-    yield Many(dress(sql.SET_REINDEXED), [(coming.number, now, *place) for place in places])
+    dress, pack, table = core.speech.dress, core.vectors.pack, generation.table
+    places = json.dumps([one.place for one in found])
+    yield Run(dress(sql.VECTORS_OF.format(table=table)), (places,))
+    rows = [(pack(vectors[text]), *one.place) for one in found for text in one.texts]
+    yield Many(dress(sql.ADD_VECTOR.format(table=table)), rows)
 
 
-def _finish(core: SqlCore) -> Operation[bool]:
-    generations = core.generations
-    coming, old = generations.coming, generations.current
-    assert coming is not None
-    rows = yield Query(core.speech.dress(sql.COUNT_STALE), (coming.number,))
+def _finish(core: SqlCore, number: int) -> Operation[bool]:
+    # From here on nobody writes vectors, so that what is complete stays so.
+    known = yield from core.registry.take()
+    if not known.is_making(number):
+        return True
+    rows = yield Query(core.speech.dress(sql.COUNT_STALE), (number,))
     if rows[0][0]:
         return False
-    yield from generations.record("index", coming)
-    yield from generations.record("reindex", None)
-    if old is not None:
-        yield Run(f"DROP TABLE IF EXISTS {old.table}")
-    generations.current, generations.coming = coming, None
+    yield from core.registry.switch(known)
     return True

@@ -7,7 +7,7 @@
 The names are our own, so that the tables can live beside a saver's, and beside LangGraph's.
 Small columns come first: a filter on a row's age need not read past its value. `indexed` and
 `reindexed` are the generations in which an item's vectors are up to date, at most two during a
-reindex.
+reindex; -1 if they are still to be made by a store that can.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ _NEWEST = (
     "CREATE INDEX IF NOT EXISTS milepost_items_newest"
     " ON milepost_items (ns, updated DESC, id, expires)"
 )
+# Mostly empty: items that others have to embed.
+_LACKING = (
+    "CREATE INDEX IF NOT EXISTS milepost_items_lacking ON milepost_items (id) WHERE indexed = -1"
+)
 _META = """
 CREATE TABLE IF NOT EXISTS milepost_store_meta (
     name TEXT PRIMARY KEY,
@@ -69,7 +73,8 @@ def schema(dialect: str) -> Schema:
                 _UPDATED,
                 *([_NEWEST] if dialect == "sqlite" else []),
                 _META,
-            ]
+            ],
+            [_LACKING],
         ],
         landmark=("milepost_items", "view"),
         foreign="The database has a table milepost_items that is not milepost's. Use another one.",

@@ -100,11 +100,21 @@ PUT: Final = put()
 PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
 """Refuses to replace an item that is there."""
 DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
-RENEW: Final = "UPDATE milepost_items SET expires = ? + ttl WHERE id = ? AND ttl IS NOT NULL"
-EXPIRED: Final = "SELECT i.id FROM milepost_items i WHERE i.expires <= ?"
-SWEEP: Final = "DELETE FROM milepost_items WHERE expires <= ?"
+RENEW: Final = (
+    "UPDATE milepost_items SET expires = ? + ttl WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
+)
+EXPIRED: Final = (
+    "SELECT i.id FROM milepost_items i WHERE i.expires <= ? ORDER BY i.expires LIMIT ? %lock_free%"
+)
+DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
-META: Final = "SELECT name, value FROM milepost_store_meta"
+LACKING: Final = -1
+"""The mark of an item that was put by a store that could not make vectors of the current
+generation."""
+META: Final = (
+    "SELECT name, value FROM milepost_store_meta UNION ALL SELECT 'lacking', ''"
+    f" WHERE EXISTS (SELECT 1 FROM milepost_items WHERE indexed = {LACKING})"
+)
 SET_META: Final = (
     "INSERT INTO milepost_store_meta (name, value) VALUES (?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -119,9 +129,7 @@ VECTORS_OF: Final = (
 VECTORS_OF_ONE: Final = (
     "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
 )
-VECTORS_OF_EXPIRED: Final = (
-    "DELETE FROM {table} WHERE item IN (SELECT id FROM milepost_items WHERE expires <= ?)"
-)
+VECTORS_OF_IDS: Final = "DELETE FROM {table} WHERE item IN (SELECT %integer% FROM %items% p)"
 ADD_VECTOR: Final = (
     "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items"
     " WHERE ns = ? AND key = ?"
@@ -130,17 +138,29 @@ OTHER_VECTOR_OF: Final = VECTORS_OF_ONE + " AND vector <> %vector%"
 ADD_ONLY_VECTOR: Final = (
     ADD_VECTOR + " AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
 )
-ADD_VECTOR_IF: Final = ADD_VECTOR + " AND updated = ?"
 
 COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
 STALE: Final = (
     "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx FROM milepost_items i"
     " WHERE i.reindexed <> ? ORDER BY i.id LIMIT ?"
 )
+LACKING_ITEMS: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx, i.id FROM milepost_items i"
+    f" WHERE i.indexed = {LACKING} AND i.id > ? ORDER BY i.id LIMIT ?"
+)
 SET_REINDEXED: Final = (
     "UPDATE milepost_items SET reindexed = ?,"
     " indexed = CASE WHEN reindexed = ? THEN reindexed ELSE indexed END"
-    " WHERE ns = ? AND key = ? AND updated = ?"
+    " WHERE ns = ? AND key = ?"
+)
+SET_INDEXED: Final = (
+    f"UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = {LACKING}"
+)
+NONE_LACK: Final = f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING}"
+# In one order everywhere, so that two who lock several cannot wait for each other.
+LOCK_ITEMS: Final = (
+    "SELECT i.ns, i.key, i.updated FROM %pairs% p JOIN milepost_items i ON i.ns = p.a"
+    " AND i.key = p.b ORDER BY i.ns, i.key %lock_items%"
 )
 INDEXED: Final = "(i.indexed = ? OR i.reindexed = ?)"
 """Whether the vectors of this generation are those of the item as it is."""
@@ -167,6 +187,15 @@ class Speech:
     vector: str
     integer: str
     lock: str
+    lock_items: str
+    """The same, where items are not the only relation."""
+    lock_free: str
+    """The same for those rows only that nobody else has locked."""
+    share: str | None
+    """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
+    does that by itself."""
+    take: str | None
+    """Waits for all who use the registry, and keeps them out until the transaction ends."""
     search: str
     filtered: str
     """A search with a filter, which has to look into the rows anyway."""
@@ -229,6 +258,8 @@ def _dressed(speech: Speech, statement: str) -> str:
         .replace("%vector%", speech.vector)
         .replace("%integer%", speech.integer)
         .replace("%lock%", speech.lock)
+        .replace("%lock_items%", speech.lock_items)
+        .replace("%lock_free%", speech.lock_free)
     )
     if speech.dialect.name == "sqlite":
         # A bare parameter here makes SQLite compile the statement anew each time, since 3.48: it
@@ -244,6 +275,10 @@ LITE: Final = Speech(
     vector="?",
     integer="p.a",
     lock="",
+    lock_items="",
+    lock_free="",
+    share=None,
+    take=None,
     search=SEARCH_IDS_FIRST,
     filtered=SEARCH,
     newest=SEARCH_NEWEST_LITE,
@@ -258,6 +293,10 @@ PG: Final = Speech(
     vector="?::vector",
     integer="p.a::bigint",
     lock="FOR UPDATE",
+    lock_items="FOR UPDATE OF i",
+    lock_free="FOR UPDATE SKIP LOCKED",
+    share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
+    take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
     search=SEARCH_BELOW,
     filtered=SEARCH_BELOW,
     newest=SEARCH_NEWEST,

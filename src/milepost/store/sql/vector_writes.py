@@ -3,8 +3,8 @@
 An item's only vector stays where it is if it has not changed, as when another field of the item
 has: an index needs longer to take in a vector than everything else together.
 
-For an item that is put, this comes after the put, which locks its row: of two that put the same
-item at once, the second finds what the first has left.
+Whoever changes an item's vectors holds its row. For an item that is put, this comes after the put,
+which locks it: of two that put the same item at once, the second finds what the first has left.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def without_vectors(speech: Speech, tables: Sequence[str], places: list[Place]) 
     return [Run(speech.dress(sql.VECTORS_OF.format(table=table)), (known,)) for table in tables]
 
 
+def without_vectors_of(speech: Speech, tables: Sequence[str], ids: str) -> list[Run | Many]:
+    """Delete all vectors of the items with these ids, given as a JSON array."""
+    return [Run(speech.dress(sql.VECTORS_OF_IDS.format(table=table)), (ids,)) for table in tables]
+
+
 def with_new_vectors(
     speech: Speech, generations: Generations, index: VectorIndex | None, puts: Mapping[Place, Write]
 ) -> list[Run | Many]:
@@ -52,7 +57,11 @@ def with_new_vectors(
         for place, write in puts.items()
         if write.vectors
     }
-    target = generations.target.table if packed else None
+    fitting = generations.target if packed else None
+    if fitting is None:
+        # Vectors of a model that others have replaced: the item is marked as lacking its own.
+        packed = {}
+    target = None if fitting is None else fitting.table
     only = {place: vectors[0] for place, vectors in packed.items() if len(vectors) == 1}
     several = [
         (vector, *place) for place in packed if place not in only for vector in packed[place]

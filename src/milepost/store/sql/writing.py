@@ -8,16 +8,26 @@ from itertools import chain, count
 from operator import itemgetter
 from typing import Any, Final
 
+from milepost.errors import IndexMismatchError
 from milepost.sql.operations import Alone, Batch, Many, Operation, Query, Run
 from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.sql import statements as sql
-from milepost.store.sql.generations import Generations
+from milepost.store.sql.generations import NO_MARKS, Generations, VectorRegistry
 from milepost.store.sql.statements import Speech
-from milepost.store.sql.vector_writes import Place, many, with_new_vectors, without_vectors
+from milepost.store.sql.vector_writes import (
+    Place,
+    many,
+    with_new_vectors,
+    without_vectors,
+    without_vectors_of,
+)
 from milepost.store.sql.vectors import VectorIndex
 from milepost.store.tasks import Group, Outcome, Write
 from milepost.store.ttl import Stamps
+
+SWEPT_AT_ONCE: Final = 1000
+"""Items that one transaction deletes because they have expired."""
 
 
 class Raced(Exception):
@@ -30,23 +40,30 @@ class Writer:
     def __init__(
         self,
         speech: Speech,
-        generations: Generations,
+        registry: VectorRegistry,
         vectors: VectorIndex | None,
         stamps: Stamps,
     ) -> None:
         self._speech = speech
-        self._generations = generations
+        self._registry = registry
         self._vectors = vectors
         self._stamps = stamps
         self._put = speech.putting(1)
-        self._put_plain = speech.putting(1, _NO_MARKS)
+        self._put_plain = speech.putting(1, NO_MARKS)
         self._put_new = speech.dress(sql.PUT_NEW)
         self._delete = speech.dress(sql.DELETE)
 
     def write(
-        self, groups: Sequence[Group], now: int, failed: dict[int, Exception]
+        self,
+        groups: Sequence[Group],
+        now: int,
+        failed: dict[int, Exception],
+        generations: Generations | None,
     ) -> Operation[None]:
-        """The writes of every group that has not failed; one that is refused joins `failed`."""
+        """The writes of every group that has not failed; one that is refused joins `failed`.
+
+        `generations` is what this transaction has read; None if there are no vectors.
+        """
         final: dict[Place, Write] = {}
         """Of several writes to one key the last one counts."""
         guarded: set[Place] = set()
@@ -59,19 +76,27 @@ class Writer:
                 if not isinstance(write, Write):
                     continue
                 place = (namespaces.to_text(write.namespace), write.key)
+                if write.texts and generations is not None:
+                    try:
+                        generations.check_writable()
+                    except IndexMismatchError as error:
+                        failed[number] = error
+                        break
                 if write.if_version is not None:
                     there = yield from self._version(place, now)
                     if there != write.if_version or place in mine or place in final:
                         failed[number] = conflict_error(write, there)
                         break
                     if write.if_version == 0:
+                        if write.data is None:
+                            continue  # nothing is there, and what others put stays
                         created.add(place)
                 mine[place] = write
             else:
                 guarded |= created
                 final.update(mine)
         if final:
-            yield from self._store(final, guarded, now)
+            yield from self._store(final, guarded, now, generations)
 
     def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
         """The only group, of one put on no conditions, to a store without vectors."""
@@ -80,33 +105,44 @@ class Writer:
         if _is_plain(write):
             yield Alone(self._put_plain, (*_plain_row(place, write, stamp), now))
         else:
-            yield Alone(self._put, (*_row(place, write, now, stamp, _NO_MARKS), now))
+            yield Alone(self._put, (*_row(place, write, now, stamp, NO_MARKS), now))
         return [[None]]
 
     def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
-        """Start the lifetimes of these items anew."""
+        """Start the lifetimes of these items anew, unless they have ended meanwhile."""
         # In one order everywhere, so that two readers cannot wait for each other.
-        rows = [(now, id) for id in sorted(set(ids))]
+        rows = [(now, id, now) for id in sorted(set(ids))]
         yield many(self._speech.dress(sql.RENEW), rows)
 
     def sweep(self, now: int) -> Operation[int]:
-        """Delete what has expired; how many items it was."""
+        """Delete some of what has expired; how many items it was."""
         dress = self._speech.dress
-        for table in self._generations.tables:
-            yield Run(dress(sql.VECTORS_OF_EXPIRED.format(table=table)), (now,))
-        swept: int = yield Run(dress(sql.SWEEP), (now,))
-        return swept
+        generations = yield from self._registry.load()
+        # Locked, so that none of them is put or read back to life before it is gone. Those that
+        # others have locked are left: they are put or read at this moment.
+        rows = yield Query(dress(sql.EXPIRED), (now, SWEPT_AT_ONCE))
+        if not rows:
+            return 0
+        ids = json.dumps([row[0] for row in rows])
+        statements = without_vectors_of(self._speech, generations.tables, ids)
+        statements.append(Run(dress(sql.DELETE_IDS), (ids,)))
+        yield Batch(statements, last=True)
+        return len(rows)
 
     def _version(self, place: Place, now: int) -> Operation[int]:
         rows = yield Query(self._speech.dress(sql.VERSIONS), (*place, now))
         return int(rows[0][2]) if rows else 0
 
-    def _store(self, final: dict[Place, Write], guarded: set[Place], now: int) -> Operation[None]:
-        stamp, marks = self._stamps.next(len(final)), self._generations.marks
-        gone = sorted([place for place, write in final.items() if write.data is None])
-        statements = without_vectors(self._speech, self._generations.tables, gone)
-        if gone:
-            statements.append(many(self._delete, gone))
+    def _store(
+        self,
+        final: dict[Place, Write],
+        guarded: set[Place],
+        now: int,
+        generations: Generations | None,
+    ) -> Operation[None]:
+        stamp = self._stamps.next(len(final))
+        marks = NO_MARKS if generations is None else generations.marks
+        statements = self._deletes(final, generations)
         stamped = dict(zip(final, count(stamp), strict=False))
         created = sorted([place for place in guarded if final[place].data is not None])
         if created:
@@ -123,10 +159,26 @@ class Writer:
             if write.data is not None and place not in guarded
         ]
         statements += self._puts(puts, now, marks)
-        if self._vectors is not None or self._generations.exist:
+        if generations is not None:
             kept = {place: final[place] for place in sorted(final) if final[place].data is not None}
-            statements += with_new_vectors(self._speech, self._generations, self._vectors, kept)
+            statements += with_new_vectors(self._speech, generations, self._vectors, kept)
         yield Batch(statements, last=True)
+
+    def _deletes(
+        self, final: dict[Place, Write], generations: Generations | None
+    ) -> list[Run | Many]:
+        gone = sorted([place for place, write in final.items() if write.data is None])
+        if not gone:
+            return []
+        statements: list[Run | Many] = []
+        if self._speech.lock:
+            # All that this transaction will touch, in one order. Vectors go before their items,
+            # and whoever gives an item vectors holds its row: so none comes in between.
+            statements.append(Run(self._speech.dress(sql.LOCK_ITEMS), (json.dumps(sorted(final)),)))
+        if generations is not None:
+            statements += without_vectors(self._speech, generations.tables, gone)
+        statements.append(many(self._delete, gone))
+        return statements
 
     def _puts(
         self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
@@ -148,8 +200,6 @@ class Writer:
             yield many(one, [(*row, now) for row in rows])
 
 
-_NO_MARKS: Final = (0, 0)
-"""Of an item that was put where there are no vectors."""
 _PLACE: Final = itemgetter(0, 1)
 
 

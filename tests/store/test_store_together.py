@@ -1,0 +1,157 @@
+"""Two operations on one item at once, on PostgreSQL: each is done as a whole, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from embedders import Model
+from stepping import Side, pause, until_blocked
+
+pytest.importorskip("psycopg")
+import psycopg
+
+from milepost.store.base import PutOp, SearchOp
+
+NS = ("notes",)
+INDEX = {"embed": Model(), "dims": 3, "fields": ["text"], "model": "one"}
+
+
+pytestmark = pytest.mark.parametrize("stores", ["postgres-sync"], indirect=True)
+
+
+@pytest.fixture
+def raw(postgres):
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        yield connection
+
+
+def keys(items):
+    return [item.key for item in items]
+
+
+def vectors(stores):
+    return stores.rows("SELECT item FROM milepost_vectors_1")
+
+
+class TestASweep:
+    @pytest.fixture
+    def late(self, clock):
+        """A clock by which the items have expired."""
+        return lambda: clock() + 120
+
+    def begun(self, stores, late, clock):
+        """A store whose item is being swept, the sweeper, and what it waits for."""
+        store = stores.open(index=INDEX, clock=clock)
+        store.put(NS, "k", {"text": "a"}, ttl=1)
+        sweeping = stores.open(index=INDEX, clock=late)
+        gate = pause(sweeping.store, "DELETE FROM milepost_items")
+        side = Side(sweeping.sweep_ttl)
+        assert gate.reached.wait(60)
+        return store, side, gate
+
+    def test_beside_a_refresh_leaves_no_item_without_its_vector(self, stores, raw, late, clock):
+        store, sweep, gate = self.begun(stores, late, clock)
+        reader = Side(lambda: store.get(NS, "k"))
+        until_blocked(reader, raw)
+        gate.opened.set()
+        reader.join()
+        sweep.join()
+        is_there = store.get(NS, "k", refresh_ttl=False) is not None
+        assert keys(store.search(NS, query="a")) == (["k"] if is_there else [])
+        assert len(vectors(stores)) == is_there
+
+    def test_beside_a_put_leaves_the_item_with_its_vector(self, stores, raw, late, clock):
+        store, sweep, gate = self.begun(stores, late, clock)
+        writer = Side(lambda: store.put(NS, "k", {"text": "a", "n": 2}))
+        until_blocked(writer, raw)
+        gate.opened.set()
+        writer.join()
+        sweep.join()
+        assert [item.value["n"] for item in store.search(NS, query="a")] == [2]
+        assert len(vectors(stores)) == 1
+
+    def test_leaves_what_another_transaction_has_locked_and_does_not_wait(
+        self, stores, raw, late, clock
+    ):
+        store = stores.open(index=INDEX, clock=clock)
+        for key in "ab":
+            store.put(NS, key, {"text": key}, ttl=1)
+        sweeping = stores.open(index=INDEX, clock=late)
+        with raw.transaction():
+            raw.execute("SELECT 1 FROM milepost_items WHERE key = 'a' FOR UPDATE")
+            assert sweeping.sweep_ttl() == 1
+        assert sweeping.sweep_ttl() == 1
+        assert vectors(stores) == []
+
+    def test_of_many_items_is_several_transactions(self, stores, late, clock, monkeypatch):
+        from milepost.store.sql import core, writing
+
+        monkeypatch.setattr(core, "SWEPT_AT_ONCE", 3)
+        monkeypatch.setattr(writing, "SWEPT_AT_ONCE", 3)
+        store = stores.open(index=INDEX, clock=clock)
+        store.batch([PutOp(NS, str(n), {"text": "a"}, ttl=1) for n in range(8)])
+        assert stores.open(index=INDEX, clock=late).sweep_ttl() == 8
+        assert vectors(stores) == []
+
+
+class TestADelete:
+    def test_beside_a_put_leaves_no_vector_without_an_item(self, stores, raw):
+        store = stores.open(index=INDEX)
+        store.put(NS, "k", {"text": "a"})
+        with raw.transaction():
+            # What a put does, up to its end.
+            raw.execute("UPDATE milepost_items SET updated = updated + 1")
+            raw.execute("DELETE FROM milepost_vectors_1")
+            raw.execute(
+                "INSERT INTO milepost_vectors_1 (item, vector)"
+                " SELECT id, '[1, 2, 3]' FROM milepost_items"
+            )
+            delete = Side(lambda: store.delete(NS, "k"))
+            until_blocked(delete, raw)
+        delete.join()
+        assert store.get(NS, "k") is None
+        assert vectors(stores) == []
+
+    def test_by_a_store_that_knows_of_no_vectors_takes_them_along(self, stores):
+        plain = stores.open()
+        plain.put(NS, "other", {})
+        store = stores.open(index=INDEX)
+        store.put(NS, "k", {"text": "a"})
+        plain.delete(NS, "k")
+        assert vectors(stores) == []
+
+    def test_that_expects_no_item_leaves_one_that_is_put_meanwhile(self, stores):
+        store, other = stores.open(), stores.open()
+        gate = pause(store.store, "DELETE FROM milepost_items")
+        delete = Side(lambda: store.batch([PutOp(NS, "k", None, if_version=0)]))
+        while not (delete.ended or gate.reached.wait(0.01)):
+            pass
+        other.put(NS, "k", {"n": 1})
+        gate.opened.set()
+        delete.join()
+        assert store.get(NS, "k").value == {"n": 1}
+
+
+class TestABatch:
+    def test_that_reads_and_writes_reads_one_state(self, stores):
+        store, other = stores.open(), stores.open()
+        other.put(("left",), "x", {})
+        gate = pause(store.store, "right.")
+        wanted = [SearchOp(("left",)), SearchOp(("right",)), PutOp(NS, "k", {"n": 1})]
+        batch = Side(lambda: store.batch(wanted))
+        assert gate.reached.wait(60)
+        other.batch([PutOp(("left",), "x", None), PutOp(("right",), "x", {})])
+        gate.opened.set()
+        left, right, _ = batch.join()
+        assert (keys(left), keys(right)) == (["x"], [])
+        assert store.get(NS, "k").value == {"n": 1}
+
+
+class TestARefresh:
+    def test_does_not_bring_back_what_has_expired_meanwhile(self, stores, clock):
+        store = stores.open(clock=clock)
+        store.put(NS, "k", {}, ttl=1)
+        times = iter([clock.seconds, clock.seconds + 90])
+        store.store._core.stamps._clock = lambda: next(times)
+        assert store.get(NS, "k") is not None
+        clock.pass_minutes(1.5)
+        assert stores.open(clock=clock).get(NS, "k") is None
