@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ import milepost
 from hitl_graphs import State, chain, fan, questions, step
 from milepost.errors import GraphDrained
 from milepost.runtime import RunControl, Runtime
+from milepost.runtime.aio import AsyncDriver
+from milepost.runtime.crew import Crew
+from milepost.runtime.stream import Feed, Part
 from milepost.types import Command
 
 
@@ -338,3 +342,44 @@ def test_a_stream_that_is_left_at_any_part_ends_quietly_and_the_thread_goes_on(
         for _ in range(2):
             result = graph.invoke(None, one, durability=durability)
         assert result == {"log": ["a", "b"]}
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_task_that_has_ended_when_its_stream_is_left_does_not_run_again(
+    saver, config, durability, colour, monkeypatch
+):
+    trace: list[str] = []
+    graph = chain(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
+    owner, name = (Crew, "collect") if colour == "sync" else (AsyncDriver, "_collect")
+    collect = getattr(owner, name)
+    feeds: list[Any] = []
+
+    def with_an_event(*args: Any) -> Any:
+        """A task has ended, and there is an event that was not told before."""
+        ended = collect(*args)
+        if [task.name for task in ended] == ["a"]:
+            feeds[0].parts.append(Part((), "custom", "late"))
+        return ended
+
+    def new_feed(*args: Any, **kwargs: Any) -> Feed:
+        feeds.append(Feed(*args, **kwargs))
+        return feeds[-1]
+
+    monkeypatch.setattr(owner, name, with_an_event)
+    monkeypatch.setattr("milepost.graph.request.Feed", new_feed)
+    options = {"stream_mode": "custom", "durability": durability}
+
+    async def leave() -> None:
+        stream = graph.astream({"log": []}, config, **options)
+        assert await anext(stream) == "late"
+        await stream.aclose()
+
+    if colour == "sync":
+        stream = graph.stream({"log": []}, config, **options)
+        assert next(stream) == "late"
+        stream.close()
+    else:
+        asyncio.run(leave())
+    assert trace == ["a"]
+    assert graph.invoke(None, config) == {"log": ["a", "b"]}
+    assert trace == ["a", "b"]

@@ -87,7 +87,12 @@ async def apart(context: contextvars.Context, call: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop was closed: nobody is waiting any more
             loop.call_soon_threadsafe(settle, result, error)
 
-    workers.submit(job)
+    try:
+        workers.submit(job)
+    except RuntimeError:
+        if workers.may_start():
+            raise
+        job()  # the interpreter exits: it is done here or not at all
     return await future
 
 

@@ -16,6 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 _IDLE_SECONDS = 10.0
+_EXIT_SECONDS = 10.0
+"""How long async nodes have to end when the interpreter exits."""
 
 
 class _Worker:
@@ -44,8 +46,29 @@ _idle: list[_Worker] = []
 _lock = threading.Lock()
 
 
+_may_start = True
+
+
+def start_no_more() -> None:
+    """The interpreter exits: threads still run, but a new one may be refused."""
+    global _may_start
+    _may_start = False
+
+
+def may_start() -> bool:
+    """Whether threads can be started."""
+    return _may_start
+
+
+def check_running() -> None:
+    """Raise if threads have stopped for good: nobody may wait for them."""
+    if sys.is_finalizing():
+        raise RuntimeError("The interpreter is shutting down: no thread runs any more.")
+
+
 def submit(job: Callable[[], None]) -> None:
     """Run `job` on an idle thread, or on a new one. It must not raise."""
+    check_running()
     with _lock:
         worker = _idle.pop() if _idle else None
     if worker is None:
@@ -155,8 +178,10 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel what is left, and end the loop."""
+        if sys.is_finalizing():
+            return  # its thread runs no more
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._done.wait()
+        self._done.wait(None if may_start() else _EXIT_SECONDS)
 
 
 def loop_is_running() -> bool:

@@ -110,10 +110,15 @@ class GraphCore:
         return copy
 
     def _session(
-        self, feed: Feed, config: RunnableConfig | None, options: dict[str, Any]
+        self,
+        feed: Feed,
+        config: RunnableConfig | None,
+        options: dict[str, Any],
+        *,
+        above: int = 0,
     ) -> Session:
-        """A run that is ready to start."""
-        settings = _settings(options)
+        """A run that is ready to start; `above`: how much further up its caller is."""
+        settings = _settings(options, above)
         parent = find_scope()
         if parent is not None and parent.session.feed.takes_from_children:
             feed.parent = parent.session.feed
@@ -172,7 +177,7 @@ class GraphCore:
         return Feed(names, subgraphs, eager=self.program.starts_tasks), many
 
 
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
+def _settings(options: dict[str, Any], above: int = 0) -> dict[str, Any]:
     """The options of a run, checked; older spellings are translated."""
     settings = dict(options)
     if "checkpoint_during" in settings:
@@ -180,7 +185,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         warnings.warn(
             "checkpoint_during is deprecated: pass durability='async' or durability='exit'.",
             DeprecationWarning,
-            stacklevel=4,
+            stacklevel=4 + above,
         )
         if during is not None:
             if settings.get("durability") is not None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost import workers
 from milepost.graph.request import GraphCore
+from milepost.runtime.at_exit import end_async_at_exit, end_at_exit
 from milepost.runtime.config import checked_config, concurrency, merge_configs
 from milepost.runtime.driving import async_driver
 from milepost.runtime.stream import Feed, shown
 from milepost.runtime.sync import SyncDriver
 
 if TYPE_CHECKING:
+    from milepost.runtime.effects import RunProgram
+    from milepost.runtime.stream import Part
     from milepost.types import RunnableConfig, StreamMode
 
 
@@ -89,17 +92,17 @@ class RunningGraph(GraphCore):
         session = self._session(feed, config, options)
         driver = SyncDriver(session.feed)
         session.spawner = driver.spawn
-        return self._shown(driver.stream(session.run(input)), many, subgraphs)
+        return end_at_exit(self._shown(driver.stream(session.run(input)), many, subgraphs))
 
     @staticmethod
-    def _shown(parts: Any, many: bool, subgraphs: bool) -> Iterator[Any]:
+    def _shown(parts: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:
         try:
             for part in parts:
                 yield shown(part, many_modes=many, subgraphs=subgraphs)
         finally:
             parts.close()
 
-    async def astream(
+    def astream(
         self,
         input: Any,
         config: RunnableConfig | None = None,
@@ -107,18 +110,23 @@ class RunningGraph(GraphCore):
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
         subgraphs: bool = False,
         **options: Any,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """`stream`, for use on an event loop."""
-        feed, many = self._feed(stream_mode, subgraphs)
-        session = self._session(feed, config, options)
-        driver = async_driver(session.feed)
-        session.spawner = driver.spawn
-        parts = driver.stream(session.run(input))
-        try:
-            async for part in parts:
-                yield shown(part, many_modes=many, subgraphs=subgraphs)
-        finally:
-            await parts.aclose()
+        driver = async_driver()
+        many = False
+
+        def begin() -> RunProgram[Any]:
+            nonlocal many
+            feed, many = self._feed(stream_mode, subgraphs)
+            session = self._session(feed, config, options, above=1)
+            driver.feed = session.feed
+            session.spawner = driver.spawn
+            return session.run(input)
+
+        def show(part: Part) -> Any:
+            return shown(part, many_modes=many, subgraphs=subgraphs)
+
+        return end_async_at_exit(driver.stream(begin, show), driver)
 
     # -- many runs
 

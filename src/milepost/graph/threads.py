@@ -6,14 +6,16 @@ the driver of its colour.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.records import place_of
 from milepost.constants import START
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph.request import GraphCore
+from milepost.runtime.at_exit import end_async_at_exit
 from milepost.runtime.caching import namespace_of
 from milepost.runtime.checkpoints import node_names
 from milepost.runtime.config import merge_configs
@@ -59,18 +61,22 @@ class ThreadedGraph(GraphCore):
         for part in SyncDriver(feed).stream(program):
             yield part.payload
 
-    async def aget_state_history(
+    def aget_state_history(
         self,
         config: RunnableConfig,
         *,
         filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
-    ) -> AsyncIterator[StateSnapshot]:
+    ) -> AsyncGenerator[StateSnapshot, None]:
         """`get_state_history`, for use on an event loop."""
-        feed, program = self._history(config, filter, before, limit)
-        async for part in async_driver(feed).stream(program):
-            yield part.payload
+        driver = async_driver()
+
+        def begin() -> RunProgram[None]:
+            driver.feed, program = self._history(config, filter, before, limit)
+            return program
+
+        return end_async_at_exit(driver.stream(begin, attrgetter("payload")), driver)
 
     def update_state(
         self,

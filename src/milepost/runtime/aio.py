@@ -20,6 +20,7 @@ from milepost.awaiting import InContext, apart, in_thread, see_through, setter, 
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     STARTING,
+    Abandoned,
     Ask,
     Await,
     Call,
@@ -53,7 +54,8 @@ class AsyncDriver:
 
     def __init__(self, feed: Feed | None = None) -> None:
         self.feed = feed or Feed()
-        self._loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The one that the run is on, once that has begun."""
         self._ended: deque[tuple[Task, BaseException | None]] = deque()
         self._news = asyncio.Event()
         """Set when a task has ended or the feed has something."""
@@ -61,80 +63,102 @@ class AsyncDriver:
         self._running: set[asyncio.Task[Any]] = set()
         self._at_once: int | None = None
         self.result: Any = None
-        if self.feed.flows_during_nodes:
-            self.feed.wake = setter(self._loop, self._news)
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        assert self.loop is not None
+        return self.loop
 
     # -- running programs
 
     async def run(self, program: RunProgram[R]) -> R:
         """Run a program to its end and return its result."""
-        async for _part in self.stream(program):
+        async for _part in self.stream(lambda: program):
             pass
         result: R = self.result
         return result
 
-    async def stream(self, program: RunProgram[Any]) -> AsyncGenerator[Part, None]:
-        """Run a program to its end, and yield its events as they come; see `result`."""
+    async def stream(
+        self,
+        begin: Callable[[], RunProgram[Any]],
+        show: Callable[[Part], Any] = lambda part: part,
+    ) -> AsyncGenerator[Any, None]:
+        """Run a program to its end, and yield its events as they come; see `result`.
+
+        This is what a consumer iterates over, with no generator around it: a loop that ends
+        closes all that are open at once, and one of two would find the other at work.
+        """
+        loop = self.loop = asyncio.get_running_loop()
+        program = begin()
+        if self.feed.flows_during_nodes:
+            self.feed.wake = setter(loop, self._news)
         pending = self.feed.parts
         steps: Stepper[Effect, Any] = Stepper(program)
         carry_out = self._carry_out
+        answered = True
         try:
             for effect in steps:
+                answered = False
                 try:
                     if type(effect) is Start:
                         while pending:
-                            yield pending.popleft()
+                            yield show(pending.popleft())
                         steps.answer = await self._start(effect)
                     elif type(effect) is Await:
                         while pending:
-                            yield pending.popleft()
+                            yield show(pending.popleft())
                         while not self._ended:
                             self._news.clear()
                             while pending:
-                                yield pending.popleft()
+                                yield show(pending.popleft())
                             if not self._ended:
                                 await self._news.wait()
                         steps.answer = self._collect()
                     else:
                         steps.answer = await carry_out(effect)
+                    answered = True
                     while pending:
-                        yield pending.popleft()
-                except GeneratorExit as closed:
-                    try:
-                        await self._wind_up(steps, effect, closed)
-                    finally:
-                        pending.clear()  # nobody is left to hear of it
+                        yield show(pending.popleft())
+                except GeneratorExit:
                     raise
                 except BaseException as failure:
+                    steps.error = failure
                     if isinstance(failure, asyncio.CancelledError):
                         # The program ends now, and saves what it has. Whoever asks for that again
                         # must not keep it from doing so.
                         carry_out = self._carry_out_anyway
                         await to_the_end(self._stop_tasks())
-                    steps.error = failure
+        except GeneratorExit:
+            # Perhaps while a cancellation is dealt with: a loop that ends may cancel the very task
+            # that closes this generator.
+            if runs_here(loop):  # if not, the generator was dropped, and nothing can be awaited
+                try:
+                    await self._wind_up(steps, answered)
+                finally:
+                    pending.clear()  # nobody is left to hear of it
+            raise
         except Exception:
             # What was said before the failure still counts.
             while pending:
-                yield pending.popleft()
+                yield show(pending.popleft())
             raise
         finally:
-            if self._running:
+            if self._running and runs_here(loop):
                 await to_the_end(self._stop_tasks())
         self.result = steps.result
         while pending:
-            yield pending.popleft()
+            yield show(pending.popleft())
 
-    async def _wind_up(
-        self, steps: Stepper[Effect, Any], effect: Effect, reason: BaseException
-    ) -> None:
+    async def _wind_up(self, steps: Stepper[Effect, Any], answered: bool) -> None:
         """The run is broken off: let the program save what it has, without starting more."""
         await to_the_end(self._stop_tasks())
-        if isinstance(effect, STARTING):
-            steps.error = reason
-        with suppress(type(reason)):
+        if not answered and steps.error is None:
+            steps.error = Abandoned()
+        with suppress(Abandoned):
             for following in steps:
                 if isinstance(following, STARTING):
-                    steps.error = reason
+                    steps.error = Abandoned()
                 else:
                     try:
                         steps.answer = await self._carry_out_anyway(following)
@@ -212,14 +236,16 @@ class AsyncDriver:
             storing = self._store(ledger, effect.steps)
             await (storing if ledger.steadfast else see_through(storing))
             return
-        backlog, is_new = ledger.open_backlog()
-        if is_new:
-            backlog.loop = self._loop
-            writer = asyncio.create_task(self._write_behind(ledger, backlog))
-            _background.add(writer)
-            writer.add_done_callback(_background.discard)
-        backlog.raise_error()
-        backlog.add(effect.steps)
+        while True:
+            backlog, is_new = ledger.open_backlog()
+            if is_new:
+                backlog.loop = self._loop
+                self._writer = writer = asyncio.create_task(self._write_behind(ledger, backlog))
+                _background.add(writer)
+                writer.add_done_callback(_background.discard)
+            backlog.raise_error()
+            if backlog.add(effect.steps):
+                break
         await self._wait_for(backlog, BACKLOG_LIMIT)
 
     def _store(self, ledger: Ledger, steps: Sequence[Any]) -> Coroutine[Any, Any, None]:
@@ -231,22 +257,40 @@ class AsyncDriver:
         """The background writer: stores whatever waits, several steps at once if it lags."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
+        cancelled: asyncio.CancelledError | None = None
         while True:
             woken.clear()
             steps = backlog.take(setter(loop, woken))
             if not steps:
-                if backlog.closed:
-                    return
-                await woken.wait()
+                if backlog.closed or (cancelled is not None and backlog.desert()):
+                    break
+                try:
+                    await woken.wait()
+                except asyncio.CancelledError as error:
+                    # Whoever ends the loop cancels all of its tasks. What the run has left to
+                    # store when it is closed after that gets a writer of its own.
+                    cancelled = error
                 continue
-            try:
-                await self._store(ledger, steps)
-            except BaseException as error:
-                backlog.stored(error)
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                backlog.stored()
+            while True:
+                try:
+                    await self._store(ledger, steps)
+                except asyncio.CancelledError as error:
+                    cancelled = error  # nobody knows how far it came: to store it again is safe
+                    continue
+                except BaseException as error:
+                    backlog.stored(error)
+                    if not isinstance(error, Exception):
+                        raise
+                else:
+                    backlog.stored()
+                break
+        if cancelled is not None:
+            raise cancelled
+
+    async def leave(self) -> None:
+        """Wait until nothing of the run is left on the loop."""
+        if self._writer is not None:
+            await asyncio.wait([self._writer], timeout=1.0)
 
     @staticmethod
     async def _wait_for(backlog: Backlog, limit: int) -> None:

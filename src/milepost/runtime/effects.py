@@ -79,6 +79,13 @@ STARTING = (Start, Await)
 """Where a run whose consumer has gone is stopped: before more begins, never while it saves."""
 
 
+class Abandoned(BaseException):
+    """Thrown into a run whose consumer has gone: it saves what it has, and starts no more.
+
+    Not GeneratorExit, which a program gets when it is dropped: then nobody carries out effects.
+    """
+
+
 @record
 class Save:
     """Store a prepared step: now, or soon and in order."""

@@ -109,7 +109,7 @@ class Ledger:
     def open_backlog(self) -> tuple[Backlog, bool]:
         """The backlog, and whether it was opened just now and needs somebody who stores it."""
         with self._opening:  # graphs inside the run may be at work side by side
-            if (backlog := self.backlog) is not None:
+            if (backlog := self.backlog) is not None and not backlog.deserted:
                 return backlog, False
             backlog = self.backlog = Backlog(self._load)
             return backlog, True
@@ -205,19 +205,29 @@ class Backlog:
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         self._wake: Callable[[], None] | None = None
         self.closed = False
+        self.deserted = False
+        """Whether the worker has gone before its time: its loop was ended."""
         self.loop: object = None
         """The event loop that stores them, if that is not a thread's work."""
         self.error: BaseException | None = None
         """Why the worker gave up; later steps are not stored after a failed one."""
 
-    def add(self, steps: Sequence[Any]) -> None:
-        """Queue steps, and wake the worker."""
+    def add(self, steps: Sequence[Any]) -> bool:
+        """Queue steps, and wake the worker; False if it has gone, and nothing was queued."""
         with self._lock:
-            if self.error is not None:
-                return
-            self._waiting.extend(steps)
-            self.unstored += sum(map(self._load, steps))
-            self._wake_worker()
+            if self.deserted:
+                return False
+            if self.error is None:
+                self._waiting.extend(steps)
+                self.unstored += sum(map(self._load, steps))
+                self._wake_worker()
+            return True
+
+    def desert(self) -> bool:
+        """The worker has to go; False if there is something to store first."""
+        with self._lock:
+            self.deserted = not self._waiting
+            return self.deserted
 
     def take(self, wake: Callable[[], None]) -> list[Any]:
         """Everything that waits; if nothing does, `wake` is called when that changes."""

@@ -117,6 +117,8 @@ class Session(Opening):
                 ):
                     self._pause_statically()
                     break
+        except GeneratorExit:
+            raise  # it was dropped: nobody carries out what it would ask for
         except BaseException as error:
             if self.parent is not None:
                 # The task around us fails, but what is open in here can still be answered.
@@ -341,8 +343,12 @@ class Session(Opening):
             self.pin()
             if self.parent is None or self.owns_ledger:
                 yield Flush(self.ledger)
-        finally:
+        except GeneratorExit:
+            raise  # it was dropped: nobody carries out what it would ask for
+        except BaseException:
             yield from self._leave_thread()
+            raise
+        yield from self._leave_thread()
 
     def _outcome(self, error: BaseException | None) -> str:
         """How the run ends, in the registry's words."""

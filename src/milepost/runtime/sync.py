@@ -6,6 +6,7 @@ runs. Several tasks run on threads (`crew.py`).
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,6 +22,7 @@ from milepost.runtime.colour import is_async_only
 from milepost.runtime.crew import Crew
 from milepost.runtime.effects import (
     STARTING,
+    Abandoned,
     Ask,
     Await,
     Call,
@@ -75,8 +77,10 @@ class SyncDriver:
         """Run a program to its end, and yield its events as they come."""
         pending = self.feed.parts
         steps: Stepper[Effect, R] = Stepper(program)
+        is_finalizing = sys.is_finalizing  # by then modules may have been emptied
         try:
             for effect in steps:
+                answered = False
                 try:
                     if type(effect) is Start:
                         while pending:
@@ -91,13 +95,17 @@ class SyncDriver:
                         steps.answer = self._crew.collect(item)
                     else:
                         steps.answer = self._carry_out(effect)
+                    answered = True
                     while pending:
                         yield pending.popleft()
-                except GeneratorExit as closed:
-                    try:
-                        self._wind_up(steps, effect, closed)
-                    finally:
-                        pending.clear()  # nobody is left to hear of it
+                except GeneratorExit:
+                    if not is_finalizing():  # no thread runs then that could be waited for
+                        if not answered:
+                            steps.error = Abandoned()
+                        try:
+                            self._wind_up(steps, Abandoned())
+                        finally:
+                            pending.clear()  # nobody is left to hear of it
                     raise
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
@@ -112,7 +120,7 @@ class SyncDriver:
             if isinstance(program, GeneratorType) and program.gi_frame is not None:
                 # Between two effects: the program has not heard of it.
                 steps.error = struck
-                self._wind_up(steps, None, struck)
+                self._wind_up(steps, struck)
             raise
         finally:
             if self._loop is not None:
@@ -122,13 +130,9 @@ class SyncDriver:
             yield pending.popleft()
         return steps.result
 
-    def _wind_up(
-        self, steps: Stepper[Effect, Any], effect: Effect | None, reason: BaseException
-    ) -> None:
+    def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
         """The run is broken off: let the program save what it has, without starting more."""
         self._crew.dismiss()
-        if isinstance(effect, STARTING):
-            steps.error = reason
         with suppress(type(reason)):
             for following in steps:
                 if isinstance(following, STARTING):
@@ -197,11 +201,18 @@ class SyncDriver:
                 self._wait_for(backlog, 0)
             self._store(ledger, effect.steps)
             return
-        backlog, is_new = ledger.open_backlog()
-        if is_new:
-            workers.submit(lambda: self._write_behind(ledger, backlog))
-        backlog.raise_error()
-        backlog.add(effect.steps)
+        while True:
+            backlog, is_new = ledger.open_backlog()
+            if is_new:
+                try:
+                    workers.submit(partial(self._write_behind, ledger, backlog))
+                except RuntimeError:  # no thread can be started: the interpreter exits, maybe
+                    ledger.backlog = None
+                    self._store(ledger, effect.steps)
+                    return
+            backlog.raise_error()
+            if backlog.add(effect.steps):
+                break
         self._wait_for(backlog, BACKLOG_LIMIT)
 
     def _store(self, ledger: Ledger, steps: Sequence[Any]) -> None:
@@ -239,6 +250,7 @@ class SyncDriver:
             return
         ready: SimpleQueue[None] = SimpleQueue()
         if backlog.is_above(limit, partial(ready.put, None)):
+            workers.check_running()
             ready.get()
         backlog.raise_error()
 

@@ -43,6 +43,8 @@ class UpdateSession(Session):
             raise ValueError("No updates provided: every superstep needs at least one.")
         try:
             config = yield from self._update(supersteps)
+        except GeneratorExit:
+            raise  # it was dropped: nobody carries out what it would ask for
         except BaseException as error:
             yield from self.close(error)
             raise
