@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import subprocess
 import sys
 import time
@@ -91,7 +92,79 @@ def fork_unnoticed() -> None:
     PostgresEngine.renew = SqliteEngine.renew = lambda self: None  # type: ignore[assignment,method-assign]
 
 
+def delta_of_nothing() -> None:
+    """A delta channel of a checkpoint that is gone had no writes, instead of an error: point 4."""
+    from milepost.checkpoint.memory import InMemorySaver
+    from milepost.checkpoint.records import DeltaChannelHistory
+    from milepost.checkpoint.sql import maintenance
+    from milepost.errors import CheckpointNotFoundError
+
+    def nothing(channels: Any) -> dict[str, DeltaChannelHistory]:
+        return {channel: DeltaChannelHistory(writes=[]) for channel in channels}
+
+    history, walk = maintenance.history, InMemorySaver.get_delta_channel_history
+
+    def of_rows(reader: Any, place: Any, channels: Any) -> Any:
+        try:
+            return (yield from history(reader, place, channels))
+        except CheckpointNotFoundError:
+            return nothing(channels)
+
+    def of_memory(self: Any, *, config: Any, channels: Any) -> Any:
+        try:
+            return walk(self, config=config, channels=channels)
+        except CheckpointNotFoundError:
+            return nothing(channels)
+
+    maintenance.history = of_rows
+    InMemorySaver.get_delta_channel_history = of_memory  # type: ignore[method-assign]
+
+
+def parent_unchecked() -> None:
+    """A step was stored though its parent was removed meanwhile: point 5."""
+    from milepost.checkpoint.sql import storing
+
+    def check(self: Any, step: Any, id: str | None) -> Any:
+        yield from ()
+
+    storing.Storer._check_parent = check  # type: ignore[method-assign]
+    storing._is_parent_sure = lambda step, row, epoch: True
+
+
+def overtaken_unnoticed() -> None:
+    """In memory a replay was stored though something newer had been."""
+    from milepost.checkpoint.memory.shelves import Shelves
+
+    Shelves._is_overtaken = lambda self, step: False  # type: ignore[method-assign]
+
+
+def no_fence() -> None:
+    """A run goes on though another has taken its thread. Nobody has made this mistake yet."""
+    from milepost.checkpoint.commit import Fence
+
+    Fence.check = lambda self, *given: None  # type: ignore[method-assign]
+
+
+def lost_steps() -> None:
+    """One commit of fifty is acknowledged and not stored. Nobody has made this mistake yet."""
+    from milepost.checkpoint.sql.saver import SqlSaver
+
+    commit = SqlSaver.commit
+
+    def sometimes(self: Any, steps: Any) -> Any:
+        return [None] * len(steps) if random.random() < 0.02 else commit(self, steps)
+
+    SqlSaver.commit = sometimes  # type: ignore[method-assign]
+
+
+_DATABASES = ("sqlite", "postgres", "sqlite-encrypted", "postgres-pool")
+
 PLANTS: dict[str, Plant] = {
+    "delta-of-nothing": Plant(delta_of_nothing, (*_DATABASES, "memory")),
+    "parent-unchecked": Plant(parent_unchecked, _DATABASES),
+    "overtaken-unnoticed": Plant(overtaken_unnoticed, ("memory",)),
+    "no-fence": Plant(no_fence, ("memory", *_DATABASES)),
+    "lost-steps": Plant(lost_steps, _DATABASES),
     "cancelled-task-unreported": Plant(cancelled_task_unreported, ("memory", "sqlite")),
     "fork-unnoticed": Plant(fork_unnoticed, ("postgres",)),
     "delete-without-lock": Plant(delete_without_lock, ("postgres", "postgres-pool")),
@@ -107,18 +180,20 @@ def main() -> int:
     parser.add_argument("names", nargs="*", default=[*PLANTS])
     parser.add_argument("--minutes", type=float, default=5.0, help="for each of them")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--place", help="another one than the first where it can be met")
     given = parser.parse_args()
     missed = []
     for name in given.names:
         plant = PLANTS[name]
-        command = [sys.executable, "-m", "attack", "--plant", name, "--place", plant.places[0]]
+        place = given.place or plant.places[0]
+        command = [sys.executable, "-m", "attack", "--plant", name, "--place", place]
         command += ["--minutes", str(given.minutes), "--seed", str(given.seed)]
         command += ["--workload", plant.workload]
         began = time.monotonic()
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         promises = sorted({line[2:] for line in found.stdout.splitlines() if line.startswith("- ")})
         took = time.monotonic() - began
-        print(f"{name} on {plant.places[0]}: ", end="")
+        print(f"{name} on {place}: ", end="", flush=True)
         print(f"found in {took:.0f} s: {promises}" if found.returncode else f"not in {took:.0f} s")
         if not found.returncode:
             missed.append(name)
