@@ -25,8 +25,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=3)
-    parser.add_argument("--count", type=int, default=40, help="operations of an actor in a round")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds of a round")
+    parser.add_argument(
+        "--count", type=int, default=100_000, help="operations of an actor in a round"
+    )
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds of a round")
     parser.add_argument("--faults", default="all", help="names with commas, all, or none")
     parser.add_argument("--only", default="", help="names of operations, with commas")
     parser.add_argument("--no-forks", action="store_true", help="no children by fork()")

@@ -98,8 +98,8 @@ class Checks:
             told = event.arguments
             self._tasks[told["token"]] = (told["task"], told["run"])
         for span in now.spans:
-            if token := span.arguments.get("token"):
-                self._tasks[token] = None
+            tokens = [span.arguments.get("token"), *span.arguments.get("tokens", ())]
+            self._tasks |= dict.fromkeys((token for token in tokens if token), None)
 
     # -- calls
 

@@ -158,9 +158,9 @@ def answer(context: Context) -> Steps:
 def batch(context: Context) -> Steps:
     """Two runs at once, on threads that nobody else has."""
     names = [f"b{context.token()}", f"b{context.token()}"]
-    inputs = [drawn_input(context)[1] for _ in names]
-    with context.recorder.call("look", how="batch"):
-        found = yield ask(context.graph, "batch", inputs, [config(name) for name in names])
+    tokens, inputs = zip(*(drawn_input(context) for _ in names), strict=True)
+    with context.recorder.call("look", how="batch", tokens=tokens):
+        found = yield ask(context.graph, "batch", list(inputs), [config(name) for name in names])
     for name, result in zip(names, found, strict=True):
         state = yield from look_at(context, config(name))
         is_swept, is_ahead = not state.values, any(task.result for task in state.tasks)
