@@ -1,6 +1,7 @@
 """Two writers on one thread: exactly one wins, and the other is told."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -319,3 +320,15 @@ def test_a_replay_that_was_overtaken_before_its_first_commit_gets_a_conflict(
     history = run.history(graph, config)
     assert history[0].values["log"][-1] == "rival"
     assert_linear(history)
+
+
+def test_a_clock_that_stands_still_makes_no_rival_of_inner_graphs(run, saver, config, monkeypatch):
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    inner = line("x", "y", "z").compile()
+    builder = StateGraph(Log).add_node("a", appends("a")).add_node("inner", inner)
+    graph = builder.add_edge(START, "a").add_edge("a", "inner").compile(checkpointer=saver)
+    run.invoke(graph, {"log": ["in"]}, config, durability="sync")
+    old = run.history(graph, config)[-2].config
+    fork = run.update_state(graph, old, {"log": ["fork"]}, as_node="a")
+    assert run.get_state(graph, fork).values["log"] == ["in", "fork"]

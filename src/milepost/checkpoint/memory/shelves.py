@@ -188,7 +188,7 @@ class Shelves(StepSaver[Prepared]):
         return graph.get(checkpoint_id or "") if graph is not None else None
 
     def _is_overtaken(self, step: Prepared) -> bool:
-        """Whether others have stored something newer than what a run begins with in the past.
+        """Whether others have stored something newer in the graph whose past a run begins in.
 
         Its checkpoints would come to lie between theirs.
         """
@@ -196,7 +196,7 @@ class Shelves(StepSaver[Prepared]):
         if fence is None or stored is None or not fence.forced:
             return False
         graphs = self.storage.get(step.place.thread_id) or {}
-        return any(id > stored.id for graph in graphs.values() for id in graph)
+        return any(id > stored.id for id in graphs.get(step.place.checkpoint_ns) or ())
 
     def _store(self, step: Prepared) -> None:
         place, writes, blobs, stored, fence, status = step

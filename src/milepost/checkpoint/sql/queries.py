@@ -153,7 +153,9 @@ class Queries:
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"
     head_and_newer: str = f"SELECT {HEAD}, {_NEWER} FROM threads WHERE thread_id = ?"
 
-    newest_of: str = "SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ?"
+    newest_of: str = (
+        "SELECT MAX(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+    )
 
     lock_lease: str = "SELECT token, status, updated_at FROM threads WHERE thread_id = ?{lock}"
     take_lease: str = (

@@ -218,7 +218,7 @@ class Storer:
         return outcome
 
     def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
-        """Whether others have stored something newer than what a run begins with in the past.
+        """Whether others have stored something newer in the graph whose past a run begins in.
 
         Its checkpoints would come to lie between theirs, and writes in the row of the checkpoint
         after their own would not be found there any more.
@@ -228,7 +228,7 @@ class Storer:
             return False
         yield Batch(tables.statements())  # which may be newer
         tables.clear()
-        [(newest,)] = yield Query(self._q.newest_of, (step.place.thread_id,))
+        [(newest,)] = yield Query(self._q.newest_of, step.place[:2])
         return newest is not None and newest > checkpoint.checkpoint_id
 
     def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
