@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from interleaving import Beside, Paused
 
@@ -223,6 +224,24 @@ def test_a_copy_is_the_thread_at_one_moment(uri, meanwhile, sealed):
             found = states("copy")
             # The source as it was before or is now; with nothing to copy there is no copy.
             assert found in (*sources, states("t"))
+
+
+def test_a_thread_that_was_made_again_while_a_copy_waited_is_not_copied_without_a_lock(
+    saver, other, uri
+):
+    begin(saver)
+    with psycopg.connect(uri) as deleting, Paused(saver, 1, lambda: begin(other)):
+        for table in ("threads", "checkpoints", "checkpoint_blobs", "checkpoint_writes"):
+            deleting.execute(f"DELETE FROM {table}")
+        copying = Beside(uri, lambda: saver.copy_thread("t", "copy"))
+        # When it is told that there is none, another is begun, which it has not locked.
+        copying.start()
+        assert copying.waited
+        deleting.commit()
+        copying.finish()
+    assert copying.error is None
+    assert [info.thread_id for info in saver.list_threads()] == ["t"]
+    assert_sound(other)
 
 
 def test_two_copies_onto_one_thread_are_one_copy_and_a_refusal(saver, other, uri):

@@ -22,15 +22,17 @@ Row: TypeAlias = tuple[Any, ...]
 
 def copy(codec: Codec, q: Queries, source: str, target: str) -> Operation[None]:
     """Everything of `source`, under another id. The copy belongs to no run."""
-    # As long as it is locked, nobody changes the source: all that is read is of one moment.
+    # As long as it is locked, nobody changes the source: all that is read is of one moment. If
+    # there is none, one that is begun meanwhile is not locked, and is not looked for.
     found = yield Query(q.lock_thread, (source,))
+    if not found:
+        if (yield Query(q.thread, (target,))):
+            raise copy_refused(target)
+        return
     now = time.time()
     copied = yield Run(q.copy_entry, (target, new_epoch(), now, now, source))
     if not copied:
-        rows = found or (yield Query(q.thread, (target,)))
-        if rows:
-            raise copy_refused(target)
-        return
+        raise copy_refused(target)
     if not is_bound(codec):
         for sql in (q.copy_checkpoints, q.copy_blobs, q.copy_writes):
             yield Run(sql, (target, source))

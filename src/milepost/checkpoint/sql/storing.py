@@ -258,10 +258,10 @@ class Storer:
                 tables.clear()
             if replaces:
                 yield from self._replaced(step, checkpoint, row)
-            if unsure:
-                yield from self._check_parent(step, checkpoint.checkpoint_id)
             if checkpoint.known.partial:
-                yield from self._complete(step, checkpoint, base)
+                yield from self._complete(step, checkpoint, base, unsure=unsure)
+            elif unsure:
+                yield from self._check_parent(step, checkpoint.checkpoint_id)
             if step.place.checkpoint_ns == "" and (
                 fence is not None or row.head is None or checkpoint.checkpoint_id > row.head
             ):
@@ -310,15 +310,18 @@ class Storer:
                 yield Run(self._q.clear_ledger, (thread_id, ns, child))
 
     def _complete(
-        self, step: Prepared, checkpoint: CheckpointRow, base: KnownFrame | None
+        self, step: Prepared, checkpoint: CheckpointRow, base: KnownFrame | None, *, unsure: bool
     ) -> Operation[None]:
-        """Fill in what only the parent's frame knows."""
+        """Fill in what only the parent's frame knows; if `unsure`, it is to be there."""
         known = checkpoint.known
         parent: Frame | None
         if base is not None and not base.partial:
             parent = base.frame
         else:
             parent = yield from self._reader.frame_of(step.place)
+        thread_id, _, parent_id = step.place
+        if parent is None and unsure and parent_id is not None:
+            raise parent_gone(thread_id, checkpoint.checkpoint_id, parent_id)
         inherited = parent.inline if parent is not None else {}
         frame = known.frame
         known.frame = Frame(
