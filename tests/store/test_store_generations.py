@@ -133,6 +133,35 @@ class TestTheSwitch:
         assert keys(new.search(NS, query="a", limit=1)) != ["a"]
         assert set(keys(new.search(NS, query="d", limit=2))) == {"a", "d"}
 
+    def test_comes_although_there_is_something_new_at_every_look(self, stores):
+        if stores.is_async:
+            pytest.skip("a loop that runs cannot be run again")
+        old = stores.open(index=index(Model(5), "one"))
+        fill(old)
+        new = stores.open(index=index(Shifted(5), "two"))
+        engine = new.store._engine
+
+        class Busy:
+            """Before each attempt to switch, somebody puts something."""
+
+            puts = 0
+
+            def __getattr__(self, name):
+                return getattr(engine, name)
+
+            def run(self, work, *, write):
+                if write and self.puts < 50:
+                    self.puts += 1
+                    old.put(NS, f"n{self.puts}", {"text": "a"})
+                return engine.run(work, write=write)
+
+        busy = Busy()
+        new.store.use(busy)
+        new.reindex()
+        assert busy.puts < 20
+        new.store.use(engine)
+        assert len(new.search(NS, query="a", limit=100)) == 4 + busy.puts
+
 
 class TestTwoReindexes:
     @pytest.mark.usefixtures("nested")

@@ -35,13 +35,14 @@ def vectors(stores):
 class TestASweep:
     @pytest.fixture
     def late(self, clock):
-        """A clock by which the items have expired."""
-        return lambda: clock() + 120
+        """A clock that is a little ahead: by it the items have expired."""
+        return lambda: clock() + 2
 
     def begun(self, stores, late, clock):
         """A store whose item is being swept, the sweeper, and what it waits for."""
         store = stores.open(index=INDEX, clock=clock)
         store.put(NS, "k", {"text": "a"}, ttl=1)
+        clock.pass_minutes(59 / 60)
         sweeping = stores.open(index=INDEX, clock=late)
         gate = pause(sweeping.store, "DELETE FROM milepost_items")
         side = Side(sweeping.sweep_ttl)
@@ -75,6 +76,7 @@ class TestASweep:
         store = stores.open(index=INDEX, clock=clock)
         for key in "ab":
             store.put(NS, key, {"text": key}, ttl=1)
+        clock.pass_minutes(1)
         sweeping = stores.open(index=INDEX, clock=late)
         with raw.transaction():
             raw.execute("SELECT 1 FROM milepost_items WHERE key = 'a' FOR UPDATE")
@@ -89,6 +91,7 @@ class TestASweep:
         monkeypatch.setattr(writing, "SWEPT_AT_ONCE", 3)
         store = stores.open(index=INDEX, clock=clock)
         store.batch([PutOp(NS, str(n), {"text": "a"}, ttl=1) for n in range(8)])
+        clock.pass_minutes(1)
         assert stores.open(index=INDEX, clock=late).sweep_ttl() == 8
         assert vectors(stores) == []
 
@@ -150,7 +153,7 @@ class TestARefresh:
     def test_does_not_bring_back_what_has_expired_meanwhile(self, stores, clock):
         store = stores.open(clock=clock)
         store.put(NS, "k", {}, ttl=1)
-        times = iter([clock.seconds, clock.seconds + 90])
+        times = iter([clock.seconds + 59, clock.seconds + 61])
         store.store._core.stamps._clock = lambda: next(times)
         assert store.get(NS, "k") is not None
         clock.pass_minutes(1.5)

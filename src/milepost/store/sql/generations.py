@@ -126,10 +126,17 @@ class Generations:
 
     def for_search(self) -> Generation:
         """The generation to search in, if this store's model has made it."""
-        current, embedder = self.current, self.embedder
-        if current is None or embedder is None or not current.fits(embedder):
+        if self.current is None or not self.is_current():
             raise self._mismatch()
-        return current
+        return self.current
+
+    def is_current(self) -> bool:
+        """Whether this store's model has made the current generation."""
+        return (
+            self.current is not None
+            and self.embedder is not None
+            and self.current.fits(self.embedder)
+        )
 
     def can_resume(self) -> bool:
         """Whether this store can go on with the coming generation."""
@@ -242,13 +249,17 @@ class VectorRegistry:
         return coming.number
 
     def switch(self, found: Generations) -> Operation[None]:
-        """Make the coming generation the current one. The registry has been taken."""
+        """Make the coming generation the current one; what is not in it lacks vectors.
+
+        The registry has been taken.
+        """
         coming, old = found.coming, found.current
         assert coming is not None
         yield from self._record("index", coming.dump())
         for name in ("reindex", "reindex_maker"):
             yield Run(self._speech.dress(sql.UNSET_META), (name,))
-        yield Run(self._speech.dress(sql.NONE_LACK), (coming.number,))
+        yield Run(self._speech.dress(sql.HAVE_VECTORS), (coming.number, coming.number))
+        yield Run(self._speech.dress(sql.LACK_VECTORS), (coming.number,))
         if old is not None:
             yield Run(f"DROP TABLE IF EXISTS {old.table}")
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from milepost.store.sql.generations import Generation
 
 _log = logging.getLogger("milepost.store")
-_LACKING_PAGE = 100
+_FEW = 100
+"""Items that may be left to be embedded after a switch; and so many are embedded at once then."""
 
 
 class _Read(NamedTuple):
@@ -52,50 +53,58 @@ def reindexing(core: SqlCore, progress: Progress | None, size: int) -> Program[i
     done = 0
     while True:
         rows: list[Any] = yield Transact(lambda: _stale(core, number, size), write=False)
-        if not rows:
+        if rows:
+            found = [_decoded(core, row) for row in rows]
+            vectors = yield from _embedded(found)
+            is_made: bool = yield Transact(
+                lambda found=found, vectors=vectors: _store(core, number, found, vectors),  # type: ignore[misc]
+                write=True,
+            )
+            if not is_made:
+                return done
+            done += len(rows)
+            if progress is not None:
+                progress(done, max(left, done))
+        if len(rows) < max(size, 1):
             finished: bool = yield Transact(lambda: _finish(core, number), write=True)
             if finished:
-                return done
-            continue
-        found = [_decoded(core, row) for row in rows]
-        vectors = yield from _embedded(found)
-        is_made: bool = yield Transact(
-            lambda found=found, vectors=vectors: _store(core, number, found, vectors),  # type: ignore[misc]
-            write=True,
-        )
-        if not is_made:
-            return done
-        done += len(rows)
-        if progress is not None:
-            progress(done, max(left, done))
+                return done + (yield from embed_lacking(core, strict=True))
 
 
-def embed_lacking(core: SqlCore) -> Program[None]:
-    """Make the vectors that items lack; a failure leaves them for another time.
+def embed_lacking(core: SqlCore, *, strict: bool = False) -> Program[int]:
+    """Make the vectors that items lack; how many items it was.
 
-    A search must not fail because the text of some other item cannot be embedded.
+    Unless it is `strict`, a failure leaves them for another time: a search must not fail because
+    the text of some other item cannot be embedded.
     """
-    after = 0
+    after = done = 0
     while True:
         rows: list[Any] = yield Transact(lambda after=after: _lacking(core, after), write=False)  # type: ignore[misc]
         if not rows:
-            return
+            return done
         after = rows[-1][7]
         found = []
         for row in rows:
             try:
                 found.append(_decoded(core, row))
             except SerdeError as error:
+                if strict:
+                    raise
                 _log.warning("an item that lacks its vectors does not open: %s", error)
         try:
             vectors = yield from _embedded(found)
         except Exception as error:
+            if strict:
+                raise
             _log.warning("items that lack vectors could not be embedded: %r", error)
-            return
-        yield Transact(
+            return done
+        completed: int = yield Transact(
             lambda found=found, vectors=vectors: _complete(core, found, vectors),  # type: ignore[misc]
             write=True,
         )
+        done += completed
+        if len(rows) < _FEW:
+            return done  # what is put while this goes on is for the next one
 
 
 def _embedded(found: Sequence[_Read]) -> Program[dict[str, Packed]]:
@@ -116,7 +125,7 @@ def _stale(core: SqlCore, number: int, size: int) -> Operation[list[Any]]:
 
 
 def _lacking(core: SqlCore, after: int) -> Operation[list[Any]]:
-    rows: list[Any] = yield Query(core.speech.dress(sql.LACKING_ITEMS), (after, _LACKING_PAGE))
+    rows: list[Any] = yield Query(core.speech.dress(sql.LACKING_ITEMS), (after, _FEW))
     return rows
 
 
@@ -146,14 +155,18 @@ def _store(
 
 def _complete(
     core: SqlCore, found: Sequence[_Read], vectors: Mapping[str, Packed]
-) -> Operation[None]:
-    """Store vectors of the current generation, unless this store's model has not made it."""
+) -> Operation[int]:
+    """Store vectors of the current generation; of how many items."""
     known = yield from core.registry.load()
+    # Another reindex may have switched meanwhile; it has seen to these items.
+    if not known.is_current():
+        return 0
     current = known.for_search()
     same = yield from _unchanged(core, found)
     yield from _replace(core, current, same, vectors)
     marks = [(current.number, *one.place) for one in same]
     yield Many(core.speech.dress(sql.SET_INDEXED), marks)
+    return len(marks)
 
 
 def _unchanged(core: SqlCore, found: Sequence[_Read]) -> Operation[list[_Read]]:
@@ -176,12 +189,14 @@ def _replace(
 
 
 def _finish(core: SqlCore, number: int) -> Operation[bool]:
-    # From here on nobody writes vectors, so that what is complete stays so.
+    # From here on nobody writes vectors.
     known = yield from core.registry.take()
     if not known.is_making(number):
         return True
     rows = yield Query(core.speech.dress(sql.COUNT_STALE), (number,))
-    if rows[0][0]:
+    if rows[0][0] > _FEW:
         return False
+    # The few that were put since the last look are embedded after the switch: a store that is
+    # written to all the time would have some at each attempt.
     yield from core.registry.switch(known)
     return True

@@ -156,7 +156,10 @@ SET_REINDEXED: Final = (
 SET_INDEXED: Final = (
     f"UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = {LACKING}"
 )
-NONE_LACK: Final = f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING}"
+HAVE_VECTORS: Final = (
+    f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING} AND reindexed = ?"
+)
+LACK_VECTORS: Final = f"UPDATE milepost_items SET indexed = {LACKING} WHERE reindexed <> ?"
 # In one order everywhere, so that two who lock several cannot wait for each other.
 LOCK_ITEMS: Final = (
     "SELECT i.ns, i.key, i.updated FROM %pairs% p JOIN milepost_items i ON i.ns = p.a"
