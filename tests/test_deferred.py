@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import operator
 import pickle
 import weakref
@@ -18,7 +19,7 @@ class Point(NamedTuple):
     y: Any = 0
 
 
-class Later(Deferred, Point):
+class Later(Deferred, plain=Point):
     pass
 
 
@@ -60,9 +61,41 @@ def test_however_one_looks_the_fields_are_whole(point, look):
     assert LOOKS[look](point) == (1, ["y"])
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda p: "%s" % p,  # noqa: UP031
+        lambda p: "%s %s" % p,  # noqa: UP031
+        lambda p: json.dumps(p),
+        lambda p: json.dumps(p, default=list),
+        lambda p: "{} {}".format(*p),
+    ],
+    ids=["a format", "a format of two", "JSON", "JSON of what is no list", "a format method"],
+)
+def test_code_in_c_that_takes_members_never_gets_what_is_not_made(point, look):
+    try:
+        found = look(point)
+    except TypeError:
+        return
+    assert "1" in found
+    assert "y" in found
+    assert "None" not in found
+    assert "null" not in found
+
+
 def test_a_match_statement_sees_them_too(point):
     match point:
         case Point(x=1, y=found):
+            assert found == ["y"]
+        case _:
+            pytest.fail("no match")
+    match point:
+        case Point(1, found):
+            assert found == ["y"]
+        case _:
+            pytest.fail("no match")
+    match point:
+        case (1, found):
             assert found == ["y"]
         case _:
             pytest.fail("no match")

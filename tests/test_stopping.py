@@ -383,3 +383,112 @@ def test_a_task_that_has_ended_when_its_stream_is_left_does_not_run_again(
     assert trace == ["a"]
     assert graph.invoke(None, config) == {"log": ["a", "b"]}
     assert trace == ["a", "b"]
+
+
+BATCH = """
+    import operator, signal, sys, threading, time
+    from typing import Annotated, TypedDict
+    from milepost.checkpoint.memory import InMemorySaver
+    from milepost.graph import START, StateGraph
+    from milepost.runtime import Runtime
+
+    class State(TypedDict):
+        log: Annotated[list, operator.add]
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    main, trace, at_work = threading.main_thread().ident, [], threading.Barrier(2, timeout=60)
+    release = threading.Event()
+
+    def first(state: State, runtime: Runtime):
+        name = runtime.execution_info.thread_id
+        trace.append((name, "first"))
+        if resumed:
+            return {"log": ["first"]}
+        if at_work.wait() == 0:
+            signal.pthread_kill(main, signal.SIGINT)
+        until = time.monotonic() + 60
+        while not (runtime.drain_requested or release.is_set()):
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        if twice:
+            if name == "0":
+                signal.pthread_kill(main, signal.SIGINT)
+            release.wait(60)
+        return {"log": ["first"]}
+
+    def second(state: State, runtime: Runtime):
+        trace.append((runtime.execution_info.thread_id, "second"))
+        return {"log": ["second"]}
+
+    resumed, twice = False, TWICE
+    graph = StateGraph(State).add_sequence([first, second]).add_edge(START, "first")
+    graph = graph.compile(checkpointer=InMemorySaver())
+    configs = [{"configurable": {"thread_id": str(at)}, "max_concurrency": 2} for at in range(6)]
+    try:
+        graph.batch([{"log": []}] * 6, configs)
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("not interrupted")
+    if twice:
+        release.set()
+        sys.exit(0)
+    # Nothing goes on, and nothing else has begun.
+    assert len(trace) == 2, trace
+    begun = [name for name, _ in trace]
+    time.sleep(0.05)
+    assert len(trace) == 2, trace
+    resumed = True
+    for name in begun:
+        config = configs[int(name)]
+        assert graph.get_state(config).next == ("second",)
+        assert graph.invoke(None, config) == {"log": ["first", "second"]}
+    """
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_ctrl_c_in_batch_ends_all_of_its_runs(twice, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BATCH.replace("TWICE", str(twice)))],
+        env={**os.environ, "PYTHONPATH": str(Path(milepost.__file__).parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class TestTheControlOfABatch:
+    @pytest.fixture
+    def graph(self, saver):
+        def first(state: State, runtime: Runtime):
+            if state["log"] == ["stops"]:
+                runtime.control.request_drain("enough")
+            return {"log": ["first"]}
+
+        def second(state: State):
+            return {"log": ["second"]}
+
+        return chain(("first", first), ("second", second), checkpointer=saver)
+
+    CONFIGS = [{"configurable": {"thread_id": name}, "max_concurrency": 1} for name in "ab"]
+
+    def test_stops_one_run_if_a_node_asks_for_it(self, run, graph):
+        stopped, other = run.batch(
+            graph, [{"log": ["stops"]}, {"log": []}], self.CONFIGS, return_exceptions=True
+        )
+        assert isinstance(stopped, GraphDrained)
+        assert other == {"log": ["first", "second"]}
+
+    def test_stops_all_if_it_is_given_by_the_caller(self, run, graph):
+        control = RunControl()
+        results = run.batch(
+            graph,
+            [{"log": ["stops"]}, {"log": []}],
+            self.CONFIGS,
+            return_exceptions=True,
+            control=control,
+        )
+        assert [type(result) for result in results] == [GraphDrained, GraphDrained]
+        assert control.drain_reason == "enough"

@@ -1,12 +1,17 @@
-"""Named tuples whose dear fields are made when somebody looks at them.
+"""Stand-ins for named tuples whose fields are costly, and made when somebody looks at them.
 
 Nobody sees a half-made one: whatever reads a field, by name, by index or by iterating, gets it
 whole, and what it cannot make it raises, at every attempt. What a field is made from was fetched
 before, so that looking never waits for a database.
+
+They count as instances of the named tuple, but are no tuples: code in C reads the members of a
+tuple without asking, `"%s" % record` and `json.dumps(record)` among others, and would take what
+is not made yet for a value. `tuple(record)` gives that code what it wants.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Deferred(tuple[Any, ...]):
-    """Comes before a named tuple in the bases of a class."""
+class Deferred(Sequence[Any]):
+    """The base of a class that stands in for a named tuple, `plain`."""
 
     _fields: tuple[str, ...]
     _plain: Any
@@ -24,17 +29,28 @@ class Deferred(tuple[Any, ...]):
     _made: dict[str, Any]
     _maker: Callable[[str], Any]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, plain: Any) -> None:
         super().__init_subclass__()
-        cls._plain = next(base for base in cls.__mro__ if not issubclass(base, Deferred))
+        cls._plain = plain
+        cls._fields = plain._fields
+        setattr(cls, "__match_args__", plain._fields)  # noqa: B010 - mypy wants it written out
         for name in cls._fields:
             setattr(cls, name, property(partial(_field, name)))
 
     def __new__(cls, made: dict[str, Any], maker: Callable[[str], Any]) -> Any:
         """`made` has the fields that are there, `maker` gives the others by their names."""
-        self = tuple.__new__(cls, (None,) * len(cls._fields))
+        self = object.__new__(cls)
         self._made, self._maker = made, maker
         return self
+
+    @property
+    def __class__(self) -> Any:
+        """What `isinstance` is told."""
+        return self._plain
+
+    @__class__.setter
+    def __class__(self, other: Any) -> None:
+        raise TypeError(f"{self._plain.__name__} cannot become {other!r}.")
 
     def _get(self, name: str) -> Any:
         try:
@@ -57,6 +73,14 @@ class Deferred(tuple[Any, ...]):
 
     def _replace(self, **changes: Any) -> Any:
         return self._whole()._replace(**changes)
+
+    __replace__ = _replace
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
     def __iter__(self) -> Iterator[Any]:
         return (self._get(name) for name in self._fields)

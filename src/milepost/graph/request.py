@@ -205,10 +205,15 @@ def _settings(options: dict[str, Any], above: int = 0) -> dict[str, Any]:
             f"There is no form '{version}' of events and results. Leave `version` out, and name "
             "the `stream_mode`s you want: with several, each event comes with its mode."
         )
-    control = settings.get("control")
+    checked_control(settings.get("control"))
+    return settings
+
+
+def checked_control(control: object) -> RunControl | None:
+    """What the caller wants to stop runs with, if that can."""
     if control is not None and not isinstance(control, RunControl):
         raise TypeError("control must be a milepost.runtime.RunControl.")
-    return settings
+    return control
 
 
 def checked_policy(policy: OnConflict) -> OnConflict:

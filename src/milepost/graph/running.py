@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from milepost import workers
-from milepost.graph.request import GraphCore
+from milepost.graph.request import GraphCore, checked_control
 from milepost.runtime.at_exit import end_async_at_exit, end_at_exit
 from milepost.runtime.config import checked_config, concurrency, merge_configs
 from milepost.runtime.driving import async_driver
+from milepost.runtime.scope import RunControl, find_scope
 from milepost.runtime.stream import Feed, shown
 from milepost.runtime.sync import SyncDriver
 
@@ -138,27 +141,50 @@ class RunningGraph(GraphCore):
         return_exceptions: bool = False,
         **options: Any,
     ) -> list[Any]:
-        """Run the graph on several inputs at once; those for one thread run in order."""
+        """Run the graph on several inputs at once; those for one thread run in order.
+
+        Ctrl-C ends all of them: each finishes the tasks in flight, saves, and stops, and no other
+        is begun. A second one does not wait for that.
+        """
         configs = _configs(config, len(inputs))
         results: list[Any] = [None] * len(inputs)
         groups = self._by_thread(configs)
-        done = threading.Semaphore(0)
         at_once = threading.Semaphore(_at_once(configs))
+        stop = RunControl()
+        given: RunControl | None = checked_control(options.get("control"))
+        if given is None and (scope := find_scope()) is not None:
+            given = scope.session.control
+        # Lists, and not counters: Ctrl-C may come between two of the main thread's instructions.
+        begun: list[int] = []
+        ended: list[int] = []
+        news: SimpleQueue[None] = SimpleQueue()
 
         def work(group: list[int]) -> None:
+            begun.append(group[0])
             for at in group:
                 with at_once:
+                    if stop.drain_requested:
+                        break
                     try:
-                        results[at] = self.invoke(inputs[at], configs[at], **options)
+                        own = {**options, "control": _Stoppable(stop, given)}
+                        results[at] = self.invoke(inputs[at], configs[at], **own)
                     except BaseException as error:
                         results[at] = error
-            done.release()
+            ended.append(group[0])
+            news.put(None)
 
-        for group in groups:
-            context = contextvars.copy_context()
-            workers.submit(lambda c=context, g=group: c.run(work, g))  # type: ignore[misc]
-        for _ in groups:
-            done.acquire()
+        try:
+            for group in groups:
+                context = contextvars.copy_context()
+                workers.submit(partial(context.run, work, group))
+            while len(ended) < len(groups):
+                news.get()
+        except BaseException:
+            stop.request_drain("batch was interrupted")
+            # One that begins from now on finds out by itself that it is not wanted.
+            while len(ended) < len(begun):
+                news.get()
+            raise
         return _settled(results, return_exceptions)
 
     async def abatch(
@@ -196,6 +222,32 @@ class RunningGraph(GraphCore):
                 thread = (merged.get("configurable") or {}).get("thread_id")
             groups.setdefault(object() if thread is None else str(thread), []).append(at)
         return list(groups.values())
+
+
+class _Stoppable(RunControl):
+    """The control of one run of a batch: it stops with the batch, or as its caller says."""
+
+    __slots__ = ("_batch", "_given")
+
+    def __init__(self, batch: RunControl, given: RunControl | None) -> None:
+        super().__init__()
+        self._batch = batch
+        self._given = given
+
+    def request_drain(self, reason: str = "shutdown") -> None:
+        if self._given is not None:
+            self._given.request_drain(reason)
+        else:
+            super().request_drain(reason)
+
+    @property
+    def drain_requested(self) -> bool:
+        return self.drain_reason is not None
+
+    @property
+    def drain_reason(self) -> str | None:
+        given = None if self._given is None else self._given.drain_reason
+        return given or self._batch.drain_reason or self._reason
 
 
 def _configs(

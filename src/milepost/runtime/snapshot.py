@@ -118,7 +118,7 @@ def snapshot_later(
     return later
 
 
-class Snapshot(Deferred, StateSnapshot):  # type: ignore[misc]
+class Snapshot(Deferred, plain=StateSnapshot):
     """A state that is put together when it is looked at."""
 
 

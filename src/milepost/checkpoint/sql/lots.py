@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     """Gives the value of a channel, or MISSING."""
 
 
-class Record(Deferred, CheckpointTuple):  # type: ignore[misc]
+class Record(Deferred, plain=CheckpointTuple):
     """A checkpoint as a saver returns it, read when it is looked at."""
 
     parent: CheckpointTuple | None = None
@@ -103,9 +103,9 @@ class Lot:
         self._writes = writes
         self._resolver = resolver
 
-    def record(self, row: CheckpointRecord) -> Record:
+    def record(self, row: CheckpointRecord) -> CheckpointTuple:
         """One of them, to be put together later."""
-        record: Record = Record({}, _Fields(self, row))
+        record: CheckpointTuple = Record({}, _Fields(self, row))
         return record
 
     def whole(self, row: CheckpointRecord) -> Whole:
