@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from milepost.errors import MilepostError
 
 CHILDREN = 2
 RUNS = 20
+PR_SET_PDEATHSIG = 1
 PATIENCE = 60
 """Seconds after which a child ends itself, because it hangs."""
 
@@ -40,6 +42,7 @@ def _live(name: str, history: int, settings: dict[str, Any], saver: Any) -> None
     code = 1
     try:
         signal.alarm(PATIENCE)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it dies with its parent
         rng = random.Random(f"{settings['seed']} {name}")
         recorder = Recorder(history, name, 0)
         graph = build(Recorder(history, name, -1), is_async=False).compile(checkpointer=saver)

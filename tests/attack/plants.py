@@ -131,6 +131,39 @@ def parent_unchecked() -> None:
     storing._is_parent_sure = lambda step, row, epoch: True
 
 
+def one_queue_served() -> None:
+    """The writer of an engine served one of the savers on it, the others waited: point 6."""
+    from milepost.sql.pg_aio import AsyncPostgresEngine
+
+    async def write(self: Any) -> None:
+        committer = self._sleepers[0].committer
+        while self._sleepers:
+            await self._drain(committer.transactions(), None)
+            self._wake()
+            await asyncio.sleep(0.01)
+
+    AsyncPostgresEngine._write = write  # type: ignore[method-assign]
+
+
+def open_at_exit() -> None:
+    """A stream that was open at exit waited for threads that run no more: point 14."""
+    from milepost import workers
+    from milepost.graph import running
+    from milepost.runtime import sync
+
+    class NeverEnding:
+        """`sys`, of an interpreter that does not know that it ends."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sys, name)
+
+        def is_finalizing(self) -> bool:
+            return False
+
+    running.end_at_exit = lambda stream: stream  # type: ignore[assignment]
+    workers.sys = sync.sys = NeverEnding()  # type: ignore[assignment,attr-defined]
+
+
 def overtaken_unnoticed() -> None:
     """In memory a replay was stored though something newer had been."""
     from milepost.checkpoint.memory.shelves import Shelves
@@ -162,6 +195,8 @@ _DATABASES = ("sqlite", "postgres", "sqlite-encrypted", "postgres-pool")
 PLANTS: dict[str, Plant] = {
     "delta-of-nothing": Plant(delta_of_nothing, (*_DATABASES, "memory")),
     "parent-unchecked": Plant(parent_unchecked, _DATABASES),
+    "one-queue-served": Plant(one_queue_served, ("postgres", "postgres-pool")),
+    "open-at-exit": Plant(open_at_exit, ("sqlite", "postgres")),
     "overtaken-unnoticed": Plant(overtaken_unnoticed, ("memory",)),
     "no-fence": Plant(no_fence, ("memory", *_DATABASES)),
     "lost-steps": Plant(lost_steps, _DATABASES),

@@ -75,6 +75,7 @@ class Worker:
         self.shared: dict[str, Any] = {}
         self.stack = contextlib.ExitStack()
         self.children: list[int] = []
+        self.hung: list[str] = []
         self.loop = asyncio.new_event_loop()
         self.astack = contextlib.AsyncExitStack()
         # Operations may open more on these; they are closed when the worker stops.
@@ -96,8 +97,10 @@ class Worker:
         asaver = self._on_loop(self.astack.enter_async_context(self.place.async_saver()))
         first = self.settings["sync"]
         tasks = range(first, first + self.settings["async"])
-        # Half of the tasks use the loop's own saver, half share one with the threads.
-        self.tasks = [self._context(at, saver if at % 2 else asaver, store, True) for at in tasks]
+        # The first task shares a saver with the threads, the others have the loop's own.
+        self.tasks = [
+            self._context(at, saver if at == first else asaver, store, True) for at in tasks
+        ]
 
     def _context(self, at: int, saver: Any, store: Any, is_async: bool) -> Context:
         nodes = Recorder(self.history, self.name, -1)
@@ -179,6 +182,8 @@ class Worker:
                 thread.join()
             for future in futures:
                 future.result()
+            self.hung += forking.hanging(self.children)
+            self.children = []
             answer("done")
 
         for thread in (*threads, threading.Thread(target=wait, name="wait")):
@@ -255,7 +260,7 @@ def main() -> None:
     left = {
         "descriptors": sorted(descriptors() - before),
         "threads": [one.name for one in threading.enumerate() if not one.daemon][1:],
-        "children": forking.hanging(worker.children),
+        "children": worker.hung,
     }
     answer("stopped " + json.dumps(left))
     if settings["forks"] and worker.place.name != "postgres-pool":
