@@ -238,7 +238,8 @@ class Checks:
                     yield Violation(ALONE, what)
 
     def _there(self, now: Round, observed: Any) -> Iterator[Violation]:
-        for thread_id in set(self._before) | set(now.by_thread) - {None}:
+        ran = {event.arguments["thread"] for event in now.nodes}
+        for thread_id in (set(self._before) | set(now.by_thread) | ran) - {None}:
             if thread_id in observed["errors"]:
                 continue
             found = observed["threads"].get(thread_id, [])
