@@ -44,7 +44,7 @@ def attacked(given: argparse.Namespace) -> tuple[Report, Path]:
     with contextlib.ExitStack() as stack:
         server, address = None, str(directory / "attacked.db")
         if given.place.startswith("postgres"):
-            home = tempfile.mkdtemp(prefix="attack-pg-")
+            home = stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-pg-"))
             server = stack.enter_context(own_server(Path(home)))
             address = new_database(server, "attacked")
         settings = Settings(

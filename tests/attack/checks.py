@@ -26,6 +26,8 @@ SOUND = "verify() is empty at every quiet moment, and all can be read"
 TYPED = "an error is typed, and something that others did explains it"
 
 WRITERS = ("run", "update")
+KINDS = (*WRITERS, "read", "remove", "copy", "look", "observe", "fault")
+"""Calls that these checks judge; a history may have others too."""
 
 
 class Round:
@@ -105,7 +107,7 @@ class Checks:
 
     def _errors(self, now: Round) -> Iterator[Violation]:
         for span in now.spans:
-            if span.error is not None:
+            if span.error is not None and span.operation in KINDS:
                 self.made[TYPED] += 1
                 if (why := is_explained(span, now)) is not None:
                     assert span.end is not None

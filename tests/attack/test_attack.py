@@ -8,6 +8,7 @@ The long form runs as long as it is told to, on one place:
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
 def test_what_was_promised_holds_while_everybody_does_everything(place, address, tmp_path, request):
