@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from attack import store_plants
+
 
 class Plant(NamedTuple):
     """A bug that was repaired."""
@@ -204,6 +206,7 @@ PLANTS: dict[str, Plant] = {
     "fork-unnoticed": Plant(fork_unnoticed, ("postgres",)),
     "delete-without-lock": Plant(delete_without_lock, ("postgres", "postgres-pool")),
     "copy-without-lock": Plant(copy_without_lock, ("postgres", "postgres-pool")),
+    **{name: Plant(*each, "store") for name, each in store_plants.PLANTS.items()},
 }
 
 

@@ -111,15 +111,6 @@ class Round:
         self.reindexes = [span for span in calls if span.operation == "store_reindex"]
         self.observations = _observations(calls)
 
-    def is_reindexing(self, moment: float) -> bool:
-        """Whether a reindex was broken off before, and none that began later is done."""
-        ended = [span for span in self.reindexes if span.is_ok and span.stop < moment]
-        return any(
-            not any(other.start > span.stop or other.arguments.get("how") for other in ended)
-            for span in self.reindexes
-            if span.start < moment and not span.is_ok
-        )
-
 
 def broken(promise: str, what: str, *calls: Span) -> Violation:
     events = [event for span in calls for event in span if event is not None]
@@ -225,7 +216,7 @@ def _explains(round_: Round, register: Register, write: Write, read: Read) -> bo
         return True
     if write.ttl is not None and _may_have_expired(round_, register, write, read):
         return True
-    return read.by_meaning and _is_of_another_model(round_, write, read)
+    return read.by_meaning and _is_late(write, read)
 
 
 def _may_have_expired(round_: Round, register: Register, write: Write, read: Read) -> bool:
@@ -247,18 +238,12 @@ def _may_have_expired(round_: Round, register: Register, write: Write, read: Rea
     return round_.real(read.end) + SLACK >= earliest
 
 
-def _is_of_another_model(round_: Round, write: Write, read: Read) -> bool:
-    """Whether the search may not know the vector yet: a reindex to the put's model is going on."""
-    model = read.span.arguments["model"]
-    if write.model == model:
-        return False
-    if read.span.arguments.get("how"):
-        return round_.is_reindexing(read.begin)
-    return not any(
-        span.is_ok and span.arguments["model"] == model and span.start > write.end
-        for span in round_.reindexes
-        if span.stop < read.begin
-    )
+def _is_late(write: Write, read: Read) -> bool:
+    """Whether a process with another model has put it while the search was going on.
+
+    A search embeds what such processes have left to it, once, when it begins.
+    """
+    return write.model != read.span.arguments["model"] and write.end >= read.begin
 
 
 def nothing_lives_on(round_: Round) -> Found:
@@ -447,7 +432,7 @@ def views_agree(round_: Round) -> Found:
                 wrong = set(there) - found
             elif how == "by search":
                 wrong = {item for item in there if view.get(item, [None])[0] != there[item].token}
-            elif how == "by meaning" and not round_.is_reindexing(span.start):
+            elif how == "by meaning":
                 wrong = {item for item in there if (item in view) != there[item].index}
             else:
                 continue

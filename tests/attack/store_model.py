@@ -43,8 +43,8 @@ def value_of(token: str) -> dict[str, Any]:
 
 
 def text_of(token: str) -> str:
-    """What is embedded."""
-    return f"what {token} has to say"
+    """What is embedded. `new~old` says the same as `old`, whose vector can stay."""
+    return f"what {token.rpartition('~')[2]} has to say"
 
 
 def kind_of(token: str) -> int:

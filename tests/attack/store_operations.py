@@ -47,6 +47,9 @@ Read = dict[str, Any]
 def write_of(context: Context, item: ItemKey, token: str | None, **more: Any) -> Write:
     """A put of what the token says, or a delete."""
     draw, session = context.random, session_of(context)
+    if token is not None and str(item) in session.last and draw.random() < 0.3:
+        # It says the same as before, and only its other fields change.
+        token += "~" + session.last[str(item)].rpartition("~")[2]
     write: Write = {"item": str(item), "token": token, "index": True, "ttl": None, **more}
     if token is not None and "index" not in more and draw.random() < 0.15:
         write["index"] = False
@@ -240,7 +243,8 @@ def twins(context: Context) -> Steps:
     if draw.random() < 0.5:
         token = None if draw.random() < 0.3 else context.token()
         alike = {"index": True, "ttl": None, "if_version": None}
-        yield from _batch(context, [write_of(context, twin, token, **alike) for twin in PAIR], [])
+        writes = [{"item": str(twin), "token": token, **alike} for twin in PAIR]
+        yield from _batch(context, writes, [])
     else:
         yield from _batch(context, [], [get_read(twin, refresh=False) for twin in PAIR])
 

@@ -123,6 +123,13 @@ def registers(spans: Iterable[Span], carried: dict[str, list[Write]]) -> dict[st
     for span in spans:
         for written in [] if is_refused(span) else span.arguments["writes"]:
             token, version = written["token"], written["if_version"]
+            if token is None and version == 0:
+                # To delete what must not be there changes nothing.
+                if span.is_ok:
+                    found[written["item"]].reads.append(
+                        Read(written["item"], None, span, implied=True)
+                    )
+                continue
             write = Write(written["item"], token, span, written["index"], written["ttl"], version)
             found[write.item].writes.append(write)
         if span.is_ok:

@@ -26,6 +26,8 @@ class Session:
         """What searches and puts use: all threads of a program change it together."""
         self.versions: dict[str, int] = {}
         """The version of each item when it was last read here, for puts with a version."""
+        self.last: dict[str, str] = {}
+        """The token of each item when it was last there."""
         self.tokens: deque[str] = deque(maxlen=50)
         """What was put of late, to ask for by its meaning."""
         self._stack = stack
@@ -62,6 +64,7 @@ class Session:
             self.versions[item] = 0
         if read["scope"] != "namespaces":
             self.versions.update({item: version for item, (_, version, _) in view.items()})
+            self.last.update({item: token for item, (token, _, _) in view.items()})
 
 
 def session_of(context: Context) -> Session:
