@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
 from attack.places import PLACES
 
+STORE_IS_REPAIRED = pytest.mark.xfail(strict=False, reason="finds what is being repaired")
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 
 
@@ -26,7 +28,7 @@ LONG = bool(os.environ.get("MILEPOST_LONG"))
 def address(request: pytest.FixtureRequest, place: str, tmp_path: Path) -> Any:
     if not place.startswith("postgres"):
         return str(tmp_path / "attacked.db")
-    name = f"attack_{place.replace('-', '_')}"
+    name = f"attack_{uuid.uuid4().hex[:10]}"
     return new_database(request.getfixturevalue("attacked_server"), name)
 
 
@@ -42,7 +44,10 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
-def test_what_was_promised_holds_while_everybody_does_everything(place, address, tmp_path, request):
+@pytest.mark.parametrize("workload", ["threads", pytest.param("store", marks=STORE_IS_REPAIRED)])
+def test_what_was_promised_holds_while_everybody_does_everything(
+    workload, place, address, tmp_path, request
+):
     server = None
     if place.startswith("postgres"):
         server = request.getfixturevalue("attacked_server")
@@ -56,7 +61,7 @@ def test_what_was_promised_holds_while_everybody_does_everything(place, address,
         count=1000 if LONG else 8,
         limit=20.0 if LONG else 30.0,
         faults=[*FAULTS] if LONG else [],
-        workloads=["threads"],
+        workloads=[workload],
     )
     report = Campaign(settings, server).run()
     assert not report.violations, "\n".join(
