@@ -9,6 +9,7 @@ import pytest
 from graphs import PATIENCE, Log, appends, elsewhere, id_of, line, steps, thread
 from milepost.errors import CheckpointError, ThreadConflict
 from milepost.graph import START, StateGraph
+from milepost.types import interrupt
 
 
 class Meddled:
@@ -332,3 +333,38 @@ def test_a_clock_that_stands_still_makes_no_rival_of_inner_graphs(run, saver, co
     old = run.history(graph, config)[-2].config
     fork = run.update_state(graph, old, {"log": ["fork"]}, as_node="a")
     assert run.get_state(graph, fork).values["log"] == ["in", "fork"]
+
+
+def test_a_fork_that_stores_an_inner_graph_first_is_found_to_be_overtaken(
+    run, saver, config, monkeypatch
+):
+    asks = threading.Event()
+
+    def may_ask(state: Log) -> dict[str, Any]:
+        return {"log": [interrupt("?") if asks.is_set() else "x"]}
+
+    inner = StateGraph(Log).add_node("x", may_ask).add_edge(START, "x").compile()
+    builder = StateGraph(Log).add_node("a", appends("a")).add_node("inner", inner)
+    graph = builder.add_edge(START, "a").add_edge("a", "inner").compile(checkpointer=saver)
+    run.invoke(graph, {"log": ["in"]}, config, durability="sync")
+    old = run.history(graph, config)[-2].config
+    rival = line("y").compile(checkpointer=saver)
+    names = ("commit", "acommit")
+    commits = {name: getattr(saver, name) for name in names}
+
+    def overtaken(name: str) -> Any:
+        def commit(steps: Any) -> Any:
+            for other in names:
+                monkeypatch.setattr(saver, other, commits[other])
+            elsewhere(lambda: rival.update_state(config, {"log": ["rival"]}, as_node="y"))
+            return commits[name](steps)
+
+        return commit
+
+    asks.set()
+    for name in names:
+        monkeypatch.setattr(saver, name, overtaken(name))
+    with pytest.raises(ThreadConflict, match="'t'"):
+        run.invoke(graph, {"log": ["fork"]}, old, durability="exit")
+    assert run.get_state(rival, config).values["log"][-1] == "rival"
+    assert_linear(run.history(rival, config))

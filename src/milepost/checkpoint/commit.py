@@ -20,7 +20,7 @@ from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
 from milepost.errors import ThreadConflict
 from milepost.forking import ProcessBound
-from milepost.ids import random_token
+from milepost.ids import LateId, random_token
 from milepost.record import record
 
 Prepared = TypeVar("Prepared")
@@ -57,8 +57,20 @@ class Fence:
     """The checkpoint of the root graph that the run has stored last."""
     made: dict[str, str] = field(default_factory=dict)
     """Of each graph, the checkpoint that the run has made last; some may have been forgotten."""
+    begins: tuple[str, str | LateId] | None = None
+    """The graph that the run was called on, and the first checkpoint of it that the run makes.
+    Under `exit` a graph inside it may be stored before."""
     ended: bool = False
     """Whether the run is over, so that nobody has to wait for it."""
+
+    def first_ids(self, ns: str, id: str | None) -> dict[str, str]:
+        """By graph: the first checkpoints that a step of this run, which may be the first to be
+        stored, brings or announces."""
+        first = {ns: id} if id is not None else {}
+        if self.begins is not None:
+            graph, begins = self.begins
+            first[graph] = str(begins)
+        return first
 
     def claim(self, thread_id: str, token: str | None, busy: bool) -> None:
         """Raise ThreadConflict if another run is at work on a thread with this token."""

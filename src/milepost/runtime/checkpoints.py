@@ -289,11 +289,13 @@ class Bookkeeping:
                     self._present = self._present.successor()
                 else:
                     self._present = LateId(self._present, ledger.fence.head)
+                self._announce(ledger)
                 self._source, self.pending = source, ()
                 return
         before = self.checkpoint_id
         self.previous_id = self.stored_id and before
         self._present = new_id = checkpoint_id(before, ledger.fence.head)
+        self._announce(ledger)
         self._note(source, writers)
         if ledger.durability != "exit":
             if self.program.untracked:
@@ -307,6 +309,17 @@ class Bookkeeping:
         self.pending = ()
         if not self.quiet:
             self.show_checkpoint()
+
+    def _announce(self, ledger: Ledger) -> None:
+        """Tell the fence of a run in the past where its own checkpoints begin."""
+        fence = ledger.fence
+        if (
+            fence.forced
+            and self.parent is None
+            and not fence.taken
+            and (fence.begins is None or ledger.durability == "exit")
+        ):
+            fence.begins = (self.ns, self._present)
 
     def save_on_exit(self, error: BaseException | None) -> RunProgram[None]:
         """Under `exit`: one commit with all that the run has come to."""

@@ -188,15 +188,17 @@ class Shelves(StepSaver[Prepared]):
         return graph.get(checkpoint_id or "") if graph is not None else None
 
     def _is_overtaken(self, step: Prepared) -> bool:
-        """Whether others have stored something newer in the graph whose past a run begins in.
+        """Whether others have stored something newer in a graph whose past a run begins in.
 
         Its checkpoints would come to lie between theirs.
         """
         fence, stored = step.fence, step.stored
-        if fence is None or stored is None or not fence.forced:
+        if fence is None or not fence.forced:
             return False
-        graphs = self.storage.get(step.place.thread_id) or {}
-        return any(id > stored.id for id in graphs.get(step.place.checkpoint_ns) or ())
+        thread_id, ns, _ = step.place
+        graphs = self.storage.get(thread_id) or {}
+        first = fence.first_ids(ns, stored.id if stored is not None else None)
+        return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())
 
     def _store(self, step: Prepared) -> None:
         place, writes, blobs, stored, fence, status = step

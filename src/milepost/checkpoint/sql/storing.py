@@ -218,18 +218,23 @@ class Storer:
         return outcome
 
     def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
-        """Whether others have stored something newer in the graph whose past a run begins in.
+        """Whether others have stored something newer in a graph whose past a run begins in.
 
         Its checkpoints would come to lie between theirs, and writes in the row of the checkpoint
         after their own would not be found there any more.
         """
         fence, checkpoint = step.fence, step.checkpoint
-        if fence is None or checkpoint is None or not fence.forced or row.token == fence.token:
+        if fence is None or not fence.forced or row.token == fence.token:
             return False
         yield Batch(tables.statements())  # which may be newer
         tables.clear()
-        [(newest,)] = yield Query(self._q.newest_of, step.place[:2])
-        return newest is not None and newest > checkpoint.checkpoint_id
+        thread_id, ns, _ = step.place
+        first = fence.first_ids(ns, checkpoint.checkpoint_id if checkpoint else None)
+        for graph, id in first.items():
+            [(newest,)] = yield Query(self._q.newest_of, (thread_id, graph))
+            if newest is not None and newest > id:
+                return True
+        return False
 
     def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
         locked = yield from lock_all(self._q, ids)
