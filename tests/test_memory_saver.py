@@ -6,6 +6,7 @@ import asyncio
 import copy
 import operator
 import random
+import tracemalloc
 from collections import defaultdict
 from typing import Annotated, Any, TypedDict
 
@@ -14,9 +15,11 @@ import pytest
 from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
 from milepost.channels import DeltaChannel
+from milepost.checkpoint.codec import Codec
 from milepost.checkpoint.memory import InMemorySaver, MemorySaver, frames
-from milepost.checkpoint.memory.logs import Slice, read, size_of
+from milepost.checkpoint.memory.logs import Slice, keep, read, size_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.threads import Lineage, with_ancestors
 from milepost.errors import CheckpointError
 
@@ -465,3 +468,20 @@ def test_what_the_kept_checkpoints_need_is_found_in_one_pass():
     )
     assert with_ancestors(history, list(history)) == set(history)
     assert history.looked_up < 5 * count
+
+
+@pytest.mark.parametrize("base", [None, "edited"])
+def test_a_large_list_is_kept_with_few_copies(base):
+    codec = Codec(JsonPlusSerializer())
+    value = [text(n) for n in range(2_000)]
+    if base is not None:
+        base, _ = keep(codec.encode([*value[:1_000], "edited", *value[1_000:]]), None, shared=True)
+    encoded = codec.encode(value)
+    tracemalloc.start()
+    try:
+        kept, _ = keep(encoded, base, shared=True)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert read(kept) == (encoded.kind, encoded.parts.join())
+    assert peak < 1.2 * encoded.size  # its bytes, or the elements of the one before to compare with

@@ -145,13 +145,20 @@ flush(Line *line)
         size += before;
         count += line->segments[with].count;
     }
-    Segment made = {PyBytes_FromStringAndSize(NULL, size),
+    int is_taken = with == line->count && size >= LARGE; /* as it is: it would be there twice */
+    Segment made = {is_taken ? buffer_finish(&line->data) : PyBytes_FromStringAndSize(NULL, size),
                     PyBytes_FromStringAndSize(NULL, 8 * (count + 1)), count, 0, NULL};
+    if (is_taken) {
+        buffer_start(&line->data);
+    }
     if (line->keeps && flush_leaves(line, with, &made) < 0) {
         segment_drop(&made);
         return -1;
     }
-    if (made.data != NULL && made.cuts != NULL) {
+    if (is_taken && made.cuts != NULL) {
+        memcpy(PyBytes_AS_STRING(made.cuts), line->cuts.data, (size_t)line->cuts.size);
+    }
+    else if (made.data != NULL && made.cuts != NULL) {
         Joint joint = {PyBytes_AS_STRING(made.data), made.cuts, 0, 0};
         set_cut(made.cuts, 0, 0);
         for (Py_ssize_t n = with; n < line->count; n++) {

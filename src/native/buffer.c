@@ -16,7 +16,10 @@ buffer_grow(Buffer *buffer, Py_ssize_t more)
         PyErr_NoMemory();
         return -1;
     }
-    Py_ssize_t room = (buffer->size < QUICK ? 4 : 2) * (buffer->size + more);
+    /* Not more for one large text than it takes: it may be all that there is. */
+    Py_ssize_t size = buffer->size;
+    Py_ssize_t spare = size < QUICK ? 3 * size : size < LARGE ? size : size / 4;
+    Py_ssize_t room = size + more + (spare < SMALL ? SMALL : spare);
     if (buffer->bytes == NULL) {
         buffer->bytes = PyBytes_FromStringAndSize(NULL, room);
         if (buffer->bytes != NULL) {

@@ -23,6 +23,7 @@ enum {
     SMALL = 512,
     QUICK = 1 << 15, /* up to here room grows fourfold: later that would be room that
                         the system takes back, and gives again, page by page */
+    LARGE = 1 << 20, /* from here on a copy, or room that is not used, is felt */
 };
 
 typedef struct {

@@ -291,6 +291,28 @@ def test_no_room_is_taken_where_others_lack_bytes_already(inner: bytes, inside: 
     assert peak < 30 * len(data)
 
 
+@pytest.mark.parametrize("make", [lambda text: text, lambda text: {"a": [1, text], "b": 2}])
+@pytest.mark.parametrize("large", ["x" * 5_000_000, "é" * 2_500_000, b"x" * 5_000_000])
+def test_a_large_value_is_packed_without_room_to_spare(make: Any, large: Any) -> None:
+    """It may be all that there is memory for."""
+    value = make(large)
+    most = 1.5 if large[:1] != "é" else 2.5  # as bytes it is there twice for a moment
+    tracemalloc.start()
+    try:
+        packed = pack(value, 0)
+        _, peak = tracemalloc.get_traced_memory()
+        if type(value) is dict:
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            head, elements = native.after(value, 0, None, True)
+            _, beside = tracemalloc.get_traced_memory()
+            assert elements.join(head) == packed
+            assert beside - before < most * len(packed)
+    finally:
+        tracemalloc.stop()
+    assert peak < most * len(packed)
+
+
 def test_what_follows_a_value_is_refused() -> None:
     hooks = (_hook,) * 5
     assert unpack(pack((1,), 1), hooks) == (1,)

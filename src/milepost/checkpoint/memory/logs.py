@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from milepost.checkpoint.codec import Encoded, Typed
 from milepost.checkpoint.cutting import place_in, split_like
-from milepost.checkpoint.splice import Parts, Program, cost, difference, joined, lengths, pieces
+from milepost.checkpoint.splice import Parts, Program, cost, difference, lengths, pieces
+from milepost.native import Packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,12 +141,18 @@ def part(kept: Kept, new: Encoded, write: Encoded) -> Kept | None:
 def around(kept: Typed, piece: Slice) -> Slice | None:
     """A value that was stored whole and contains a piece, without a copy of it."""
     kind, data = kept
-    body = _joined(b"", piece.log, piece.spans)
-    at = data.find(body) if body else -1
-    log, tail = piece.log, data[at + len(body) :]
-    if at < 0 or 2 * len(body) < len(data) or len(log.data) + len(tail) > _LONGEST:
+    log, spans = piece.log, piece.spans
+    size = sum(end - start for start, end in piece.pairs)
+    if not size or 2 * size < len(data):
         return None
-    spans = piece.spans
+    if len(spans) == 2:  # mostly; and then it need not be copied to be looked for
+        with memoryview(log.data) as all, all[spans[0] : spans[1]] as body:
+            at = data.find(body)
+    else:
+        at = data.find(_joined(b"", log, spans))
+    tail = data[at + size :]
+    if at < 0 or len(log.data) + len(tail) > _LONGEST:
+        return None
     _join(spans, len(log.data), len(log.data) + len(tail))
     log.data += tail
     return log.slice(kind, data[:at], spans)
@@ -208,7 +215,8 @@ def _fresh(new: Encoded, shared: bool) -> Kept:
     parts = new.parts
     if not parts.head or not shared or new.size > _LONGEST:
         return whole(new)
-    data = bytearray(joined(parts.elements, 0, len(parts.elements)))
+    elements = parts.elements
+    data = bytearray().join(elements.pieces() if isinstance(elements, Packed) else elements)
     spans = array("I", (0, len(data)))
     return Log(data).slice(new.kind, parts.head, spans, _lengths(new))
 
@@ -243,19 +251,30 @@ def _grown(base: Slice, new: Encoded) -> Slice | None:
 
 def _spliced(base: Slice, new: Encoded) -> Slice | None:
     """Any other change."""
-    body = _joined(b"", base.log, base.spans)
-    if not new.parts.head:
-        old: Sequence[bytes] = [body]
-    elif base.log.tip is base.packed:
-        ends = accumulate(base.log.lengths)
-        old = [body[end - n : end] for end, n in zip(ends, base.log.lengths, strict=True)]
+    log, head = base.log, new.parts.head
+    old: Sequence[bytes]
+    if head and log.tip is base.packed:
+        old = _elements(base, log.lengths)
+    elif not head:
+        old = [_joined(b"", log, base.spans)]
     else:
-        cut = split_like(base.head + body, new.parts)
+        cut = split_like(_joined(base.head, log, base.spans), new.parts)
         if not cut.head:
             return None
         old = cut.elements
     program = _worthwhile(old, new)
     return None if program is None else _applied(base, new, program, _lengths(new))
+
+
+def _elements(of: Slice, lengths: Sequence[int]) -> list[bytes]:
+    """The elements of a version, which are so long."""
+    spans = of.spans
+    # Mostly it is in one piece, which need not be copied as a whole.
+    whole = of.log.data if len(spans) == 2 else _joined(b"", of.log, spans)
+    start = spans[0] if len(spans) == 2 else 0
+    ends = accumulate(lengths, initial=start)
+    with memoryview(whole) as data:
+        return [bytes(data[at:end]) for at, end in pairwise(ends)]
 
 
 def _lengths(new: Encoded) -> list[int]:

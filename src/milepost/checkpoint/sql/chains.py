@@ -139,10 +139,13 @@ def moved(known: Known, row: BlobRow) -> Program | None:
 
     The input of a graph is stored first as such, and a step later among the values that it set.
     """
+    pieces = [(start, piece) for start, piece in _new_pieces(row) if len(piece) >= _MOVED]
+    if not pieces:
+        return None
     data = known.encoded.parts.join()
     best: tuple[int, int, int] | None = None
-    for start, piece in _new_pieces(row):
-        if len(piece) >= _MOVED and (best is None or len(piece) > best[2]):
+    for start, piece in pieces:
+        if best is None or len(piece) > best[2]:
             at = data.find(piece)
             if at >= 0:
                 best = (at, start, len(piece))

@@ -49,11 +49,11 @@ def entries(
         left = _BRIEF
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-            kind, data = in_one_piece(value)
-            size = len(data)
+            size = size_of(value)
             left -= size
             if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
                 return None
+            kind, data = in_one_piece(value)
             writes.append((position, channel, short_kind(kind), data))
         found.append((task.task_id, task.task_path, writes))
     return found or None
