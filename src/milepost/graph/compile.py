@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.channels import (
@@ -40,6 +40,8 @@ def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Progr
     """What the runtime needs to know of a graph."""
     router = Router(name, builder.nodes)
     keys = tuple(builder.channels)
+    known = dict.fromkeys(keys)
+    readers = _Readers(keys)
     channels: Channels = dict(builder.channels)
     channels[START] = _keyed(START, EphemeralValue(builder.input_schema))
     channels[TASKS] = _keyed(TASKS, Topic(Send))
@@ -67,9 +69,11 @@ def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Progr
             edges[start].append((join, start))
 
     nodes = {
-        START: _start_node(builder, router, tuple(edges[START])),
+        START: _start_node(builder, router, readers, tuple(edges[START])),
         **{
-            spec.name: _node(builder, router, spec, tuple(triggers[spec.name]), edges[spec.name])
+            spec.name: _node(
+                builder, router, readers, known, spec, tuple(triggers[spec.name]), edges[spec.name]
+            )
             for spec in builder.nodes.values()
         },
     }
@@ -95,7 +99,10 @@ def compile_program(builder: StateGraph[Any, Any, Any, Any], name: str) -> Progr
 
 
 def _start_node(
-    builder: StateGraph[Any, Any, Any, Any], router: Router, edges: tuple[Write, ...]
+    builder: StateGraph[Any, Any, Any, Any],
+    router: Router,
+    readers: _Readers,
+    edges: tuple[Write, ...],
 ) -> Node:
     schema = schema_of(builder.input_schema)
     return Node(
@@ -105,7 +112,7 @@ def _start_node(
         reader=Reader(channel=START),
         writes_of=update_writer(router, START, schema.keys, builder.managed, lenient=True),
         edges=edges,
-        branches=_branches(builder, router, START, builder.state_schema),
+        branches=_branches(builder, router, readers, START, builder.state_schema),
     )
 
 
@@ -116,6 +123,8 @@ def _identity(value: Any) -> Any:
 def _node(
     builder: StateGraph[Any, Any, Any, Any],
     router: Router,
+    readers: _Readers,
+    keys: Mapping[str, None],
     spec: NodeSpec,
     triggers: tuple[str, ...],
     edges: list[Write],
@@ -123,10 +132,8 @@ def _node(
     defaults: Mapping[str, Any] = builder.defaults
     subgraphs = graphs_in(spec.action)
     is_graph = bool(subgraphs) and subgraphs[0] is spec.action
-    writes_of = update_writer(
-        router, spec.name, tuple(builder.channels), builder.managed, lenient=is_graph
-    )
-    reader = _reader(builder, spec.input_schema)
+    writes_of = update_writer(router, spec.name, keys, builder.managed, lenient=is_graph)
+    reader = readers.of(spec.input_schema)
     handler = spec.error_handler or defaults.get("error_handler")
     metadata = dict(spec.metadata or {})
     return Node(
@@ -136,7 +143,7 @@ def _node(
         reader=reader,
         writes_of=writes_of,
         edges=tuple(edges),
-        branches=_branches(builder, router, spec.name, spec.input_schema),
+        branches=_branches(builder, router, readers, spec.name, spec.input_schema),
         retry=(spec.retry if spec.retry is not None else defaults.get("retry")) or (),
         cache=spec.cache or defaults.get("cache"),
         timeout=spec.timeout,
@@ -156,17 +163,21 @@ def _node(
 
 
 def _branches(
-    builder: StateGraph[Any, Any, Any, Any], router: Router, source: str, schema: Any
+    builder: StateGraph[Any, Any, Any, Any],
+    router: Router,
+    readers: _Readers,
+    source: str,
+    schema: Any,
 ) -> tuple[Branch, ...]:
     return tuple(
-        _branch(builder, router, source, spec, schema)
+        _branch(router, readers, source, spec, schema)
         for spec in builder.branches.get(source, {}).values()
     )
 
 
 def _branch(
-    builder: StateGraph[Any, Any, Any, Any],
     router: Router,
+    readers: _Readers,
     source: str,
     spec: BranchSpec,
     schema: Any,
@@ -174,18 +185,31 @@ def _branch(
     return Branch(
         name=spec.name,
         callee=callee_of(spec.path, spec.name),
-        reader=_reader(builder, spec.input_schema or schema),
+        reader=readers.of(spec.input_schema or schema),
         route=branch_route(router, source, spec.ends),
     )
 
 
-def _reader(builder: StateGraph[Any, Any, Any, Any], schema: Any) -> Reader:
-    read = schema_of(schema)
-    if read.is_root:
-        return Reader(channel=ROOT)
-    managed = tuple((key, manager.get) for key, manager in read.managed.items())
-    keys = None if set(read.keys) == set(builder.channels) else read.keys
-    return Reader(keys=keys, managed=managed, build=read.build)
+class _Readers:
+    """How nodes read the state: one reader for each schema, however many nodes have it."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = frozenset(keys)
+        self._made: dict[int, tuple[Any, Reader]] = {}
+
+    def of(self, schema: Any) -> Reader:
+        """The reader for a schema."""
+        if (made := self._made.get(id(schema))) is None:
+            made = self._made[id(schema)] = (schema, self._make(schema))
+        return made[1]
+
+    def _make(self, schema: Any) -> Reader:
+        read = schema_of(schema)
+        if read.is_root:
+            return Reader(channel=ROOT)
+        managed = tuple((key, manager.get) for key, manager in read.managed.items())
+        keys = None if self._keys == set(read.keys) else read.keys
+        return Reader(keys=keys, managed=managed, build=read.build)
 
 
 def _keyed(name: str, channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, Any, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from milepost.constants import BRANCH_TO, END, INPUT, ROOT, START, TASKS
@@ -65,9 +64,19 @@ def branch_route(
 ) -> Callable[[Any], list[Write]]:
     """What a conditional edge does with its function's answer."""
 
+    # A name is what most branches return. What it leads to is found once, not in every step; and
+    # when it is first returned, since every branch may know every node.
+    ready: dict[str, list[Write]] = {}
+
     def route(answer: Any) -> list[Write]:
-        if type(answer) is str and answer in ready:
-            return ready[answer]
+        if type(answer) is not str:
+            return routed(answer)
+        writes = ready.get(answer)
+        if writes is None:
+            writes = ready[answer] = routed(answer)
+        return writes
+
+    def routed(answer: Any) -> list[Write]:
         answers = answer if isinstance(answer, (list, tuple)) else [answer]
         writes = []
         for one in answers:
@@ -90,12 +99,6 @@ def branch_route(
                 writes.append(write)
         return writes
 
-    # A name is what most branches return. What it leads to is found once, not in every step.
-    ready: dict[str, list[Write]] = {}
-    for name in router.nodes if ends is None else ends:
-        if type(name) is str:
-            with suppress(InvalidUpdateError, ValueError):  # told to whoever goes there
-                ready[name] = route(name)
     return route
 
 
@@ -107,8 +110,8 @@ def update_writer(
     `lenient` drops keys that the state does not have: an inner graph's output may hold more than
     the outer one knows.
     """
-    # Keys come in the schema's order, as a list; looking one up must not cost more in a wide state.
-    known = frozenset(keys)
+    # Keys come in the schema's order; looking one up must not cost more in a wide state.
+    known = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
     is_root = ROOT in known
     who = "The command that is the input" if node == INPUT else f"Node '{node}'"
 
@@ -116,7 +119,7 @@ def update_writer(
         if output is None:
             return []
         if type(output) is dict:
-            all_known = output.keys() <= known and not is_root
+            all_known = not is_root and output.keys() <= known.keys()
             return list(output.items()) if all_known else from_mapping(output)
         if isinstance(output, Command):
             return from_command(output)

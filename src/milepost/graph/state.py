@@ -73,11 +73,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
         self.managed: dict[str, type[ManagedValue]] = {}
         self.defaults: dict[str, Any] = {}
+        self._schemas: dict[int, Any] = {}
+        """Those whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
             self.add_schema(schema)
 
     def add_schema(self, schema: Any) -> None:
         """Make the keys of a schema part of the state."""
+        if id(schema) in self._schemas:
+            return  # most nodes have that of the state
         read = schema_of(schema)
         for key in (*read.channels, *read.managed):
             if key in RESERVED and not read.is_root:
@@ -92,6 +96,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                     "different reducers. Annotate it alike in both, or plainly in the second."
                 )
         self.managed.update(read.managed)
+        self._schemas[id(schema)] = schema
 
     # -- nodes
 

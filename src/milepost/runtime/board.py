@@ -23,7 +23,7 @@ class Board:
 
     __slots__ = (
         "dirty",
-        "key_set",
+        "key_places",
         "keys",
         "live",
         "looked",
@@ -39,14 +39,14 @@ class Board:
         self,
         specs: Mapping[str, BaseChannel[Any, Any, Any]],
         keys: Sequence[str],
-        key_set: frozenset[str],
+        key_places: Mapping[str, int],
         checkpoint: Checkpoint | None,
     ) -> None:
         self.specs = specs
         """The channels that the graph has, as patterns."""
         self.keys = keys
         """Those that make up the state, in the schema's order."""
-        self.key_set = key_set
+        self.key_places = key_places
         self.live: dict[str, BaseChannel[Any, Any, Any]] = {}
         """The channels in use; any other has its initial value."""
         self.values: dict[str, Any] = {}
@@ -108,16 +108,16 @@ class Board:
 
     def refresh(self, names: Iterable[str]) -> None:
         """Bring `values` up to date for channels that have changed."""
-        values = self.values
+        values, places = self.values, self.key_places
         for name in names:
-            if name not in self.key_set:
+            if name not in places:
                 continue
             channel = self.live[name]
             if channel.is_available():
-                if name in values:
+                # A key that appears must take its place in the order of the schema.
+                if name in values or not values or places[next(reversed(values))] < places[name]:
                     values[name] = channel.get()
                 else:
-                    # A key that appears must take its place in the order of the schema.
                     self._read_all()
                     values = self.values
             elif name in values:
@@ -149,7 +149,7 @@ class Board:
         for name, value in writes:
             if name in by_channel:
                 by_channel[name].append(value)
-            elif name in self.key_set:
+            elif name in self.key_places:
                 by_channel[name] = [value]
         values = self.values.copy()
         for name, written in by_channel.items():

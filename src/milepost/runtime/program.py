@@ -146,8 +146,8 @@ class Program:
     channels: Mapping[str, BaseChannel[Any, Any, Any]]
     keys: tuple[str, ...]
     """The channels that make up the state, in the schema's order."""
-    key_set: frozenset[str] = field(init=False)
-    """The same, for looking up."""
+    key_places: Mapping[str, int] = field(init=False)
+    """The same, for looking up: each with its place in that order."""
     input_channel: str = START
     output_keys: str | tuple[str, ...] = ()
     """What `invoke` returns: these keys, or the bare value of one channel."""
@@ -175,7 +175,7 @@ class Program:
     """Turns an update that came from outside into writes."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key_set", frozenset(self.keys))
+        object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})
         consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
         object.__setattr__(self, "consumed", frozenset(consumed))
         untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
@@ -188,4 +188,4 @@ class Program:
 
     def board(self, checkpoint: Checkpoint | None) -> Board:
         """The channels as a checkpoint has them, or as they are at the beginning."""
-        return Board(self.channels, self.keys, self.key_set, checkpoint)
+        return Board(self.channels, self.keys, self.key_places, checkpoint)
