@@ -25,7 +25,6 @@ from milepost.sql.failures import (
 )
 from milepost.sql.lite_cells import read_cells
 from milepost.sql.lite_failures import explain, explained, suppress_read_only
-from milepost.sql.lite_log import LogRoom
 from milepost.sql.lite_worker import Worker
 from milepost.sql.operations import (
     Alone,
@@ -91,7 +90,6 @@ class SqliteEngine:
         self._ready = False
         self._own: sqlite3.Cursor | None = None
         """For transactions: making one costs as much as a small statement."""
-        self._room: LogRoom | None = None
         self._worker = Worker()
         forking.renewed_in_child(self)
 
@@ -133,8 +131,7 @@ class SqliteEngine:
         """
         quiet = forking.was_held(self.lock)
         self._worker = Worker()
-        self._leave_log()
-        cursor, self._own, self._room, self._ready = self._own, None, None, False
+        cursor, self._own, self._ready = self._own, None, False
         if self._unusable or self._reopening:
             return
         own = self._reopen is not None
@@ -236,19 +233,12 @@ class SqliteEngine:
                 with suppress(sqlite3.Error):
                     # Not with `execute`: that stops after the first page.
                     self.connection.executescript("PRAGMA incremental_vacuum")
-            self._leave_log()
             if not self._unusable:
                 self.connection.close()
 
     def release(self) -> None:
         """Let the worker go; the connection is the caller's."""
         self._worker.close()
-        with self.lock:
-            self._leave_log()
-
-    def _leave_log(self) -> None:
-        if self._room is not None:
-            self._room.close()
 
     # -- transactions
 
@@ -280,11 +270,6 @@ class SqliteEngine:
                 cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
                 _switch_to_wal(cursor)
             cursor.execute(f"PRAGMA synchronous={self._synchronous}")
-            [(path,)] = cursor.execute(
-                "SELECT file FROM pragma_database_list WHERE name = 'main'"
-            ).fetchall()
-            if path:
-                self._room = LogRoom(path)
             cursor.close()
             self._equip()
         if self._first is not None:
@@ -312,7 +297,7 @@ class SqliteEngine:
             if cursor is None:
                 cursor = self._own = self._cursor()
             try:
-                return _drive(cursor, work(), begin, self._room)
+                return _drive(cursor, work(), begin)
             except BaseException:
                 self._roll_back(cursor)
                 raise
@@ -342,16 +327,15 @@ _PATIENCE: Final = 10.0
 """Seconds that others may take to make a file and its tables."""
 
 
-def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: LogRoom | None) -> R:
+def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
     execute = cursor.execute
     begun = False
     steps = Stepper(operation)
     answer: Any
     try:
-        crowded = begin == _WRITE and room is not None and room.is_used_up()
         for statement in steps:
             answer = None
-            if not begun and (crowded or not _is_transaction(statement, begin)):
+            if not begun and not _is_transaction(statement, begin):
                 execute(begin)
                 begun = True
             if isinstance(statement, Alone):
@@ -381,8 +365,6 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, room: Lo
                 cursor.executemany(statement.sql, statement.rows)
             steps.answer = answer
         if begun:
-            if room is not None and crowded:
-                room.make()
             execute("COMMIT")
         return steps.result
     except StopIteration as stray:  # of a parameter, a converter or a callback
