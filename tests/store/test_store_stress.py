@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import suppress
 
 import pytest
 from embedders import Model
@@ -55,10 +56,8 @@ def test_items_are_found_by_meaning_whoever_put_them_beside_reindexes_and_sweeps
 
     def reindex(name):
         while not writers.is_set():
-            try:
+            with suppress(ReindexConflict):
                 opened[name].reindex(batch_size=5)
-            except ReindexConflict:
-                pass
 
     def sweep(name):
         while not writers.is_set():

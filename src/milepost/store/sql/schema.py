@@ -2,6 +2,7 @@
 
 `milepost_items`       one row an item: the exact value (`data`), and what filters see (`view`)
 `milepost_store_meta`  which model the vectors were made with, and in which table they are
+`milepost_deleted`     the largest version that was deleted, for each of a few groups of items
 `milepost_vectors_N`   the vectors of generation N; a reindex builds the next one beside it
 
 The names are our own, so that the tables can live beside a saver's, and beside LangGraph's.
@@ -48,6 +49,12 @@ _NEWEST = (
 _LACKING = (
     "CREATE INDEX IF NOT EXISTS milepost_items_lacking ON milepost_items (id) WHERE indexed = -1"
 )
+# A delete must remember which version was the last. One row for all would make deletes wait for
+# each other, one for each item would stay for ever: items share a few rows.
+_DELETED = (
+    "CREATE TABLE IF NOT EXISTS milepost_deleted"
+    " (shard INTEGER PRIMARY KEY, version BIGINT NOT NULL)"
+)
 _META = """
 CREATE TABLE IF NOT EXISTS milepost_store_meta (
     name TEXT PRIMARY KEY,
@@ -75,6 +82,7 @@ def schema(dialect: str) -> Schema:
                 _META,
             ],
             [_LACKING],
+            [_DELETED],
         ],
         landmark=("milepost_items", "view"),
         foreign="The database has a table milepost_items that is not milepost's. Use another one.",

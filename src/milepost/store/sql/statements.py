@@ -82,17 +82,42 @@ _CHANGED: Final = (
 )
 _INSERT: Final = (
     "INSERT INTO milepost_items"
-    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) VALUES "
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) "
 )
-_VALUES: Final = "(?, ?, ?, ?, %json%, ?, ?, ?, ?, ?, ?, ?)"
-_PLAIN: Final = "(?, ?, 'msgpack', ?, %json%, NULL, ?, ?, NULL, NULL, {}, {})"
+# Larger than every version that was deleted, should the clock have gone back since: a version is
+# never used twice, also where an item was deleted and put again.
+_VERSION: Final = (
+    "%max%(?, coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ?), 0))"
+)
+_VALUES: Final = f"(?, ?, ?, ?, %json%, ?, ?, {_VERSION}, ?, ?, ?, ?)"
+_PLAIN: Final = f"(?, ?, 'msgpack', ?, %json%, NULL, ?, {_VERSION}, NULL, NULL, {{}}, {{}})"
 """Of an item that has nothing special: what is not sent needs not be read."""
+
+
+# Of many rows at once, the versions that were deleted are looked at once for all.
+_ROW: Final = (
+    "(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint, ?::integer,"
+    " ?::bigint, ?::bigint, ?::integer, ?::integer)"
+)
+_PLAIN_ROW: Final = (
+    "(?::text, ?::text, 'msgpack', ?::bytea, ?::jsonb, NULL::text, ?::bigint, ?::bigint,"
+    " ?::integer, NULL::bigint, NULL::bigint, {}, {})"
+)
+_FROM_ROWS: Final = (
+    "SELECT ns, key, kind, data, view, idx, created, %max%(updated, coalesce((SELECT max(version)"
+    " + 1 FROM milepost_deleted), 0)), ttl, expires, indexed, reindexed FROM (VALUES {}) AS p"
+    " (ns, key, kind, data, view, idx, created, updated, shard, ttl, expires, indexed, reindexed)"
+)
 
 
 def put(rows: int = 1, plain: tuple[int, int] | None = None) -> str:
     """Store so many items, or so many plain ones with these marks; after their values comes the
     time."""
-    values = ", ".join([_VALUES if plain is None else _PLAIN.format(*map(int, plain))] * rows)
+    one, many = (_VALUES, _ROW) if plain is None else (_PLAIN, _PLAIN_ROW)
+    if plain is not None:
+        marks = tuple(map(int, plain))
+        one, many = one.format(*marks), many.format(*marks)
+    values = f"VALUES {one}" if rows == 1 else _FROM_ROWS.format(", ".join([many] * rows))
     return f"{_INSERT}{values} ON CONFLICT (ns, key) DO UPDATE SET {_CHANGED}"
 
 
@@ -100,11 +125,29 @@ PUT: Final = put()
 PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
 """Refuses to replace an item that is there."""
 DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
+_IF_LARGER: Final = (
+    " ON CONFLICT (shard) DO UPDATE SET version = excluded.version"
+    " WHERE excluded.version > milepost_deleted.version"
+)
+NOTE_DELETED: Final = (
+    "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), updated"
+    f" FROM milepost_items WHERE ns = ? AND key = ?{_IF_LARGER}"
+)
+"""Before an item is deleted: that its version was used."""
+DELETE_ONE: Final = (
+    "WITH shards AS (SELECT CAST(? AS INTEGER) AS shard),"
+    " gone AS (DELETE FROM milepost_items WHERE ns = ? AND key = ? RETURNING updated)"
+    " INSERT INTO milepost_deleted (shard, version) SELECT shard, updated FROM gone, shards"
+    f"{_IF_LARGER}"
+)
+"""Both in one, where a statement can."""
+NOTE_VERSION: Final = f"INSERT INTO milepost_deleted (shard, version) VALUES (?, ?){_IF_LARGER}"
 RENEW: Final = (
     "UPDATE milepost_items SET expires = ? + ttl WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
 )
 EXPIRED: Final = (
-    "SELECT i.id FROM milepost_items i WHERE i.expires <= ? ORDER BY i.expires LIMIT ? %lock_free%"
+    "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
+    " ORDER BY i.expires LIMIT ? %lock_free%"
 )
 DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
@@ -160,6 +203,7 @@ HAVE_VECTORS: Final = (
     f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING} AND reindexed = ?"
 )
 LACK_VECTORS: Final = f"UPDATE milepost_items SET indexed = {LACKING} WHERE reindexed <> ?"
+LOCK_ITEM: Final = "SELECT 1 FROM milepost_items i WHERE i.ns = ? AND i.key = ? %lock%"
 # In one order everywhere, so that two who lock several cannot wait for each other.
 LOCK_ITEMS: Final = (
     "SELECT i.ns, i.key, i.updated FROM %pairs% p JOIN milepost_items i ON i.ns = p.a"
@@ -187,6 +231,8 @@ class Speech:
     dialect: Dialect
     clause: Callable[[Condition], Clause]
     json: str
+    max: str
+    """The larger of two."""
     vector: str
     integer: str
     lock: str
@@ -194,6 +240,8 @@ class Speech:
     """The same, where items are not the only relation."""
     lock_free: str
     """The same for those rows only that nobody else has locked."""
+    delete_one: str | None
+    """Deletes an item that has no vectors, if one statement can."""
     share: str | None
     """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
     does that by itself."""
@@ -258,6 +306,7 @@ def _dressed(speech: Speech, statement: str) -> str:
         statement.replace("%pairs%", speech.dialect.pairs)
         .replace("%items%", speech.dialect.items)
         .replace("%json%", speech.json)
+        .replace("%max%", speech.max)
         .replace("%vector%", speech.vector)
         .replace("%integer%", speech.integer)
         .replace("%lock%", speech.lock)
@@ -275,11 +324,13 @@ LITE: Final = Speech(
     SQLITE,
     sqlite_clause,
     json="?",
+    max="max",
     vector="?",
     integer="p.a",
     lock="",
     lock_items="",
     lock_free="",
+    delete_one=None,
     share=None,
     take=None,
     search=SEARCH_IDS_FIRST,
@@ -293,11 +344,13 @@ PG: Final = Speech(
     POSTGRES,
     postgres_clause,
     json="?::jsonb",
+    max="GREATEST",
     vector="?::vector",
     integer="p.a::bigint",
     lock="FOR UPDATE",
     lock_items="FOR UPDATE OF i",
     lock_free="FOR UPDATE SKIP LOCKED",
+    delete_one=DELETE_ONE,
     share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
     take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
     search=SEARCH_BELOW,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, count
 from operator import itemgetter
 from typing import Any, Final
+from zlib import crc32
 
 from milepost.errors import IndexMismatchError
 from milepost.sql.operations import Alone, Batch, Many, Operation, Query, Run
@@ -124,7 +125,12 @@ class Writer:
         if not rows:
             return 0
         ids = json.dumps([row[0] for row in rows])
+        used: dict[int, int] = {}
+        for _, ns, key, version in rows:
+            shard = _shard((ns, key))
+            used[shard] = max(version, used.get(shard, 0))
         statements = without_vectors_of(self._speech, generations.tables, ids)
+        statements.append(many(dress(sql.NOTE_VERSION), sorted(used.items())))
         statements.append(Run(dress(sql.DELETE_IDS), (ids,)))
         yield Batch(statements, last=True)
         return len(rows)
@@ -170,13 +176,22 @@ class Writer:
         gone = sorted([place for place, write in final.items() if write.data is None])
         if not gone:
             return []
+        tables = [] if generations is None else generations.tables
+        notes = sorted([(_shard(place), *place) for place in gone])
+        if self._speech.delete_one is not None and len(final) == 1 and not tables:
+            return [Run(self._speech.dress(self._speech.delete_one), notes[0])]
         statements: list[Run | Many] = []
         if self._speech.lock:
             # All that this transaction will touch, in one order. Vectors go before their items,
             # and whoever gives an item vectors holds its row: so none comes in between.
-            statements.append(Run(self._speech.dress(sql.LOCK_ITEMS), (json.dumps(sorted(final)),)))
-        if generations is not None:
-            statements += without_vectors(self._speech, generations.tables, gone)
+            places = sorted(final)
+            if len(places) == 1:
+                statements.append(Run(self._speech.dress(sql.LOCK_ITEM), places[0]))
+            else:
+                lock = self._speech.dress(sql.LOCK_ITEMS)
+                statements.append(Run(lock, (json.dumps(places),)))
+        statements += without_vectors(self._speech, tables, gone)
+        statements.append(many(self._speech.dress(sql.NOTE_DELETED), notes))
         statements.append(many(self._delete, gone))
         return statements
 
@@ -201,6 +216,8 @@ class Writer:
 
 
 _PLACE: Final = itemgetter(0, 1)
+_SHARDS: Final = 64
+"""Stored rows depend on it."""
 
 
 def _row(
@@ -214,6 +231,7 @@ def _row(
         None if write.index is None else json.dumps(write.index),
         stamp,
         stamp,
+        _shard(place),
         write.ttl,
         None if write.ttl is None else now + write.ttl,
         *marks,
@@ -222,7 +240,12 @@ def _row(
 
 def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
     assert write.data is not None
-    return (*place, write.data[1], write.view, stamp, stamp)
+    return (*place, write.data[1], write.view, stamp, stamp, _shard(place))
+
+
+def _shard(place: Place) -> int:
+    """Which row remembers the versions of a deleted item."""
+    return crc32("\0".join(place).encode()) % _SHARDS
 
 
 def _is_plain(write: Write) -> bool:
