@@ -74,6 +74,9 @@ class SqliteEngine:
         self.connection = connection
         self._turns = turns_on(connection)
         self.lock = forking.held_at_fork(self._turns.lock)
+        self._is_own = False
+        """Whether the connection was opened for this engine. The settings of one that is the
+        user's are the user's, but for those that make commits durable."""
         self._reopen: Callable[[], sqlite3.Connection] | None = None
         self._reopening = False
         self._unusable = ""
@@ -113,6 +116,7 @@ class SqliteEngine:
 
     def owns(self, conn_string: str) -> None:
         """The connection is the engine's own, opened with this: a forked child opens another."""
+        self._is_own = True
         if is_in_memory(conn_string):
             self._in_child = _MEMORY_IN_CHILD
             return
@@ -214,12 +218,18 @@ class SqliteEngine:
         """Move what is in the log to the file, and cut it off. False if others stand in the way."""
         with self.lock, not_erased(), explained():
             cursor = self._cursor()
+            if not self._is_own:
+                # As much as can be without waiting, since others cannot write while the next one
+                # waits. It then waits only for readers that began after the file was rewritten.
+                [(_, pages, moved)] = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                if moved < pages:
+                    return False
+                return _truncated(cursor)
             cursor.execute("PRAGMA busy_timeout=0")
             try:
-                [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                return _truncated(cursor)
             finally:
                 cursor.execute(f"PRAGMA busy_timeout={patience}")
-            return not busy
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
@@ -297,7 +307,7 @@ class SqliteEngine:
             if cursor is None:
                 cursor = self._own = self._cursor()
             try:
-                return _drive(cursor, work(), begin)
+                return _drive(cursor, work(), begin, own=self._is_own)
             except BaseException:
                 self._roll_back(cursor)
                 raise
@@ -308,6 +318,11 @@ class SqliteEngine:
         # Some failures, a full disk among them, end the transaction by themselves.
         if self.connection.in_transaction:
             cursor.execute("ROLLBACK")
+
+
+def _truncated(cursor: sqlite3.Cursor) -> bool:
+    [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not busy
 
 
 def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
@@ -327,7 +342,7 @@ _PATIENCE: Final = 10.0
 """Seconds that others may take to make a file and its tables."""
 
 
-def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
+def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str, *, own: bool) -> R:
     execute = cursor.execute
     begun = False
     steps = Stepper(operation)
@@ -354,7 +369,7 @@ def _drive(cursor: sqlite3.Cursor, operation: Operation[R], begin: str) -> R:
             elif isinstance(statement, Trail):
                 _follow(execute, statement)
             elif isinstance(statement, Read):
-                answer = read_cells(cursor, statement)
+                answer = read_cells(cursor, statement, own=own)
             elif isinstance(statement, Several):
                 answer = [execute(q.sql, q.parameters).fetchall() for q in statement.queries]
             elif isinstance(statement, Run):

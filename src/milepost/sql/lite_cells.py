@@ -18,8 +18,10 @@ _PAGES: Final = 32
 """As many as stay in the cache while a cell is read, if so many can be let go."""
 
 
-def read_cells(cursor: sqlite3.Cursor, read: Read) -> list[bytes]:
-    """The bytes of each cell."""
+def read_cells(cursor: sqlite3.Cursor, read: Read, *, own: bool) -> list[bytes]:
+    """The bytes of each cell. The cache of a connection that is not our own is left as it is."""
+    if not own:
+        return [_cell(cursor, read, number) for number in read.numbers]
     (usual,) = cursor.execute("PRAGMA cache_size").fetchone()
     cursor.execute(f"PRAGMA cache_size={_PAGES}")
     try:
