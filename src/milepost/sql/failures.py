@@ -8,6 +8,7 @@ CheckpointError
     ├── StorageError              the database's files cannot be read or written
     │   └── StorageFullError      the disk or a quota is used up
     ├── NotErasedError            rows are gone, but their bytes are still in the files
+    ├── OutcomeUnknownError       the connection was lost while a change was on its way
     ├── DatabaseBusyError         others hold the database, or all connections to it
     └── ConnectionUnusableError   the connection is closed, busy or bound to another thread
         ├── ForkedProcessError    the connection is the parent process's
@@ -49,6 +50,13 @@ class NotErasedError(SaverError):
     """What was removed cannot be read any more, but its bytes are still in the database's files.
 
     Do what the message says, then call `vacuum()`, or `erase()` again.
+    """
+
+
+class OutcomeUnknownError(SaverError):
+    """The connection was lost while a change was on its way: nobody knows whether it was stored.
+
+    Read what is there now, and decide.
     """
 
 

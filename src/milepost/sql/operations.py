@@ -92,6 +92,9 @@ class Batch(NamedTuple):
 
     statements: Sequence[Run | Many]
     last: bool = False
+    once: bool = False
+    """Whether it must not run twice. If the connection is lost while a last batch is on its way,
+    nobody knows whether it has run: the caller is told so, and it is not repeated."""
 
 
 class Guarded(NamedTuple):

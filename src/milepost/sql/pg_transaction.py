@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost.sql.failures import OutcomeUnknownError
 from milepost.sql.operations import (
     Alone,
     Batch,
@@ -101,9 +102,18 @@ class _Transaction:
         # A reader of several statements needs one snapshot for all of them.
         alone = last and not self._begun and (len(asks) == 1 or isinstance(statement, Batch))
         large = _large(statement)
-        results = yield from (
-            self._bare(asks, large) if alone else self._send(asks, last=last, large=large)
-        )
+        try:
+            results = yield from (
+                self._bare(asks, large) if alone else self._send(asks, last=last, large=large)
+            )
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if isinstance(statement, Batch) and statement.once and self._connection.closed:
+                raise OutcomeUnknownError(
+                    "The connection to PostgreSQL was lost while a change that must not be made "
+                    f"twice was on its way: nobody knows whether it was stored ({error}). Read "
+                    "what is there now, and decide whether to repeat it."
+                ) from error
+            raise
         if isinstance(statement, Query):
             return rows_of(self._connection, results[0])
         if isinstance(statement, Several):

@@ -68,11 +68,13 @@ class Writer:
         final: dict[Place, Write] = {}
         """Of several writes to one key the last one counts."""
         guarded: set[Place] = set()
+        versioned = False
         for number, group in enumerate(groups):
             if number in failed:
                 continue
             mine = {}
             created: set[Place] = set()
+            conditional = False
             for write in group:
                 if not isinstance(write, Write):
                     continue
@@ -84,6 +86,7 @@ class Writer:
                         failed[number] = error
                         break
                 if write.if_version is not None:
+                    conditional = True
                     there = yield from self._version(place, now)
                     if there != write.if_version or place in mine or place in final:
                         failed[number] = conflict_error(write, there)
@@ -96,8 +99,9 @@ class Writer:
             else:
                 guarded |= created
                 final.update(mine)
+                versioned = versioned or conditional
         if final:
-            yield from self._store(final, guarded, now, generations)
+            yield from self._store(final, guarded, now, generations, once=versioned)
 
     def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
         """The only group, of one put on no conditions, to a store without vectors."""
@@ -145,7 +149,10 @@ class Writer:
         guarded: set[Place],
         now: int,
         generations: Generations | None,
+        *,
+        once: bool,
     ) -> Operation[None]:
+        """`once`: repeated after it was stored, it would be refused because of its own versions."""
         stamp = self._stamps.next(len(final))
         marks = NO_MARKS if generations is None else generations.marks
         statements = self._deletes(final, generations)
@@ -168,7 +175,7 @@ class Writer:
         if generations is not None:
             kept = {place: final[place] for place in sorted(final) if final[place].data is not None}
             statements += with_new_vectors(self._speech, generations, self._vectors, kept)
-        yield Batch(statements, last=True)
+        yield Batch(statements, last=True, once=once)
 
     def _deletes(
         self, final: dict[Place, Write], generations: Generations | None
