@@ -12,12 +12,15 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log, appends
+from hitl_graphs import State, fan, step
 from milepost.channels import DeltaChannel, LastValue
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import DamagedRowError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.runtime import aio
+from milepost.runtime.aio import AsyncDriver
+from milepost.runtime.crew import Crew
 from milepost.runtime.saving import Backlog, Fence, Ledger
 from milepost.runtime.sync import SyncDriver
 from savers import WholeSaver
@@ -329,3 +332,70 @@ def test_steps_are_stored_though_ctrl_c_came_before_their_writer_was_woken(monke
     assert backlog.is_above(0, lambda: None)
     assert woken == [True]
     assert backlog.take(lambda: None) == ["step"]
+
+
+class TestASiblingThatHasEnded:
+    """What ended just before the run was broken off is stored, whatever broke it off."""
+
+    @pytest.fixture
+    def graph(self, saver: Any, trace: list[str]) -> Any:
+        def exits(state: State) -> Any:
+            trace.append("exits")
+            if trace.count("exits") == 1:
+                raise SystemExit
+            return {"log": ["exits"]}
+
+        def ends(state: State) -> Any:
+            trace.append("ends")
+            return {"log": ["ends"]}
+
+        return fan(("exits", exits), ("ends", ends), checkpointer=saver)
+
+    def test_does_not_run_again_if_it_is_heard_of_after_the_crash(
+        self, run, graph, config, durability, trace, monkeypatch
+    ):
+        """Both have ended by the time that anything is heard of, the crash first."""
+        of_crew, of_driver = Crew.collect, AsyncDriver._collect
+        held: list[Any] = []
+
+        def crash_first(item: Any) -> bool:
+            return item[1] is None
+
+        def collect(self: Crew, item: Any) -> Any:
+            crash, other = sorted([item, self._mailbox.get()], key=crash_first)
+            self._mailbox.put(other)
+            monkeypatch.undo()
+            return of_crew(self, crash)
+
+        def acollect(self: AsyncDriver) -> Any:
+            held.extend(self._ended)
+            self._ended.clear()
+            if len(held) < 2:
+                return []
+            self._ended.extend(sorted(held, key=crash_first))
+            monkeypatch.undo()
+            return of_driver(self)
+
+        monkeypatch.setattr(Crew, "collect", collect)
+        monkeypatch.setattr(AsyncDriver, "_collect", acollect)
+        with pytest.raises(SystemExit):
+            run.invoke(graph, {"log": []}, config, durability=durability)
+        assert sorted(run.invoke(graph, None, config)["log"]) == ["ends", "exits"]
+        assert sorted(trace) == ["ends", "exits", "exits"]
+
+    def test_does_not_run_again_if_ctrl_c_comes_before_it_is_heard_of(
+        self, saver, config, durability, trace, monkeypatch
+    ):
+        graph = fan(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
+
+        def wait(self: Crew) -> Any:
+            for item in [self._mailbox.get() for _ in range(2)]:
+                self._mailbox.put(item)
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Crew, "wait", wait)
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke({"log": []}, config, durability=durability)
+        assert graph.invoke(None, config) == {"log": ["a", "b"]}
+        assert sorted(trace) == ["a", "b"]

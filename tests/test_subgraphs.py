@@ -1,5 +1,6 @@
 """Graphs inside graphs: where their state is kept, and how it is read and changed from outside."""
 
+import asyncio
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_config
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.graph import END, START, StateGraph
+from milepost.sql.failures import InvalidIdError
 from milepost.types import Command, Send, StateSnapshot, interrupt
 
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -698,3 +700,70 @@ class TestErrorsInASubgraph:
         result = run.invoke(graph, None, config, durability=durability)
         assert result == {"log": ["z"], "inner": ["c1", "flaky"]}
         assert trace == ["c1", "flaky", "flaky", "z"]
+
+
+class TestGraphsInsideGraphs:
+    """However deep they are nested, Python's limit on the depth of calls is not in the way."""
+
+    def nested(self, depth: int, leaf: Any, name: str = "in", **compile_with: Any) -> Any:
+        graph = StateGraph(State).add_node(name, leaf).add_edge(START, name).compile()
+        for at in range(depth):
+            builder = StateGraph(State).add_node(name, graph).add_edge(START, name)
+            graph = builder.compile(**(compile_with if at == depth - 1 else {}))
+        return graph
+
+    @pytest.mark.parametrize("depth", [50, 300])
+    def test_run_to_their_end(self, run, depth):
+        graph = self.nested(depth, lambda _: {"log": ["leaf"]})
+        assert run.invoke(graph, {"log": []})["log"].count("leaf") >= 1
+
+    def test_tell_what_failed_inside(self, run):
+        def leaf(state: State) -> Any:
+            raise ValueError("leaf")
+
+        with pytest.raises(ValueError, match="leaf"):
+            run.invoke(self.nested(300, leaf), {"log": []})
+
+    def test_let_an_exit_through(self, run):
+        def leaf(state: State) -> Any:
+            raise SystemExit(3)
+
+        with pytest.raises(SystemExit):
+            run.invoke(self.nested(60, leaf), {"log": []})
+
+    def test_end_when_they_are_cancelled(self):
+        saw: list[str] = []
+
+        async def main() -> None:
+            began = asyncio.Event()
+
+            async def leaf(state: State) -> Any:
+                began.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    saw.append("cancelled")
+
+            running = asyncio.create_task(self.nested(60, leaf).ainvoke({"log": []}))
+            await began.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+        asyncio.run(main())
+        assert saw == ["cancelled"]
+
+    def test_are_refused_by_name_where_their_place_is_too_long_to_be_stored(
+        self, run, saver, config
+    ):
+        graph = self.nested(40, lambda _: {"log": ["leaf"]}, checkpointer=saver)
+        with pytest.raises(
+            InvalidIdError, match=r"nested 2\d graphs deep.*'in\|in\|in.*at most 1024"
+        ):
+            run.invoke(graph, {"log": []}, config)
+
+    def test_may_be_deeper_where_inner_ones_are_not_stored(self, run, saver, config):
+        inner = self.nested(300, lambda _: {"log": ["leaf"]}, checkpointer=False)
+        graph = StateGraph(State).add_node("in", inner).add_edge(START, "in")
+        found = run.invoke(graph.compile(checkpointer=saver), {"log": []}, config)
+        assert "leaf" in found["log"]

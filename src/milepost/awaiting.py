@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -94,6 +94,24 @@ async def apart(context: contextvars.Context, call: Callable[[], T]) -> T:
             raise
         job()  # the interpreter exits: it is done here or not at all
     return await future
+
+
+async def on_its_own_stack(work: Awaitable[T]) -> T:
+    """Await something in a task of its own, whose calls do not lie on top of these."""
+
+    async def carried() -> tuple[T | None, BaseException | None]:
+        # Returned: an exit or an interrupt would leave the loop.
+        try:
+            return await work, None
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return None, error
+
+    result, error = await asyncio.create_task(carried())
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
 
 
 async def see_through(work: Any) -> None:

@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _IDLE_SECONDS = 10.0
 _EXIT_SECONDS = 10.0
@@ -77,6 +79,24 @@ def submit(job: Callable[[], None]) -> None:
         threading.Thread(target=worker.run, name="milepost-task", daemon=True).start()
     else:
         worker.jobs.put(job)
+
+
+def elsewhere(call: Callable[[], T]) -> T:
+    """Call something on another thread, which has a stack of its own, and wait for it."""
+    ended: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def job() -> None:
+        try:
+            ended.put((call(), None))
+        except BaseException as error:
+            ended.put((None, error))
+
+    submit(job)
+    result, error = ended.get()
+    if error is not None:
+        raise error
+    found: T = result
+    return found
 
 
 def _forget_threads() -> None:

@@ -16,7 +16,15 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost.awaiting import InContext, apart, in_thread, see_through, setter, to_the_end
+from milepost.awaiting import (
+    InContext,
+    apart,
+    in_thread,
+    on_its_own_stack,
+    see_through,
+    setter,
+    to_the_end,
+)
 from milepost.runtime.colour import is_sync_only
 from milepost.runtime.effects import (
     STARTING,
@@ -34,6 +42,7 @@ from milepost.runtime.effects import (
     Start,
     TaskEffect,
     TaskProgram,
+    is_deep,
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import inside
@@ -97,9 +106,15 @@ class AsyncDriver:
         steps: Stepper[Effect, Any] = Stepper(program)
         carry_out = self._carry_out
         answered = True
+        effect: Effect | None = None
+        struck: BaseException | None = None
+        """What is to end the run as soon as it has stored the tasks that have ended."""
         try:
             for effect in steps:
                 answered = False
+                if struck is not None and isinstance(effect, STARTING):
+                    steps.error, struck = struck, None
+                    continue
                 try:
                     if type(effect) is Start:
                         while pending:
@@ -123,18 +138,23 @@ class AsyncDriver:
                 except GeneratorExit:
                     raise
                 except BaseException as failure:
-                    steps.error = failure
                     if isinstance(failure, asyncio.CancelledError):
                         # The program ends now, and saves what it has. Whoever asks for that again
                         # must not keep it from doing so.
                         carry_out = self._carry_out_anyway
                         await to_the_end(self._stop_tasks())
+                    if isinstance(failure, Exception):
+                        steps.error = failure
+                    elif answered or self._take_ended(steps, effect):
+                        struck = failure
+                    else:
+                        steps.error = failure
         except GeneratorExit:
             # Perhaps while a cancellation is dealt with: a loop that ends may cancel the very task
             # that closes this generator.
             if runs_here(loop):  # if not, the generator was dropped, and nothing can be awaited
                 try:
-                    await self._wind_up(steps, answered)
+                    await self._wind_up(steps, None if answered else effect)
                 finally:
                     pending.clear()  # nobody is left to hear of it
             raise
@@ -146,14 +166,19 @@ class AsyncDriver:
         finally:
             if self._running and runs_here(loop):
                 await to_the_end(self._stop_tasks())
+        if struck is not None:
+            raise struck
         self.result = steps.result
         while pending:
             yield show(pending.popleft())
 
-    async def _wind_up(self, steps: Stepper[Effect, Any], answered: bool) -> None:
-        """The run is broken off: let the program save what it has, without starting more."""
+    async def _wind_up(self, steps: Stepper[Effect, Any], effect: Effect | None) -> None:
+        """The run is broken off: let the program save what it has, without starting more.
+
+        `effect` is what it still waits for.
+        """
         await to_the_end(self._stop_tasks())
-        if not answered and steps.error is None:
+        if effect is not None and not self._take_ended(steps, effect):
             steps.error = Abandoned()
         with suppress(Abandoned):
             for following in steps:
@@ -164,6 +189,16 @@ class AsyncDriver:
                         steps.answer = await self._carry_out_anyway(following)
                     except BaseException as failure:
                         steps.error = failure
+
+    def _take_ended(self, steps: Stepper[Effect, Any], effect: Effect) -> bool:
+        """Hand over tasks that ended just before the run was broken off: they are done."""
+        if type(effect) is not Await:
+            return False
+        ended = [task for task, crash in self._ended if crash is None]
+        self._ended.clear()
+        if ended:
+            steps.answer = ended
+        return bool(ended)
 
     async def _stop_tasks(self) -> None:
         self._queue.clear()
@@ -376,17 +411,20 @@ class AsyncDriver:
                 self._loop.call_soon_threadsafe(running.cancel)
 
     def _collect(self) -> list[Task]:
-        """The tasks that have ended by now."""
-        ended: list[Task] = []
-        while self._ended:
-            task, crash = self._ended[0]
-            if crash is not None:
-                if ended:
-                    break  # these first: they are done, and can be saved
-                self._ended.popleft()
-                raise crash
-            self._ended.popleft()
-            ended.append(task)
+        """The tasks that have ended by now.
+
+        What one of them crashed with is raised when no other is left: those are done, and can be
+        saved.
+        """
+        ended = [task for task, crash in self._ended if crash is None]
+        crashed = [item for item in self._ended if item[1] is not None]
+        self._ended.clear()
+        if ended:
+            self._ended.extend(crashed)
+        elif crashed:
+            crash = crashed[0][1]
+            assert crash is not None
+            raise crash
         return ended
 
     async def _perform(self, program: TaskProgram) -> None:
@@ -433,6 +471,8 @@ class AsyncDriver:
                 work = context.run(callee.aio, effect.argument, **arguments)
             if effect.timeout is not None and callee.aio is not None:
                 work = within(work, effect.timeout, effect)
+            if scope.session.depth and is_deep(scope.session.depth):
+                return await on_its_own_stack(InContext(work, context))
             return await InContext(work, context)
         except asyncio.CancelledError as error:
             running = asyncio.current_task()

@@ -67,6 +67,7 @@ class Bookkeeping:
     tasks: Sequence[Task]
     paused: bool
     quiet: bool
+    depth: int
 
     def _prepare_bookkeeping(self) -> None:
         self._given: dict[str, Any] = {

@@ -81,21 +81,40 @@ class Crew:
         return self._mailbox.get()
 
     def collect(self, item: Item) -> list[Task]:
-        """The tasks that have ended by now, `item` first."""
+        """The tasks that have ended by now, `item` among them.
+
+        What one of them crashed with is raised when no other is left: those are done, and can be
+        saved.
+        """
         ended: list[Task] = []
+        crashes: list[Item] = []
         while True:
             if item is not None:
-                task, crash = item
-                if crash is not None:
-                    if not ended:
-                        raise crash
-                    # The others first: they are done, and can be saved.
-                    self._mailbox.put(item)
-                    return ended
-                ended.append(task)
+                if item[1] is None:
+                    ended.append(item[0])
+                else:
+                    crashes.append(item)
             if self._mailbox.empty():
-                return ended
+                break
             item = self._mailbox.get()
+        if ended or not crashes:
+            for crashed in crashes:
+                self._mailbox.put(crashed)
+            return ended
+        first = crashes[0]
+        assert first is not None
+        assert first[1] is not None
+        raise first[1]
+
+    def ended(self) -> list[Task]:
+        """The tasks that have ended by now, though nobody waits for them any more."""
+        found: list[Task] = []
+        with suppress(Empty):
+            while True:
+                item = self._mailbox.get_nowait()
+                if item is not None and item[1] is None:
+                    found.append(item[0])
+        return found
 
     # -- in the threads
 

@@ -79,6 +79,15 @@ STARTING = (Start, Await)
 """Where a run whose consumer has gone is stopped: before more begins, never while it saves."""
 
 
+STACKED = 24
+"""Graphs inside graphs whose calls may lie on one stack: Python allows for a thousand calls."""
+
+
+def is_deep(depth: int) -> bool:
+    """Whether a graph that has so many around it needs a stack of its own."""
+    return depth > 0 and depth % STACKED == 0
+
+
 class Abandoned(BaseException):
     """Thrown into a run whose consumer has gone: it saves what it has, and starts no more.
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.commit import Fence, StepSaver
+from milepost.checkpoint.names import LONGEST
 from milepost.checkpoint.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint.threads import checkpoint_gone
 from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
@@ -59,7 +60,17 @@ class Loading(Telling):
             self.ns = self.parent.child_ns()
             if chosen is True:
                 self.ns = without_ids(self.ns)
-        return self.ledger.saver if self.ledger is not None else chosen  # type: ignore[return-value]
+        saver = self.ledger.saver if self.ledger is not None else chosen
+        if len(self.ns) > LONGEST and isinstance(saver, StepSaver):
+            from milepost.sql.failures import InvalidIdError
+
+            raise InvalidIdError(
+                f"Graph '{self.program.name}' is nested {self.depth} graphs deep, in the namespace "
+                f"'{without_ids(self.ns)}', which has {len(self.ns)} characters with the ids of "
+                f"its tasks; at most {LONGEST} can be stored, about 24 graphs. Nest fewer, give "
+                "nodes shorter names, or compile inner graphs with checkpointer=False."
+            )
+        return saver  # type: ignore[return-value]
 
     def _place_without_saver(self) -> None:
         if self.parent is not None:

@@ -54,6 +54,8 @@ class Session(Opening):
         self.feed = feed
         self.parent = parent
         above: Session | None = parent.session if parent is not None else None
+        self.depth: int = 0 if above is None else above.depth + 1
+        """How many graphs there are around this one."""
         self.config = options.config
         self.store: BaseStore | None = options.store
         self.cache: BaseCache[Any] | None = options.cache

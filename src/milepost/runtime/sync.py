@@ -36,6 +36,7 @@ from milepost.runtime.effects import (
     Start,
     TaskEffect,
     TaskProgram,
+    is_deep,
 )
 from milepost.runtime.saving import BACKLOG_LIMIT, Backlog, Ledger
 from milepost.runtime.scope import inside
@@ -78,9 +79,14 @@ class SyncDriver:
         pending = self.feed.parts
         steps: Stepper[Effect, R] = Stepper(program)
         is_finalizing = sys.is_finalizing  # by then modules may have been emptied
+        struck: BaseException | None = None
+        """What is to end the run as soon as it has stored the tasks that have ended."""
         try:
             for effect in steps:
                 answered = False
+                if struck is not None and isinstance(effect, STARTING):
+                    steps.error, struck = struck, None
+                    continue
                 try:
                     if type(effect) is Start:
                         while pending:
@@ -100,7 +106,7 @@ class SyncDriver:
                         yield pending.popleft()
                 except GeneratorExit:
                     if not is_finalizing():  # no thread runs then that could be waited for
-                        if not answered:
+                        if not answered and not self._take_ended(steps, effect):
                             steps.error = Abandoned()
                         try:
                             self._wind_up(steps, Abandoned())
@@ -110,6 +116,9 @@ class SyncDriver:
                 except BaseException as failure:
                     if not isinstance(failure, Exception):
                         self._crew.dismiss()
+                        if answered or self._take_ended(steps, effect):
+                            struck = failure
+                            continue
                     steps.error = failure
         except Exception:
             # What was said before the failure still counts.
@@ -126,9 +135,18 @@ class SyncDriver:
             if self._loop is not None:
                 self._loop.close()
                 self._loop = None
+        if struck is not None:
+            raise struck
         while pending:
             yield pending.popleft()
         return steps.result
+
+    def _take_ended(self, steps: Stepper[Effect, Any], effect: Effect) -> bool:
+        """Hand over tasks that ended just before the run was broken off: they are done."""
+        if type(effect) is not Await or not (ended := self._crew.ended()):
+            return False
+        steps.answer = ended
+        return True
 
     def _wind_up(self, steps: Stepper[Effect, Any], reason: BaseException) -> None:
         """The run is broken off: let the program save what it has, without starting more."""
@@ -330,11 +348,12 @@ class SyncDriver:
                 cancellation = scope.task.cancellation
                 reason = f"node '{callee.name}' is async"
                 return context.run(self._await, work, reason, cancellation)
-            if callee.inject:
-                arguments = callee.arguments(scope)
-                result = context.run(callee.sync, effect.argument, **arguments)
+            arguments = callee.arguments(scope) if callee.inject else {}
+            if scope.session.depth and is_deep(scope.session.depth):
+                call = partial(context.run, callee.sync, effect.argument, **arguments)
+                result = workers.elsewhere(call)
             else:
-                result = context.run(callee.sync, effect.argument)
+                result = context.run(callee.sync, effect.argument, **arguments)
             if type(result) is CoroutineType:
                 return context.run(self._await, result, f"node '{callee.name}' is async")
             return result
