@@ -486,7 +486,7 @@ class TestTheControlOfABatch:
         results = run.batch(
             graph,
             [{"log": ["stops"]}, {"log": []}],
-            self.CONFIGS,
+            self.CONFIGS[:1] * 2,  # in order
             return_exceptions=True,
             control=control,
         )
