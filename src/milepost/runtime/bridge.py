@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from milepost import forking
 from milepost.messages.kinds import langchain_messages
 
 if TYPE_CHECKING:
@@ -28,37 +30,60 @@ _variable: ContextVar[Any] | None = None
 """The context variable of that name, once LangChain is loaded."""
 
 
-class _ConfigOnDemand(dict[str, Any]):
-    """A node's config, made when LangChain looks into it: most nodes call nothing that does.
+class _ConfigOnDemand(dict[Any, Any]):
+    """A node's config, made when somebody looks into it: most nodes call nothing that does.
 
-    Making it costs a third of a small step. It must be a dict, since LangChain expects one.
+    Making it takes a quarter of a small step without a saver, and a third of one under `exit`. It
+    must be a dict, since LangChain expects one, and each method of dict fills it first. Python's
+    own C code asks these methods as well, because `__iter__` is not that of dict; code that does
+    not, and takes the items from where a dict keeps them, finds a key that is no text.
     """
 
     __slots__ = ("_scope",)
 
     _scope: Scope | None
 
+    def __init__(self, scope: Scope) -> None:
+        dict.__setitem__(self, _UNFILLED, None)  # not empty, as json asks for the bare size
+        self._scope = scope
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
     def _fill(self) -> None:
         scope = self._scope
-        if scope is not None:
-            dict.update(self, scope.config)
-            self._scope = None
+        if scope is None:
+            return
+        config = scope.config
+        with _filling:
+            if self._scope is not None:  # otherwise another thread has come first
+                dict.clear(self)
+                dict.update(self, config)
+                self._scope = None
+
+
+_UNFILLED = object()
+_filling = forking.fresh_in_child(Lock())
+_NEVER_LOOK = (
+    *("__class_getitem__", "__doc__", "__getattribute__", "__hash__", "__init__", "__new__"),
+    "fromkeys",
+)
 
 
 def _after_filling(name: str) -> Callable[..., Any]:
-    read = getattr(dict, name)
+    usual = getattr(dict, name)
 
-    def method(self: _ConfigOnDemand, *arguments: Any) -> Any:
+    def method(self: _ConfigOnDemand, *arguments: Any, **named: Any) -> Any:
         self._fill()
-        return read(self, *arguments)
+        for one in arguments:
+            if isinstance(one, _ConfigOnDemand):
+                one._fill()
+        return usual(self, *arguments, **named)
 
     return method
 
 
-for _name in (
-    *("__contains__", "__eq__", "__getitem__", "__iter__", "__len__", "__or__", "__repr__"),
-    *("__ror__", "copy", "get", "items", "keys", "values"),
-):
+for _name in vars(dict).keys() - set(_NEVER_LOOK):
     setattr(_ConfigOnDemand, _name, _after_filling(_name))
 
 
@@ -69,9 +94,7 @@ def share_config(context: Context, scope: Scope) -> None:
         _variable = getattr(sys.modules.get(_HOME), _VARIABLE, None)
         if _variable is None:
             return
-    config = _ConfigOnDemand()
-    config._scope = scope
-    context.run(_variable.set, config)
+    context.run(_variable.set, _ConfigOnDemand(scope))
 
 
 def load() -> None:
