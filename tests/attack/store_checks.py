@@ -27,7 +27,13 @@ from attack.store_register import (
 )
 from attack.violations import Violation
 
-BUSY = ("DatabaseBusyError", "ConnectionUnusableError", "StorageError", "StorageFullError")
+BUSY = (
+    "DatabaseBusyError",
+    "ConnectionUnusableError",
+    "OutcomeUnknownError",
+    "StorageError",
+    "StorageFullError",
+)
 """Typed errors that any call may end with: others hold the database, or a fault has hit it."""
 Found = Iterator[Violation]
 
@@ -45,9 +51,11 @@ class Checks:
 
     def violations(self, events: list[Event]) -> Found:
         """What does not hold in a round, from one observation to the next."""
-        calls = [span for span in spans(events) if span.operation.startswith("store_")]
+        every = spans(events)
+        calls = [span for span in every if span.operation.startswith("store_")]
+        outages = [span for span in every if _loses_connections(span)]
         self._models |= {span.arguments["model"] for span in calls}
-        round_ = Round(calls, registers(calls, self._carried), len(self._models) > 1)
+        round_ = Round(calls, registers(calls, self._carried, outages), len(self._models) > 1)
         for check in CHECKS:
             yield from check(round_)
         yield from self._reused_versions(round_)
@@ -72,11 +80,11 @@ class Checks:
         there = round_.observations[-1].by_key if round_.observations else None
         self._carried = {}
         for item, register in round_.registers.items():
-            kept = register.writes
+            kept = register.recorded
             if there is not None:
                 kept = [
                     write
-                    for write in register.writes
+                    for write in register.recorded
                     if (write.token is not None and write.token == there.get(item))
                     or (write.end == NEVER and write.begin >= round_.begin)
                 ]
@@ -88,6 +96,10 @@ class Checks:
         self.made["store: writes"] += sum(len(register.writes) for register in everything)
         self.made["store: reads of an item"] += sum(len(register.reads) for register in everything)
         self.made["store: observations"] += len(round_.observations)
+
+
+def _loses_connections(span: Span) -> bool:
+    return span.operation == "fault" and span.arguments["kind"] in ("terminate", "restart")
 
 
 class Round:

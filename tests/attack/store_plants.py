@@ -91,6 +91,31 @@ def versions_without_lock() -> None:
     object.__setattr__(statements.PG, "lock", "")
 
 
+def versions_forgotten() -> None:
+    """A version was used twice: a delete did not remember it, and the clock stood still."""
+    from milepost.store.sql import statements
+
+    nothing = " ON CONFLICT (shard) DO NOTHING"
+    statements.NOTE_DELETED = (  # type: ignore[misc]
+        "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), 0"
+        f" FROM milepost_items WHERE ns = ? AND key = ?{nothing}"
+    )
+    statements.NOTE_VERSION = (  # type: ignore[misc]
+        f"INSERT INTO milepost_deleted (shard, version) VALUES (?, 0 * ?){nothing}"
+    )
+
+
+def repeated_although_done() -> None:
+    """A put with a version was repeated after a lost connection, and met its own version."""
+    from milepost.sql.operations import Batch
+    from milepost.store.sql import writing
+
+    def batch(statements: Any, last: bool = False, once: bool = False) -> Batch:
+        return Batch(statements, last=last)
+
+    writing.Batch = batch  # type: ignore[assignment,misc]
+
+
 PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "switch-without-waiting": (switch_without_waiting, POSTGRES),
     "reindexes-mixed": (reindexes_mixed, DATABASES),
@@ -99,5 +124,7 @@ PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "sweep-of-old-tables": (sweep_of_old_tables, DATABASES),
     "reads-among-writes": (reads_among_writes, POSTGRES),
     "versions-without-lock": (versions_without_lock, POSTGRES),
+    "versions-forgotten": (versions_forgotten, DATABASES),
+    "repeated-although-done": (repeated_although_done, POSTGRES),
 }
 """What to do, and where it can be met."""

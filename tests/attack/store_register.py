@@ -9,8 +9,8 @@ Memories", call this its zone).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attack.history import Span
@@ -82,7 +82,7 @@ class Read:
         """Whether the read would have seen what was put, had it been there."""
         if write.token is None:
             return False
-        if self.kind is not None and kind_of(write.token) != self.kind:
+        if self.kind is not None and kind_of(write.token.partition("@")[0]) != self.kind:
             return False
         return write.index or not self.by_meaning
 
@@ -101,6 +101,8 @@ class Register:
     item: str
     writes: list[Write] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    recorded: list[Write] = field(default_factory=list)
+    """The writes as they were called; `writes` has those twice that were done twice."""
 
     def write_of(self, token: str) -> Write | None:
         return next((write for write in self.writes if write.token == token), None)
@@ -117,7 +119,9 @@ class Register:
                 yield write, min(call.end for call in calls), max(call.begin for call in calls)
 
 
-def registers(spans: Iterable[Span], carried: dict[str, list[Write]]) -> dict[str, Register]:
+def registers(
+    spans: Iterable[Span], carried: dict[str, list[Write]], outages: Sequence[Span] = ()
+) -> dict[str, Register]:
     """All items. `carried` is what an earlier round has left in them."""
     found = {item: Register(item, list(carried.get(item, ()))) for item in ITEMS}
     for span in spans:
@@ -136,8 +140,30 @@ def registers(spans: Iterable[Span], carried: dict[str, list[Write]]) -> dict[st
             for read in reads_of(span):
                 found[read.item].reads.append(read)
     for register in found.values():
+        register.recorded = list(register.writes)
+        for write in register.recorded:
+            if any(outage.overlaps(write.begin, write.end) for outage in outages):
+                _repeat(register, write)
         register.reads += _implied(register)
     return found
+
+
+def _repeat(register: Register, write: Write) -> None:
+    """A put without a version is done again if the connection was lost while it was on its way.
+
+    Each time it has another version. It counts as several puts then, all of the same duration.
+    """
+    mine = [read for read in register.reads if read.token == write.token is not None]
+    versions = {read.version for read in mine}
+    if write.if_version is not None or len(versions) < 2:
+        return
+    register.writes.remove(write)
+    for version in versions:
+        again = replace(write, token=f"{write.token}@{version}")
+        register.writes.append(again)
+        for read in mine:
+            if read.version == version:
+                read.token = again.token
 
 
 REFUSALS = ("VersionConflict", "IndexMismatchError")

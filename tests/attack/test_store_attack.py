@@ -99,6 +99,16 @@ def test_a_put_that_never_ended_may_have_happened_or_not(history):
     assert history.broken() == set()
 
 
+@pytest.mark.parametrize("kind", ["terminate", "stop"])
+def test_a_put_is_done_twice_only_if_a_connection_was_lost(history, kind):
+    history.put(0, 9, "x")
+    history.call(1, 2, operation="fault", kind=kind)
+    history.get(3, 4, "x", 1)
+    history.delete(5, 6)
+    history.get(7, 8, "x", 2)
+    assert bool(history.broken()) == (kind == "stop")
+
+
 def test_a_read_of_what_nobody_put_is_found(history):
     history.put(0, 1, "x", if_version=7, error="milepost.errors.VersionConflict")
     history.get(2, 3, "x")
