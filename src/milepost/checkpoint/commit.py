@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
@@ -23,7 +23,23 @@ from milepost.forking import ProcessBound
 from milepost.ids import LateId, random_token
 from milepost.record import record
 
+if TYPE_CHECKING:
+    from milepost.checkpoint.splice import Buffer
+
 Prepared = TypeVar("Prepared")
+
+
+@record(frozen=False)
+class Written:
+    """The writes at one checkpoint of which is known that they are stored in rows of their own."""
+
+    checkpoint_id: str
+    keys: set[tuple[str, int]]
+    """Their tasks and places."""
+    metadata: tuple[str | None, Buffer]
+    """The checkpoint's, as it is stored but for the seal: with it they are counted."""
+    lost: int = 0
+    """How many more of them were counted than there were."""
 
 
 @record(frozen=False)
@@ -60,6 +76,9 @@ class Fence:
     begins: tuple[str, str | LateId] | None = None
     """The graph that the run was called on, and the first checkpoint of it that the run makes.
     Under `exit` a graph inside it may be stored before."""
+    written: dict[str, Written] = field(default_factory=dict)
+    """Of each graph, what is known of the rows at its latest checkpoint, if the saver counts them;
+    some may have been forgotten."""
     ended: bool = False
     """Whether the run is over, so that nobody has to wait for it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.rows import long_kind, short_kind
 from milepost.checkpoint.threads import copy_refused
@@ -67,20 +67,32 @@ class Move:
         opened = self._codec.unseal(frame, ("frame", self._source, ns, id), columns)
         if not self._codec.splices:
             unpacked = frames.unpack(opened)
-            *_, versions, seen, held = unpacked
+            *_, writes, versions, seen, held = unpacked
             inline = {
                 channel: [*self._anew(*small, "blob", ns, channel, str(versions[channel]))]
                 if isinstance(small, list) and channel in versions
                 else small
                 for channel, small in held.items()
             }
-            opened = frames.pack(frames.stamp(unpacked), Frame(versions, seen, inline))
+            opened = frames.pack(frames.stamp(unpacked), Frame(versions, seen, inline), writes)
         frame = self._codec.seal(bytes(opened), ("frame", self._target, ns, id), columns)
-        told = self._value(metadata, (), kind, "metadata", ns, id)
+        told = self._metadata(metadata, kind, ns, id)
         if led is not None:
             opened = self._codec.unseal(led, ("led", self._source, ns, id), (parent,))
             led = self._codec.seal(bytes(opened), ("led", self._target, ns, id), (parent,))
         return (self._target, ns, id, parent, complete, run_id, frame, *told, led)
+
+    def _metadata(
+        self, data: bytes, kind: str | None, ns: str, id: str
+    ) -> tuple[str | None, bytes]:
+        is_counted = notes.is_counted(kind)
+        kind, opened, rows = notes.opened(self._codec, kind, data, self._source, ns, id)
+        kind, opened = self._anew(kind, opened, "metadata", ns, id)
+        kind = None if kind is None else short_kind(kind)
+        if is_counted:
+            kind, opened = notes.counted(kind, opened, rows)
+        place = ("metadata", self._target, ns, id)
+        return kind, self._codec.seal(bytes(opened), place, (kind,))
 
     def blob(self, row: Row) -> Row:
         """A row of `checkpoint_blobs`."""

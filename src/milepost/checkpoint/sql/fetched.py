@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.remembered import KnownFrame
+from milepost.checkpoint.sql.writes import LED
 from milepost.errors import BrokenChainError, DamagedRowError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from milepost.checkpoint.codec import Codec, Columns
     from milepost.checkpoint.records import CheckpointMetadata
@@ -63,6 +64,15 @@ def head_gone(thread_id: str, head: str) -> BrokenChainError:
     )
 
 
+def writes_gone(thread_id: str, ns: str, id: str, why: str) -> BrokenChainError:
+    """What tasks have done or asked must not be taken for not done."""
+    where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+    return BrokenChainError(
+        f"Writes at checkpoint '{id}' of {where} are gone: {why}. Restore them from a backup, "
+        "or go on from another checkpoint: pass its checkpoint_id in the config."
+    )
+
+
 def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowError:
     """An old state must not be taken for the latest because the registry says so."""
     return DamagedRowError(
@@ -110,6 +120,7 @@ class Frames:
         self.made: list[KnownFrame] = []
         """Those of them that were put together here."""
         self._opened: dict[str, tuple[frames.Unpacked, int]] = {}
+        self._after: dict[str, list[CheckpointRecord]] | None = None
 
     def wanted(self) -> set[tuple[str, str]]:
         """The channels and versions with rows of their own that the wanted frames name.
@@ -183,6 +194,41 @@ class Frames:
         """What a frame has of its own: format, time, updated channels."""
         return frames.stamp(self._open(row)[0])
 
+    def check_writes(self, id: str, rows: Sequence[WriteRecord]) -> None:
+        """Raises BrokenChainError if there are fewer writes than were counted at a checkpoint.
+
+        It counts them itself, and so do those after it, as far as they have been fetched too.
+        """
+        row = self._rows.get(id)
+        wanted = 0 if row is None else counted_rows(self._codec, *self._place, row)
+        inline = ""
+        for later in self.after(id):
+            try:
+                told = self.parent_writes(later)
+            except SerdeError:
+                continue  # whoever looks at that one will be told
+            wanted = max(wanted, told.rows)
+            inline = later.id if told.inline else inline
+        if inline and not any(row.kind == LED and row.task_id == inline for row in rows):
+            why = f"they were in the row of checkpoint '{inline}'"
+            raise writes_gone(*self._place, id, why)
+        if wanted and (there := sum(row.kind != LED for row in rows)) < wanted:
+            why = f"of {wanted} rows in `checkpoint_writes` {there} are left"
+            raise writes_gone(*self._place, id, why)
+
+    def after(self, id: str) -> Sequence[CheckpointRecord]:
+        """Of the rows that were fetched, those that have this parent."""
+        if self._after is None:
+            self._after = {}
+            for row in self._rows.values():
+                if row.parent_id is not None:
+                    self._after.setdefault(row.parent_id, []).append(row)
+        return self._after.get(id, ())
+
+    def parent_writes(self, row: CheckpointRecord) -> frames.ParentWrites:
+        """What a frame says of the writes that led to it."""
+        return self._open(row)[0][3]
+
     def check(self, row: CheckpointRecord) -> None:
         """Raises SerdeError if the row is not what was written, its parent's id included."""
         self._open(row)
@@ -197,6 +243,23 @@ class Frames:
             return opened
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel="(the frame)") from None
+
+
+def without_inline_writes(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> bytes:
+    """The frame of a checkpoint whose row does not hold the writes that led to it any more."""
+    place, columns = ("frame", thread_id, ns, row.id), (row.parent_id, row.complete)
+    unpacked = frames.unpack(codec.unseal(row.frame, place, columns))
+    *_, writes, versions, seen, inline = unpacked
+    frame = Frame(versions, seen, inline)
+    data = frames.pack(frames.stamp(unpacked), frame, writes._replace(inline=False))
+    return codec.seal(data, place, columns)
+
+
+def counted_rows(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> int:
+    """At least so many rows of writes a checkpoint has, as far as it says that itself."""
+    if not notes.is_counted(row.metadata_kind):
+        return 0
+    return notes.opened(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)[2]
 
 
 def metadata_of(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:

@@ -12,6 +12,7 @@ from milepost.checkpoint.sql.fetched import (
     entry_behind,
     head_gone,
 )
+from milepost.checkpoint.sql.writes import LED
 from milepost.record import record
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> Found | None:
         if tag <= 0:
             rows[id] = CheckpointRecord(id, other, number, data, kind, metadata)
             first = rows[id] if tag == 0 else first
+        elif kind == LED:
+            if data is not None:
+                writes.append(WriteRecord(id, other, 0, channel, path, base, kind, data))
+            if metadata is not None:
+                # The frame of the checkpoint after it, which tells whether there should be more.
+                rows[other] = CheckpointRecord(other, id, number, metadata, None, b"")
         elif tag == _WRITE:
             writes.append(WriteRecord(id, other, number, channel, path, base, kind, data))
         else:

@@ -7,7 +7,7 @@ small for a row of their own. It is stored as what differs from the parent's fra
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
 
@@ -61,38 +61,59 @@ def changes(
     return None if gone or unseen else Frame(changed, sights, inline)
 
 
-def pack(stamp: Sequence[Any], frame: Frame) -> bytes:
+class ParentWrites(NamedTuple):
+    """What a checkpoint says of the writes that led to it, so that they can be missed."""
+
+    inline: bool = False
+    """Whether they are in its own row."""
+    rows: int = 0
+    """At least so many rows of writes its parent has."""
+
+
+NO_WRITES: Final = ParentWrites()
+
+
+def pack(stamp: Sequence[Any], frame: Frame, writes: ParentWrites = NO_WRITES) -> bytes:
     """A frame, or changes to one, as it is stored."""
     format, time, updated = stamp
     if updated is not None and updated == sorted(frame.versions):
         updated = True  # as it mostly is in changes
-    return ormsgpack.packb(
-        [format, _short(time), updated, _grouped(frame.versions), frame.seen, frame.inline]
-    )
+    parts = [format, _short(time), updated, _grouped(frame.versions), frame.seen, frame.inline]
+    if writes.rows:
+        parts += writes
+    elif writes.inline:
+        parts.append(True)
+    return ormsgpack.packb(parts)
 
 
-Unpacked: TypeAlias = "tuple[Any, str | int, Any, dict[str, Any], dict[str, Any], dict[str, Any]]"
+Unpacked: TypeAlias = (
+    "tuple[Any, str | int, Any, ParentWrites, dict[str, Any], dict[str, Any], dict[str, Any]]"
+)
 """What `pack` was given, the stamp still to be read: see there."""
 
 
 def unpack(data: Buffer) -> Unpacked:
-    """A frame, or changes to one: format, time, updated channels; versions, seen, inline."""
+    """A frame, or changes to one: format, time, updated channels, what it says of its parent's
+    writes; versions, seen, inline."""
     try:
-        format, time, updated, grouped, seen, inline = ormsgpack.unpackb(data)
+        format, time, updated, grouped, seen, inline, *told = ormsgpack.unpackb(data)
+        writes = ParentWrites(*told) if told else NO_WRITES
         versions = {}
         for version, *names in grouped:
             for name in names:
                 versions[name] = version
         if type(seen) is not dict or type(inline) is not dict:
             raise ValueError("it has another form")
-        return format, time, updated, versions, seen, inline
+        if type(writes.inline) is not bool or type(writes.rows) is not int:
+            raise ValueError("it has another form")
+        return format, time, updated, writes, versions, seen, inline
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored frame does not decode: {error}") from error
 
 
 def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
     """What a frame has of its own: format, time, updated channels."""
-    format, time, updated, versions, _, _ = unpacked
+    format, time, updated, _, versions, _, _ = unpacked
     return format, _long(time), sorted(versions) if updated is True else updated
 
 

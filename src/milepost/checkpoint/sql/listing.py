@@ -21,6 +21,8 @@ MOST = 160
 _THREADS = 200
 _LAST = "\U0010ffff"
 """Sorts after every id."""
+_FIRST = "\1"
+"""Behind an id, it sorts right after that: no id has a smaller character."""
 
 Walk: TypeAlias = Generator[Work[Any], Any, None]
 """Yields work for one transaction each, and is sent back the results."""
@@ -110,6 +112,7 @@ class Listing:
         if self.left is not None and not self._filter:
             size = min(size, self.left)
         graph = "" if self._plain == thread_id else self._ns
+        before: CheckpointRecord | None = None
         if self._id is not None:
             rows = yield Query(q.with_id, (thread_id, self._id))
             rows = [
@@ -119,8 +122,15 @@ class Listing:
             ]
         elif graph is not None:
             sql = q.page_of_graph_and_run if self._run else q.page_of_graph
-            page = Query(sql, (*self._run, thread_id, graph, cursor[0], size))
+            # With the one that comes before the page, which tells of the writes that led to it. As
+            # it is now: it may have been removed since the page before was read.
+            end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
+            page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
             (rows,) = yield from self._reader.first(page)
+            if rows and rows[0][1] == cursor[0]:
+                before = CheckpointRecord(*rows[0][1:])
+                rows = rows[1:]
+            rows = rows[:size]
         else:
             # Has to sort what is left of the thread, unless there is but one graph.
             sql = q.page_of_thread_and_run if self._run else q.page_of_thread
@@ -130,27 +140,35 @@ class Listing:
             self._plain = None if others else thread_id
         records = [(row[0], CheckpointRecord(*row[1:])) for row in rows]
         more = self._id is None and len(records) == size
-        end = (records[-1][1].id, records[-1][0]) if more else None
+        ends = (records[-1][1].id, records[-1][0]) if more else None
         if self._filter:
             records = [
                 (ns, record)
                 for ns, record in records
                 if self._matches(metadata_of(self._reader.codec, thread_id, ns, record))
             ]
-        return _Page((yield from self._records(thread_id, records)), end)
+        return _Page((yield from self._records(thread_id, records, before)), ends)
 
     def _matches(self, metadata: Mapping[str, Any]) -> bool:
         return all(metadata.get(key, MISSING) == wanted for key, wanted in self._filter.items())
 
     def _records(
-        self, thread_id: str, rows: Sequence[tuple[str, CheckpointRecord]]
+        self,
+        thread_id: str,
+        rows: Sequence[tuple[str, CheckpointRecord]],
+        before: CheckpointRecord | None,
     ) -> Operation[list[CheckpointTuple]]:
         found: dict[tuple[str, str], CheckpointTuple] = {}
         graphs = list(dict.fromkeys(ns for ns, _ in rows))
         for ns in graphs:
             own = [row for other, row in rows if other == ns]
             lot = yield from self._reader.lot(
-                thread_id, ns, own, adjacent=not self._filter, last=ns == graphs[-1]
+                thread_id,
+                ns,
+                own,
+                before=before if ns == graphs[0] else None,
+                adjacent=not self._filter,
+                last=ns == graphs[-1],
             )
             for row in own:
                 found[ns, row.id] = lot.record(row)

@@ -171,6 +171,7 @@ class Lot:
         self, id: str, channels: Collection[str] | None = None
     ) -> list[PendingWrite]:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        self.check_writes(id)
         if id not in self._writes:
             return []
         found = []
@@ -180,6 +181,10 @@ class Lot:
             else:
                 self._opened(write)  # whether it really is another channel's
         return found
+
+    def check_writes(self, id: str) -> None:
+        """Raises BrokenChainError if some of those at a checkpoint are gone."""
+        self._frames.check_writes(id, self.rows_at(id))
 
     def rows_at(self, id: str) -> Sequence[WriteRecord]:
         """The rows of those writes."""

@@ -18,11 +18,18 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.records import CheckpointMetadata
+    from milepost.checkpoint.splice import Buffer
 
 BRIEF: Final = "-"
 """In the column `metadata_type`: source and step, of a root graph."""
 
+COUNTED: Final = "="
+"""Before the rest in the same column: with the metadata is stored how many rows of writes the
+checkpoint has. There it is under the checksum, or the cipher, of a cell that is always there."""
+
 _USUAL: Final = 3
+_COUNT: Final = 4
+"""Bytes of the number."""
 
 
 def encoded(
@@ -43,13 +50,43 @@ def encoded(
         raise error.at(thread=thread_id, channel="metadata") from None
 
 
+def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, bytes]:
+    """Metadata, its kind as it is stored, with the number of rows of writes."""
+    return f"{COUNTED}{kind or ''}", rows.to_bytes(_COUNT, "big") + data
+
+
+def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
+    """What `counted` was given; no rows if the metadata was never counted with."""
+    if not is_counted(kind):
+        return kind, data, 0
+    assert kind is not None
+    if len(data) < _COUNT:
+        raise DeserializationError("stored metadata does not decode: it is too short")
+    return kind[1:] or None, data[_COUNT:], int.from_bytes(data[:_COUNT], "big")
+
+
+def is_counted(kind: str | None) -> bool:
+    """Whether metadata of this kind says how many rows of writes there are."""
+    return kind is not None and kind.startswith(COUNTED)
+
+
+def opened(
+    codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
+) -> tuple[str | None, Buffer, int]:
+    """What is stored of a checkpoint's metadata, and how many rows of writes there must be."""
+    try:
+        return apart(kind, codec.unseal(stored, ("metadata", thread_id, ns, id), (kind,)))
+    except SerdeError as error:
+        raise error.at(thread=thread_id, channel="(the metadata)") from None
+
+
 def decoded(
     codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
 ) -> CheckpointMetadata:
     """The metadata of a checkpoint, from the cells of its row."""
     place = ("metadata", thread_id, ns, id)
     try:
-        data = codec.unseal(stored, place, (kind,))
+        kind, data, _ = opened(codec, kind, stored, thread_id, ns, id)
         if kind != BRIEF:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:

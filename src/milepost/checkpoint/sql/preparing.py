@@ -135,6 +135,7 @@ class Preparer:
             known,
             kind,
             told,
+            data,
         )
         # A foreign runtime's checkpoint is remembered once it is stored.
         if self._codec.splices and token is not None:

@@ -50,12 +50,12 @@ _WANTED = f"""COALESCE(?, (SELECT {HEAD} FROM threads WHERE thread_id = ? AND ? 
 """The checkpoint that is asked for, or the head, or of an inner graph the latest."""
 
 
-_LEDGER = f"""LOOKUP checkpoints n ON {_KEY} AND led IS NOT NULL
+_LEDGER = f"""LOOKUP checkpoints n ON {_KEY}{{2}}
                 AND checkpoint_id = COALESCE({{1}}, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
                     WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > {{0}}))
                 AND parent_checkpoint_id = {{0}} END"""
-"""The checkpoint after one, if it holds writes that belong to that one. Perhaps its id is known:
-to look for the smallest after another takes longer than all the rest."""
+"""The checkpoint after one, if that is its parent: it may hold writes that belong there. Perhaps
+its id is known: to look for the smallest after another takes longer than all the rest."""
 
 
 def _rows_of(which: str) -> str:
@@ -70,7 +70,7 @@ def _rows_of(which: str) -> str:
             FROM wanted LOOKUP checkpoint_writes w ON checkpoint_id = a AND {_KEY} END
             UNION ALL
             SELECT a, checkpoint_id, '', NULL, 0, '', '{LED}', led
-            FROM wanted {_LEDGER.format("a", "b")}),
+            FROM wanted {_LEDGER.format("a", "b", " AND led IS NOT NULL")}),
         chain (channel, version) AS (
             SELECT a, b FROM {{pairs}} AS pairs
             UNION
@@ -208,10 +208,20 @@ class Queries:
         SELECT {_CHECKPOINT} FROM checkpoints
         WHERE {_KEY} AND parent_checkpoint_id = ? AND complete = 0"""
     ledger: str = f"""
-        SELECT checkpoint_id, parent_checkpoint_id, led FROM checkpoints
+        SELECT {_CHECKPOINT}, led FROM checkpoints
         WHERE {_KEY} AND checkpoint_id >= ? ORDER BY checkpoint_id LIMIT 2"""
     """The writes in the row of a checkpoint, and in the one after it."""
     clear_ledger: str = f"UPDATE checkpoints SET led = NULL WHERE {_KEY} AND checkpoint_id = ?"
+    part_ledger: str = f"""
+        UPDATE checkpoints SET led = NULL, frame = ? WHERE {_KEY} AND checkpoint_id = ?"""
+    count_writes: str = f"""
+        UPDATE checkpoints SET metadata_type = ?, metadata = ? WHERE {_KEY} AND checkpoint_id = ?"""
+    written: str = f"""
+        SELECT metadata_type, metadata, task_id, idx FROM (
+            SELECT metadata_type, metadata, thread_id, checkpoint_ns, checkpoint_id
+            FROM checkpoints WHERE {_KEY} AND checkpoint_id = ?) c
+        LEFT JOIN checkpoint_writes USING (thread_id, checkpoint_ns, checkpoint_id)"""
+    """The keys of the writes at a checkpoint, and its metadata, with which they are counted."""
     complete_checkpoint: str = f"""
         UPDATE checkpoints SET complete = 1, frame = ? WHERE {_KEY} AND checkpoint_id = ?"""
     replace_write: str = """
@@ -243,8 +253,9 @@ class Queries:
         SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
         FROM line LOOKUP checkpoint_writes w ON {_KEY} AND checkpoint_id = id END WHERE depth < 2
         UNION ALL
-        SELECT 1, id, checkpoint_id, 0, '{LED}', led, NULL, '', '', NULL
-        FROM line {_LEDGER.format("id", "NULL")} WHERE depth < 2
+        SELECT 1, id, checkpoint_id, complete, '{LED}', led, CASE depth WHEN 0 THEN frame END,
+            '', '', NULL
+        FROM line {_LEDGER.format("id", "NULL", "")} WHERE depth < 2
         UNION ALL
         SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry"""
     """A checkpoint, or the head, or the latest; the frames that it builds on; its writes and its

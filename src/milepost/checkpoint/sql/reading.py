@@ -204,14 +204,17 @@ class Reader:
         ns: str,
         rows: Sequence[CheckpointRecord],
         *,
+        before: CheckpointRecord | None = None,
         adjacent: bool = False,
         last: bool = False,
     ) -> Operation[Lot]:
         """All rows that some checkpoints of one graph are put together from.
 
+        `before`: the one that was listed before them, which tells of the writes that led to it.
         `adjacent`: the latest comes first, and none between them was left out.
         """
-        frames = yield from self._frames(thread_id, ns, rows, {row.id: row for row in rows})
+        found = {row.id: row for row in ([*rows, before] if before is not None else rows)}
+        frames = yield from self._frames(thread_id, ns, rows, found)
         ids = [row.id for row in rows]
         after = dict(pairwise(reversed(ids))) if adjacent else {}
         wanted = frames.wanted()

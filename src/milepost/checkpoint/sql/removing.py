@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint.sql import frames
+from milepost.checkpoint.sql import frames, notes
 from milepost.checkpoint.sql.fetched import CheckpointRecord, Frames, WriteRecord, metadata_of
 from milepost.checkpoint.sql.locking import lock
 from milepost.checkpoint.sql.reading import Reader
@@ -102,6 +102,9 @@ class Remover:
         for ns, *row in rows:
             write = WriteRecord(*row)
             writes.setdefault((ns, write.checkpoint_id), []).append(write)
+        for ns, id in kept:
+            # Of what is gone, what is removed here may be the only one to tell.
+            thread.frames[ns].check_writes(id, writes.get((ns, id), ()))
         used = _used(thread, kept, writes)
         rows = yield Query(self._q.blob_keys, (thread_id,))
         unused = [key for key in map(tuple, rows) if key not in used]
@@ -113,7 +116,7 @@ class Remover:
         )
         if dry_run:
             return removed
-        yield from self._part_writes(thread_id, kept, writes)
+        yield from self._part_writes(thread_id, thread, kept, writes)
         yield from self._cut_values(thread_id, used)
         yield from self._cut_frames(thread_id, thread, kept)
         at = [(thread_id, *node) for node in doomed]
@@ -139,10 +142,15 @@ class Remover:
         return Thread(records, found, metadata)
 
     def _part_writes(
-        self, thread_id: str, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
+        self,
+        thread_id: str,
+        thread: Thread,
+        kept: Collection[Node],
+        writes: Mapping[Node, Sequence[WriteRecord]],
     ) -> Operation[None]:
-        """Writes in the row of another checkpoint stay or go with their own."""
-        rows, cleared = [], []
+        """Writes in the row of another checkpoint stay or go with their own, and are counted."""
+        rows: list[Any] = []
+        cleared = []
         for (ns, id), some in writes.items():
             for write in some:
                 if write.kind != LED:
@@ -154,6 +162,19 @@ class Remover:
                     rows += own_rows(self._reader.codec, (thread_id, ns, id), child[1], write.data)
         yield Many(self._q.add_write, rows)
         yield Many(self._q.clear_ledger, cleared)
+        counts = [
+            self._count(thread_id, thread.rows[node], node[0], len(keys))
+            for node, keys in _keys(thread, kept, writes, rows).items()
+        ]
+        yield Many(self._q.count_writes, counts)
+
+    def _count(self, thread_id: str, row: CheckpointRecord, ns: str, rows: int) -> tuple[Any, ...]:
+        """The metadata of a checkpoint, with the number of its rows of writes."""
+        codec = self._reader.codec
+        place = (thread_id, ns, row.id)
+        kind, data, counted = notes.opened(codec, row.metadata_kind, row.metadata, *place)
+        kind, data = notes.counted(kind, data, max(rows, counted))
+        return (kind, codec.seal(data, ("metadata", *place), (kind,)), *place)
 
     def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
         """Store in full what was a difference from something that goes away."""
@@ -190,6 +211,27 @@ class Remover:
             sealed = self._reader.codec.seal(data, ("frame", thread_id, ns, id), (None, 1))
             rows.append((sealed, thread_id, ns, id))
         yield Many(self._q.cut_checkpoint, rows)
+
+
+def _keys(
+    thread: Thread,
+    kept: Collection[Node],
+    writes: Mapping[Node, Sequence[WriteRecord]],
+    moved: Sequence[Any],
+) -> dict[Node, set[tuple[str, int]]]:
+    """The rows of writes at checkpoints that lose one after them, which has counted them."""
+    left = {
+        (ns, row.parent_id)
+        for (ns, id), row in thread.rows.items()
+        if row.parent_id is not None and (ns, id) not in kept and (ns, row.parent_id) in kept
+    }
+    found = {
+        node: {(row.task_id, row.position) for row in writes.get(node, ()) if row.kind != LED}
+        for node in left
+    }
+    for _, ns, id, task_id, position, *_ in moved:
+        found[ns, id].add((task_id, position))
+    return {node: keys for node, keys in found.items() if keys}
 
 
 def _used(

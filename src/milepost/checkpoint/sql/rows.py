@@ -9,7 +9,7 @@ from milepost.record import record
 
 if TYPE_CHECKING:
     from milepost.checkpoint.codec import Encoded
-    from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint.commit import Fence, Written
     from milepost.checkpoint.records import Place
     from milepost.checkpoint.splice import Program
     from milepost.checkpoint.sql.frame import Frame
@@ -104,6 +104,8 @@ class CheckpointRow:
     known: KnownFrame
     metadata_kind: str
     metadata: bytes
+    notes: bytes
+    """The metadata before they were sealed."""
     led: bytes | None = None
     """What the tasks at its parent wrote, if that is to be stored with it."""
 
@@ -122,6 +124,10 @@ class Prepared:
     early: list[EarlyFold]
     status: str = "running"
     """What the registry says of the thread afterwards."""
+    written: Written | None = None
+    """What is known of the rows at the graph's latest checkpoint, once this is stored."""
+    added: set[tuple[str, int]] = field(default_factory=set)
+    """Those of them that this step adds."""
 
     @property
     def weight(self) -> int:

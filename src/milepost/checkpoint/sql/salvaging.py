@@ -62,6 +62,7 @@ def _salvaged(graph: Graph, row: CheckpointRecord) -> Salvaged:
         return attempt(f"channel '{name}'", read, otherwise=MISSING)
 
     checkpoint = graph.lot.checkpoint(row, channel)
+    attempt("some writes", partial(graph.lot.check_writes, row.id))
     held: list[WriteRecord] = []
     for group in graph.lot.rows_at(row.id):
         several = "writes" if group.kind == LED else f"writes of task '{group.task_id}'"

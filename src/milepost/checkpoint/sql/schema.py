@@ -15,6 +15,8 @@ from milepost.checkpoint.sql.large import LARGE
 from milepost.sql.migrations import Schema
 
 # `led`: what the tasks at its parent have written, where that was stored with it (see writes.py).
+# The frame tells whether there should be any, and how many rows of writes the parent has; the
+# metadata, how many the checkpoint itself had before there was one after it (see notes.py).
 _CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS checkpoints (
     thread_id {text} NOT NULL,

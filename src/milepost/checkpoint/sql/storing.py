@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from milepost.checkpoint.sql import frames
-from milepost.checkpoint.sql.fetched import CheckpointRecord
+from milepost.checkpoint.commit import Written
+from milepost.checkpoint.sql import frames, notes
+from milepost.checkpoint.sql.fetched import CheckpointRecord, without_inline_writes
 from milepost.checkpoint.sql.frame import Frame
 from milepost.checkpoint.sql.locking import lock_all
 from milepost.checkpoint.sql.remembered import LOST, Known, KnownFrame, Memory
 from milepost.checkpoint.sql.rows import CheckpointRow, Prepared
-from milepost.checkpoint.sql.tables import Tables, checkpoint_row
+from milepost.checkpoint.sql.tables import Tables, checkpoint_row, written_at
 from milepost.checkpoint.sql.writes import own_rows
 from milepost.checkpoint.threads import parent_gone
-from milepost.errors import ThreadConflict
+from milepost.errors import SerdeError, ThreadConflict
 from milepost.ids import new_epoch
 from milepost.record import record
 from milepost.sql.operations import Alone, Batch, Guarded, Many, Operation, Query, Run
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.codec import Codec
     from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint.records import Place
     from milepost.checkpoint.sql.queries import Queries
     from milepost.checkpoint.sql.reading import Reader
     from milepost.sql.committing import Outcome
 
 
+_MOST_GRAPHS: Final = 256
+"""Graphs of a run of which is remembered what rows of writes there are."""
 _FRESH: Final = 1.0
 """Seconds for which the registry need not hear of a run that goes on."""
 
@@ -87,8 +91,11 @@ class Storer:
                 row.known.owner = owner
             if error is not None:
                 self._memory.forget(step.place.thread_id)
+                if step.fence is not None:
+                    step.fence.written.clear()
                 continue
             if step.fence is not None:
+                _note_written(step, step.fence)
                 step.fence.taken = True
                 step.fence.status = step.status
                 if row is not None and step.place.checkpoint_ns == "":
@@ -117,7 +124,9 @@ class Storer:
             or time.time() - fence.touched >= _FRESH
         ):
             return None
-        stored = checkpoint_row(self._codec, step, row, fence.epoch)
+        written = written_at(step)
+        rows = 0 if written is None else written.lost + len(written.keys)
+        stored = checkpoint_row(self._codec, step, row, fence.epoch, rows)
         key = (step.place.thread_id, fence.token, fence.epoch)
         return Alone(self._q.add_if_held, (*stored, *key))
 
@@ -149,6 +158,8 @@ class Storer:
                 if ns == "":
                     entry.head = row.checkpoint_id
             entry.status = step.status
+            if row is None and step.writes and not tables.knows(step):
+                return None
             tables.add(step, entry.epoch)
         return Guarded(self._claims(held), tables.statements())
 
@@ -262,7 +273,7 @@ class Storer:
                 yield Batch(tables.statements())
                 tables.clear()
             if replaces:
-                yield from self._replaced(step, checkpoint, row)
+                yield from self._replaced(step, checkpoint, row, tables)
             if checkpoint.known.partial:
                 yield from self._complete(step, checkpoint, base, unsure=unsure)
             elif unsure:
@@ -278,7 +289,32 @@ class Storer:
         if fence is not None:
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
         row.status = step.status
+        if checkpoint is None and step.writes and not tables.knows(step):
+            yield from self._look_at_writes(step, tables)
         tables.add(step, row.epoch)
+
+    def _look_at_writes(self, step: Prepared, tables: Tables) -> Operation[None]:
+        """Find out what is stored at a checkpoint, so that what a step adds can be counted."""
+        # What is looked up may be among the rows that wait.
+        yield Batch(tables.statements())
+        tables.clear()
+        written = yield from self._written(step.place)
+        if written is not None:
+            tables.learn(step, written)
+
+    def _written(self, place: Place) -> Operation[Written | None]:
+        """What is stored at a checkpoint; None if that is not to be told."""
+        thread_id, ns, id = place
+        rows = yield Query(self._q.written, place)
+        if not rows or id is None:
+            return None  # a foreign runtime may put writes at a checkpoint that it puts later
+        kind, metadata, *_ = rows[0]
+        try:
+            kind, data, counted = notes.opened(self._codec, kind, metadata, thread_id, ns, id)
+        except SerdeError:
+            return None  # damage is to be seen as long as it is there
+        keys = {(task_id, at) for *_, task_id, at in rows if task_id is not None}
+        return Written(id, keys, (kind, data), max(0, counted - len(keys)))
 
     def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
         """Raise BrokenChainError if what a step builds on, or writes to, is gone."""
@@ -286,18 +322,24 @@ class Storer:
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
 
-    def _replaced(self, step: Prepared, new: CheckpointRow, thread: _Row) -> Operation[None]:
+    def _replaced(
+        self, step: Prepared, new: CheckpointRow, thread: _Row, tables: Tables
+    ) -> Operation[None]:
         """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
         thread_id, ns, _ = step.place
         yield from self._part_writes(thread_id, ns, new.checkpoint_id)
         found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
         if not found:
             return
+        written = yield from self._written(step.place._replace(checkpoint_id=new.checkpoint_id))
+        if written is not None:
+            tables.recount(step, new, written.lost + len(written.keys))
         rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
         children = [CheckpointRecord(*row) for row in rows]
         found = yield from self._reader.frames(thread_id, ns, children)
         for child in children:
-            data = frames.pack(found.stamp(child), found.of(child.id).frame)
+            told = found.parent_writes(child)
+            data = frames.pack(found.stamp(child), found.of(child.id).frame, told)
             place = ("frame", thread_id, ns, child.id)
             sealed = self._codec.seal(data, place, (child.parent_id, 1))
             yield Run(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
@@ -308,11 +350,13 @@ class Storer:
     def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
         """Give the writes in a row that is replaced, or comes to lie elsewhere, their own rows."""
         rows = yield Query(self._q.ledger, (thread_id, ns, id))
-        for child, parent, led in rows:
-            if led is not None and parent != id:
-                place = (thread_id, ns, parent)
-                yield Many(self._q.add_write, own_rows(self._codec, place, child, led))
-                yield Run(self._q.clear_ledger, (thread_id, ns, child))
+        for *row, led in rows:
+            child = CheckpointRecord(*row)
+            if led is not None and child.parent_id is not None and child.parent_id != id:
+                place = (thread_id, ns, child.parent_id)
+                yield Many(self._q.add_write, own_rows(self._codec, place, child.id, led))
+                frame = without_inline_writes(self._codec, thread_id, ns, child)
+                yield Run(self._q.part_ledger, (frame, thread_id, ns, child.id))
 
     def _complete(
         self, step: Prepared, checkpoint: CheckpointRow, base: KnownFrame | None, *, unsure: bool
@@ -345,6 +389,16 @@ def _is_parent_sure(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
     if step.place.checkpoint_id is None:
         return True
     return row.base is not None and row.base.supports(step.token, epoch)
+
+
+def _note_written(step: Prepared, fence: Fence) -> None:
+    """Let a run know which rows of writes it has stored."""
+    if step.written is None:
+        return
+    step.written.keys.update(step.added)
+    if len(fence.written) >= _MOST_GRAPHS:
+        fence.written.clear()
+    fence.written[step.place.checkpoint_ns] = step.written
 
 
 def _found_epoch(step: Prepared, fence: Fence) -> int | None:

@@ -18,6 +18,7 @@ from milepost.checkpoint.sql.lots import Lot, by_checkpoint
 from milepost.checkpoint.sql.values import BlobRecord, Resolver
 from milepost.checkpoint.sql.writes import LED
 from milepost.checkpoint.threads import Problem
+from milepost.errors import BrokenChainError, SerdeError
 from milepost.sql.operations import Operation, Query
 
 if TYPE_CHECKING:
@@ -156,6 +157,13 @@ class _Check:
             key = self._graph.resolver.base(*key) if key in self._graph.blobs else None
 
     def writes(self) -> None:
+        for id in self._graph.checkpoints:
+            try:
+                self._graph.lot.check_writes(id)
+            except BrokenChainError as error:
+                self._report("checkpoint_writes", id, error)
+            except SerdeError:
+                pass  # which was reported with the checkpoint
         for row in self._graph.writes:
             table, key = "checkpoint_writes", f"{row.checkpoint_id} {row.task_id} {row.position}"
             if row.kind == LED:
