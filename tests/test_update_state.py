@@ -269,3 +269,19 @@ def test_an_update_of_a_new_thread_sets_delta_channels(run, saver, config):
     for word in ("first", "second"):
         run.update_state(graph, config, {"log": [word]}, as_node="a")
     assert run.get_state(graph, config).values == {"log": ["first", "second"]}
+
+
+def test_what_a_node_stores_of_its_own_thread_stays_the_latest(run, saver, config):
+    """Under `exit` the run's own checkpoint has its id before the update, and is stored after."""
+
+    def node(state: Log) -> dict[str, Any]:
+        graph.update_state(config, {"log": ["from inside"]}, as_node="a")
+        return {"log": [interrupt("go on?")]}
+
+    builder = StateGraph(Log).add_node("a", appends("a")).add_node("b", node)
+    graph = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+    graph.update_state(config, {"log": ["first"]}, as_node="b")
+    run.stream(graph, {"log": ["in"]}, config, stream_mode="checkpoints", durability="exit")
+    newest = run.history(graph, config)[0]
+    assert run.get_state(graph, config).config == newest.config
+    assert newest.values["log"] == ["first", "from inside"]

@@ -262,7 +262,8 @@ class Shelves(StepSaver[Prepared]):
             if graph is None:
                 graph = by_ns[ns] = {}
             graph[new_id] = stored
-            if ns == "" and (fence is not None or thread.head is None or new_id > thread.head):
+            # A run that has stored an update of its own thread may store an earlier id after it.
+            if ns == "" and (thread.head is None or new_id > thread.head):
                 thread.head = new_id
                 thread.status = status
 

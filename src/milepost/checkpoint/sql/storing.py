@@ -278,9 +278,9 @@ class Storer:
                 yield from self._complete(step, checkpoint, base, unsure=unsure)
             elif unsure:
                 yield from self._check_parent(step, checkpoint.checkpoint_id)
-            if step.place.checkpoint_ns == "" and (
-                fence is not None or row.head is None or checkpoint.checkpoint_id > row.head
-            ):
+            # A run that has stored an update of its own thread may store an earlier id after it.
+            is_newer = row.head is None or checkpoint.checkpoint_id > row.head
+            if step.place.checkpoint_ns == "" and is_newer:
                 row.head = checkpoint.checkpoint_id
         elif fence is not None and step.place.checkpoint_id != row.head:
             yield Batch(tables.statements())
