@@ -30,6 +30,7 @@
     ├── StoreError
     │   ├── InvalidNamespaceError (ValueError)  a namespace that no item can have
     │   ├── InvalidKeyError (ValueError)    a key that no item can have
+    │   ├── ValueTooLargeError (ValueError) a value that the database could not hold
     │   ├── FilterError (ValueError)        a filter that cannot be understood
     │   ├── VersionConflict                 the item is not at the version that was asked for
     │   ├── EmbeddingError                  what `embed` returned cannot be used
@@ -258,6 +259,13 @@ class InvalidNamespaceError(StoreError, ValueError):
 
 class InvalidKeyError(StoreError, ValueError):
     """A key that no item can have."""
+
+
+class ValueTooLargeError(StoreError, ValueError):
+    """A value that is larger than the store's database can hold; nothing was written.
+
+    Keep large contents in files or an object store, and put their addresses here.
+    """
 
 
 class FilterError(StoreError, ValueError):

@@ -8,7 +8,12 @@ import uuid
 
 import pytest
 
-from milepost.errors import InvalidKeyError, SerializationError, VersionConflict
+from milepost.errors import (
+    InvalidKeyError,
+    SerializationError,
+    ValueTooLargeError,
+    VersionConflict,
+)
 from milepost.store.base import (
     BaseStore,
     GetOp,
@@ -257,3 +262,32 @@ class TestStoreOfYourOwn:
             store.put(NS, "k", {}, if_version=1)
         with pytest.raises(NotImplementedError, match="order"):
             store.search(NS, order="key")
+
+
+class TestSize:
+    def test_of_a_value_that_the_database_cannot_hold_is_said_before_it_is_sent(self, stores):
+        if not stores.is_durable:
+            pytest.skip("memory holds what there is room for")
+        store = stores.open()
+        core = store.store._core
+        assert core.largest <= 2**30
+        assert core.largest_view <= 2**30
+        store.put(NS, "k", {"text": "short"})
+        core.largest = 1000
+        with pytest.raises(ValueTooLargeError, match=r"'k'.* 2,0\d\d bytes.* 1,000 at most"):
+            store.put(NS, "k", {"text": "x" * 2000})
+        core.largest, core.largest_view = 10**6, 1000
+        with pytest.raises(ValueTooLargeError, match=r"JSON"):
+            store.put(NS, "k", {"text": "é" * 600})
+        store.put(NS, "k2", {"text": "x" * 600})
+        assert store.get(NS, "k").value == {"text": "short"}
+
+    def test_of_many_values_does_not_matter(self, stores, monkeypatch):
+        if not stores.is_durable:
+            pytest.skip("memory sends nothing")
+        from milepost.store.sql import writing
+
+        monkeypatch.setattr(writing, "_SENT_AT_ONCE", 1000)
+        store = stores.open()
+        store.batch([PutOp(NS, str(n), {"text": "x" * n}) for n in range(250)])
+        assert len(store.search(NS, limit=1000)) == 250

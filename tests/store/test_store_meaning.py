@@ -346,6 +346,60 @@ class TestMissingParts:
         assert "CREATE EXTENSION vector" in str(PgVectors().explain(error))
 
 
+class TestWhatAModelReturns:
+    """Whatever it is: an error that says what is wrong, and nothing is stored."""
+
+    @pytest.mark.parametrize(
+        ("returned", "why"),
+        [
+            (None, "2 texts and returned None"),
+            ({"a": [1.0] * 3, "b": [1.0] * 3}, "returned a dict"),
+            ("ab", "returned a str"),
+            (7, "returned a int"),
+            ([[1.0] * 3], "2 texts and returned 1"),
+            ([[1.0] * 3, None], "returned None in place of a vector"),
+            ([[1.0] * 3, 7.0], "returned a float in place of a vector"),
+            ([[1.0] * 3, "abc"], "returned a str in place of a vector"),
+            ([[1.0] * 3, [1.0, None, 2.0]], "not of 32-bit floats"),
+            ([[1.0] * 3, [1.0]], "length 1"),
+        ],
+    )
+    def test_that_is_not_vectors_is_refused(self, stores, returned, why):
+        store = stores.open(index=index(lambda texts: returned, fields=["text", "more"]))
+        with pytest.raises(EmbeddingError, match=why):
+            store.put(NS, "k", {"text": "a", "more": "b"})
+        assert store.get(NS, "k") is None
+
+    @pytest.mark.parametrize("kind", ["function", "async function", "object", "async object"])
+    def test_a_model_may_change_the_list_that_it_is_given(self, stores, kind):
+        def emptying(texts):
+            made = [Model().vector(text) for text in texts]
+            texts.clear()
+            return made
+
+        async def aemptying(texts):
+            return emptying(texts)
+
+        class Emptying:
+            embed_documents = staticmethod(emptying)
+            embed_query = Model().vector
+
+        class AsyncEmptying(Emptying):
+            aembed_documents = staticmethod(aemptying)
+
+        models = {
+            "function": emptying,
+            "async function": aemptying,
+            "object": Emptying(),
+            "async object": AsyncEmptying(),
+        }
+        store = stores.open(index=index(models[kind], fields=["text"]))
+        store.batch([PutOp(NS, key, {"text": key * 3}) for key in "ab"])
+        assert keys(store.search(NS, query="b", limit=1)) == ["b"]
+        store.reindex()
+        assert keys(store.search(NS, query="a", limit=1)) == ["a"]
+
+
 class TestReindex:
     def fill(self, stores):
         store = stores.open(index=index(fields=["text"]))

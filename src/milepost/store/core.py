@@ -7,6 +7,7 @@ in one call and hands everything to the backend; the rows that come back are dec
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
@@ -15,7 +16,7 @@ from milepost.checkpoint.serde import rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerdeError, StoreError
+from milepost.errors import SerdeError, StoreError, ValueTooLargeError
 from milepost.store import namespaces
 from milepost.store.embeddings import Embedder
 from milepost.store.filters import parse
@@ -69,6 +70,10 @@ class StoreCore(ABC):
 
     makes_views = True
     """Whether the backend wants the view of a value along with it."""
+    largest = sys.maxsize
+    """Bytes that a value can have, as the serializer writes it."""
+    largest_view = sys.maxsize
+    """Bytes that its JSON can have."""
 
     def __init__(
         self,
@@ -188,11 +193,17 @@ class StoreCore(ABC):
                 data = self.serde.dumps_typed(value)
         except SerdeError as error:
             raise error.at(channel=f"{namespaces.to_text(namespace)}{key}") from None
+        view = self.viewer.text(value) if self.makes_views else ""
+        if len(data[1]) > self.largest:
+            raise _too_large(namespace, key, len(data[1]), self.largest, "bytes")
+        # A character is at most four bytes.
+        if 4 * len(view) > self.largest_view and (size := len(view.encode())) > self.largest_view:
+            raise _too_large(namespace, key, size, self.largest_view, "bytes of JSON")
         return Write(
             namespace,
             key,
             data,
-            self.viewer.text(value) if self.makes_views else "",
+            view,
             () if self.embedder is None else self.texts(value, index),
             index,
             None if ttl is None else to_micros(ttl),
@@ -285,6 +296,16 @@ class StoreCore(ABC):
 def place(namespace: tuple[str, ...], key: str) -> str:
     """Where an item is: an encrypted value opens nowhere else."""
     return f"store\0{namespaces.to_text(namespace)}\0{key}"
+
+
+def _too_large(
+    namespace: Namespace, key: str, size: int, largest: int, what: str
+) -> ValueTooLargeError:
+    return ValueTooLargeError(
+        f"The value of the item {key!r} in {namespace} has {size:,} {what}, and the store's "
+        f"database holds {largest:,} at most; nothing was written. Keep large contents in files or "
+        "an object store, and put their addresses here."
+    )
 
 
 def _embedder(index: IndexConfig) -> Embedder:

@@ -11,7 +11,7 @@ import asyncio
 import functools
 import inspect
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -61,9 +61,8 @@ class Embedder:
 
     def documents(self, texts: Sequence[str]) -> list[Packed]:
         """One vector for each text."""
-        texts = list(texts)
         if self._object is not None:
-            return self._checked(self._object.embed_documents(texts), len(texts))
+            return self._checked(self._object.embed_documents(list(texts)), len(texts))
         return self._checked(self._called(texts), len(texts))
 
     def queries(self, texts: Sequence[str]) -> list[Packed]:
@@ -74,12 +73,11 @@ class Embedder:
 
     async def adocuments(self, texts: Sequence[str]) -> list[Packed]:
         """`documents`, for use on an event loop: a sync model runs in a thread."""
-        texts = list(texts)
         if self._object is not None:
             if hasattr(self._object, "aembed_documents"):
-                return self._checked(await self._object.aembed_documents(texts), len(texts))
+                return self._checked(await self._object.aembed_documents(list(texts)), len(texts))
         elif self._is_async:
-            return self._checked(await self._function(texts), len(texts))
+            return self._checked(await self._function(list(texts)), len(texts))
         return await in_thread(self.documents, texts)
 
     async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
@@ -91,9 +89,10 @@ class Embedder:
             return self._checked(found, len(texts))
         return await in_thread(self.queries, texts)
 
-    def _called(self, texts: list[str]) -> Any:
+    def _called(self, texts: Sequence[str]) -> Any:
+        # The model gets a list of its own each time: it may do with it what it likes.
         if not self._is_async:
-            vectors = self._function(texts)
+            vectors = self._function(list(texts))
             if type(vectors) is list or not inspect.isawaitable(vectors):
                 return vectors
             # A callable that only turns out to be async when it is called.
@@ -102,7 +101,7 @@ class Embedder:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(_awaited(self._function, texts))
+            return asyncio.run(_awaited(self._function, list(texts)))
         raise ColourError(
             "The store's `embed` is async, and an event loop is running in this thread, so a sync "
             "method cannot wait for it. Call the async twin: await store.aput(...), "
@@ -110,6 +109,11 @@ class Embedder:
         )
 
     def _checked(self, vectors: Any, expected: int) -> list[Packed]:
+        if isinstance(vectors, (str, bytes, Mapping)) or not isinstance(vectors, Iterable):
+            raise EmbeddingError(
+                f"`embed` was given {expected} texts and returned {_described(vectors)}. It must "
+                "return a list with one vector for each text, in the same order."
+            )
         found = list(vectors)
         if len(found) != expected:
             raise EmbeddingError(
@@ -119,6 +123,11 @@ class Embedder:
         return [self._packed(vector) for vector in found]
 
     def _packed(self, vector: Any) -> Packed:
+        if isinstance(vector, (str, bytes, Mapping)) or not hasattr(vector, "__len__"):
+            raise EmbeddingError(
+                f"`embed` returned {_described(vector)} in place of a vector. A vector is a list "
+                f"of {self.dims} numbers."
+            )
         if len(vector) != self.dims:
             raise EmbeddingError(
                 f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
@@ -137,6 +146,10 @@ class Embedder:
         if (b"\x7f" in highest or b"\xff" in highest) and not all(map(isfinite, vector)):
             raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
         return packed
+
+
+def _described(thing: Any) -> str:
+    return "None" if thing is None else f"a {type(thing).__name__}"
 
 
 async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from milepost.errors import FilterError
+from milepost.errors import FilterError, SerdeError
+from milepost.store.namespaces import is_plain
 from milepost.store.view import OPAQUE, Viewer
 
 OPERATORS: Final = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$exists")
@@ -54,9 +55,9 @@ def _collect(
     for key, wanted in filter.items():
         if not isinstance(key, str):
             raise FilterError(f"The names in a filter are strings, not {key!r}.")
-        path = (*above, key)
+        path = (*above, _name(key, viewer))
         if viewer.clear is not None:
-            _check_clear(path, wanted, viewer.clear)
+            _check_clear((*above, key), wanted, viewer.clear)
         if type(wanted) in _SCALARS or not isinstance(wanted, Mapping):
             into.append(Condition(path, "$eq", viewer.comparable(wanted)))
             continue
@@ -72,6 +73,22 @@ def _collect(
             )
         for operator in operators:
             into.append(_condition(path, operator, wanted[operator], viewer))
+
+
+def _name(key: str, viewer: Viewer) -> str:
+    """The name that a field has in a view."""
+    if is_plain(key):
+        return key
+    if "." in key:
+        raise FilterError(
+            f"The name {key!r} in a filter has a period, and NUL or half of a surrogate pair, "
+            "which is more than can be looked up. Write fields of fields as a dict: "
+            "{'field': {'below': ...}}."
+        )
+    try:
+        return viewer.name(key)
+    except SerdeError as error:
+        raise FilterError(f"No field can be called {key!r}: {error}") from error
 
 
 def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewer) -> Condition:

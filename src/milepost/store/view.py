@@ -3,6 +3,8 @@
 Values are stored exactly, as the serializer's bytes. Filters work on a second form that every
 database understands. What JSON has no word for (a datetime, bytes, a text with NUL) is replaced by
 a digest of its exact form, so that it can be tested for equality and existence, not for order.
+A large float is written as the integer that it is: its usual form, such as 1e+30, is another number
+than the float for whoever counts in decimals, as PostgreSQL does.
 
 An encrypted store shows only the fields that its user has declared clear.
 """
@@ -21,6 +23,10 @@ from milepost.store.namespaces import is_plain
 
 OPAQUE: Final = "$opaque"
 _COMPACT: Final[Any] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+_NAMES: Final = {None: "null", True: "true", False: "false"}
+_WHOLE: Final = 1e16
+"""From here on a float is written with an exponent, which leaves out some of its digits."""
 
 as_json: Final = json.JSONEncoder(**_COMPACT).encode
 """How a view has what JSON has a word for."""
@@ -55,28 +61,33 @@ class Viewer:
             text = self._encode(value)
         except (ValueError, TypeError, RecursionError):
             return self._encode(self._plain(value))
-        if "\\u0000" in text or not is_plain(text):
+        if "\\u0000" in text or "e+" in text or not is_plain(text):
             return self._encode(self._plain(value))
         return text
 
     def _plain(self, value: Any) -> Any:
         """The value step by step, for what the fast way does not take."""
         if isinstance(value, Mapping):
-            return {self._name(key): self._plain(member) for key, member in value.items()}
+            return {self.name(key): self._plain(member) for key, member in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._plain(member) for member in value]
         if isinstance(value, str):
             return value if is_plain(value) else self._opaque(value)
-        if isinstance(value, float) and not isfinite(value):
-            return self._opaque(value)
+        if isinstance(value, float):
+            if not isfinite(value):
+                return self._opaque(value)
+            return int(value) if abs(value) >= _WHOLE else value
         if value is None or isinstance(value, (bool, int, float)):
             return value
         return self._opaque(value)
 
-    def _name(self, key: Any) -> str:
+    def name(self, key: Any) -> str:
+        """The name of a field, as every database can hold it."""
         if isinstance(key, str) and is_plain(key):
             return key
-        if isinstance(key, (int, float)) and not isinstance(key, bool):
+        if key is None or isinstance(key, bool):
+            return _NAMES[key]
+        if isinstance(key, (int, float)):
             return str(key)
         return f"{OPAQUE}:{self._digest(key)}"
 

@@ -43,6 +43,7 @@ class SqlCore(StoreCore):
     def __init__(self, speech: Speech, vectors: VectorIndex | None, **settings: Any) -> None:
         super().__init__(**settings)
         self.speech = speech
+        self.largest, self.largest_view = speech.largest, speech.largest_view
         self.vectors = vectors
         self.registry = VectorRegistry(speech, self.embedder, vectors)
         self._reader = Reader(speech, self.registry, vectors)

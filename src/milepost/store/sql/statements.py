@@ -256,6 +256,10 @@ class Speech:
     """Searches one namespace, where there is an index for it."""
     rows: int
     """How many items one statement stores."""
+    largest: int
+    """Bytes of a value. The server says it only after it was sent all of them."""
+    largest_view: int
+    """Bytes of its JSON."""
     below: str
     """A namespace's text begins with this, or lies between this and that."""
 
@@ -338,6 +342,8 @@ LITE: Final = Speech(
     newest=SEARCH_NEWEST_LITE,
     level=SEARCH_LEVEL,
     rows=1,
+    largest=1_000_000_000,
+    largest_view=1_000_000_000,
     below="i.ns >= ? AND i.ns < ?",
 )
 PG: Final = Speech(
@@ -358,6 +364,10 @@ PG: Final = Speech(
     newest=SEARCH_NEWEST,
     level=None,
     rows=100,
+    # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
+    # quarter of that.
+    largest=2**30 - 2**20 - 2**28,
+    largest_view=2**28 - 1,
     # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
     # only; for this it looks at the prefix, and uses the index where that pays.
     below="i.ns ^@ ?::text",

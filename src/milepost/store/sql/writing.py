@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from operator import itemgetter
 from typing import Any, Final
@@ -27,6 +27,8 @@ from milepost.store.sql.vectors import VectorIndex
 from milepost.store.tasks import Group, Outcome, Write
 from milepost.store.ttl import Stamps
 
+_SENT_AT_ONCE: Final = 2**26
+"""Bytes of values that may go in one statement: a message to PostgreSQL has less than 1 GB."""
 SWEPT_AT_ONCE: Final = 1000
 """Items that one transaction deletes because they have expired."""
 
@@ -213,6 +215,8 @@ class Writer:
         # Sorted, so that two transactions cannot lock the same rows in opposite orders.
         rows.sort(key=_PLACE)
         putting, size = self._speech.putting, self._speech.rows
+        if size > 1 and _bytes(write for _, write, _ in puts) > _SENT_AT_ONCE:
+            size = 1
         while size > 1 and len(rows) >= size:
             some, rows = rows[:size], rows[size:]
             block = putting(size, marks if plain else None)
@@ -248,6 +252,10 @@ def _row(
 def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
     assert write.data is not None
     return (*place, write.data[1], write.view, stamp, stamp, _shard(place))
+
+
+def _bytes(writes: Iterable[Write]) -> int:
+    return sum(len(write.data[1]) + len(write.view) for write in writes if write.data is not None)
 
 
 def _shard(place: Place) -> int:
