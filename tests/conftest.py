@@ -47,6 +47,7 @@ ON_POSTGRES = {
         "replay",
         "saver_contract",
         "update_state",
+        "versions",
     )
 }
 """Files of the matrix that run on a server too: those about what is saved, and by whom. The others

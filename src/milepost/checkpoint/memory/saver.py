@@ -20,6 +20,7 @@ from milepost.checkpoint.records import (
     get_checkpoint_id,
     place_of,
 )
+from milepost.checkpoint.versions import counter_in, counter_text, is_short
 from milepost.ids import getrandbits
 from milepost.types import MISSING, RunnableConfig
 
@@ -31,7 +32,7 @@ class InMemorySaver(Resealing):
     `collections.defaultdict`.
     """
 
-    _last_version: tuple[str | None, int] = (None, 0)
+    _last_version: tuple[str | None, int, bool] = (None, 0, False)
 
     # -- the five methods
 
@@ -128,11 +129,15 @@ class InMemorySaver(Resealing):
 
     def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
         """A counter that orders versions, and random digits that keep branches apart."""
-        known, count = self._last_version
+        known, count, short = self._last_version
         if current is not known:  # a run asks for the one after the one that it got last
-            count = 0 if current is None else int(str(current)[:32].partition(".")[0])
-        version = "%032d.%016x" % (count + 1, getrandbits(64))  # noqa: UP031 - half the time
-        self._last_version = (version, count + 1)
+            count = counter_in(current)
+            short = is_short(current)  # of a thread that was copied here from a database
+        if short:
+            version = f"{counter_text(count + 1)}.{getrandbits(64):016x}"
+        else:
+            version = "%032d.%016x" % (count + 1, getrandbits(64))  # noqa: UP031 - half the time
+        self._last_version = (version, count + 1, short)
         return version
 
     # -- walking

@@ -32,6 +32,7 @@ from milepost.checkpoint.sql.remembered import Memory
 from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sql.rows import Prepared
 from milepost.checkpoint.sql.storing import Storer
+from milepost.checkpoint.versions import counter_in, counter_text
 from milepost.ids import getrandbits
 from milepost.sql.committing import Committer, Outcome
 from milepost.sql.operations import Operation, Query, Short, Work
@@ -216,9 +217,9 @@ class SqlSaver(StepSaver[Prepared]):
         """A counter that orders versions, and random digits that keep branches apart."""
         known, count = self._last_version
         if current is not known:  # a run asks for the one after the one that it got last
-            count = 0 if current is None else int(str(current).partition(".")[0])
+            count = counter_in(current)
         text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
-        version = f"{count + 1:08}.{text}"
+        version = f"{counter_text(count + 1)}.{text}"
         self._last_version = (version, count + 1)
         return version
 

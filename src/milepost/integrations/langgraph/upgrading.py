@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from milepost.checkpoint.records import FORMAT_VERSION, Checkpoint, PendingWrite
+from milepost.checkpoint.versions import THEIR_DIGITS, counter_of
 from milepost.constants import BRANCH_TO, INTERRUPT, START, TASKS
 
 _EDGES_HAVE_ONE_NAME: Final = 3
-_DIGITS: Final = 32
-"""LangGraph's versions begin with so many digits, and are compared as text."""
 
 
 @dataclass
@@ -114,7 +113,7 @@ def _texts(versions: dict[str, Any]) -> dict[str, str]:
 
 def _text(version: Any) -> str:
     """Some savers count in plain numbers, and ours with fewer digits than LangGraph's."""
-    count, dot, rest = str(version).partition(".")
-    if not count.isdigit():
+    counter = counter_of(version)
+    if counter is None:
         return str(version)  # what we keep among the versions and is none
-    return f"{int(count):0{_DIGITS}}{dot or '.'}{rest or '0'}"
+    return f"{counter:0{THEIR_DIGITS}}.{str(version).partition('.')[2] or '0'}"
