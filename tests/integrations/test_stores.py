@@ -328,3 +328,95 @@ def test_an_item_that_langgraph_cannot_keep_is_named(files, capsys):
     assert "not copied: item 'dated' in a:" in said.err
     with their_items(theirs) as shelf:
         assert [kept.key for page in shelf.pages() for kept in page] == ["plain"]
+
+
+class TestDamagedItems:
+    """One item that cannot be read is named, and the others come over."""
+
+    def filled(self, address: str) -> None:
+        from milepost.integrations.langgraph.addresses import their_items
+
+        make_threads(address)
+        with their_items(address, writing=True) as shelf:
+            for number in range(450):
+                shelf._store.put(("a", "b"), f"{number:03}", {"n": number})
+
+    def check(self, theirs: str, ours: str, capsys: Any, why: str) -> None:
+        from milepost.integrations.langgraph.addresses import our_items
+
+        assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 1
+        said = capsys.readouterr()
+        assert "449 store items copied and verified." in said.out
+        (line,) = said.err.splitlines()
+        assert line.startswith("not copied: item '217' in a.b: ")
+        assert why in line
+        with our_items(ours) as shelf:
+            found = [kept.value["n"] for page in shelf.pages() for kept in page]
+        assert found == [number for number in range(450) if number != 217]
+
+    @pytest.mark.parametrize(
+        ("damage", "why"),
+        [
+            ("value = '{\"n\": 2'", "JSONDecodeError"),
+            ("value = '[1, 2]'", "dict"),
+            ("value = CAST(x'ff22fe' AS TEXT)", "UTF-8"),
+            ("value = x'ff22fe'", "UnicodeDecodeError"),
+            ("created_at = 'yesterday'", "yesterday"),
+            ("updated_at = x'00'", "bytes"),
+            ("ttl_minutes = 'soon'", "soon"),
+        ],
+    )
+    def test_on_sqlite(self, files, capsys, damage, why):
+        theirs, ours = files
+        self.filled(theirs)
+        file = theirs.removeprefix("sqlite:///")
+        with sqlite3.connect(file) as connection:
+            connection.execute(f"UPDATE store SET {damage} WHERE key = '217'")
+        connection.close()
+        self.check(theirs, ours, capsys, why)
+
+    @pytest.mark.parametrize(
+        ("damage", "why"),
+        [
+            ("value = '[1, 2]'", "dict"),
+            ("created_at = 'infinity'", ""),
+            ("updated_at = '20000-01-01'", ""),
+        ],
+    )
+    def test_on_postgres(self, new_database, tmp_path, capsys, damage, why):
+        psycopg = pytest.importorskip("psycopg")
+        pytest.importorskip("langgraph.store.postgres")
+        theirs, ours = new_database(), f"sqlite:///{tmp_path}/ours.db"
+        self.filled(theirs)
+        with psycopg.connect(theirs, autocommit=True) as connection:
+            connection.execute(f"UPDATE store SET {damage} WHERE key = '217'")
+        self.check(theirs, ours, capsys, why)
+
+    def test_of_our_own_store_on_the_way_back(self, files, capsys):
+        from milepost.integrations.langgraph.addresses import our_items, our_saver, their_items
+
+        theirs, ours = files
+        with our_saver(ours), our_items(ours, writing=True) as shelf:
+            for key in "abc":
+                shelf._store.put(("n",), key, {"k": key})
+        with sqlite3.connect(ours.removeprefix("sqlite:///")) as connection:
+            connection.execute("UPDATE milepost_items SET data = x'c1' WHERE key = 'b'")
+        connection.close()
+        assert main(["export", "--from", ours, "--to-langgraph", theirs]) == 1
+        said = capsys.readouterr()
+        assert "2 store items copied" in said.out
+        assert "not copied: item 'b' in n: it cannot be read" in said.err
+        with their_items(theirs) as shelf:
+            assert [kept.key for page in shelf.pages() for kept in page] == ["a", "c"]
+
+    def test_a_store_that_cannot_be_read_at_all_does_not_hide_what_was_copied(self, files, capsys):
+        theirs, ours = files
+        make_threads(theirs)
+        file = theirs.removeprefix("sqlite:///")
+        with sqlite3.connect(file) as connection:
+            connection.execute("CREATE TABLE store (something)")
+        connection.close()
+        assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 1
+        said = capsys.readouterr()
+        assert "0 threads: 0 checkpoints" in said.out
+        assert "not copied: the other items of the store: " in said.err

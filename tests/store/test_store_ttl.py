@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -140,6 +141,37 @@ class TestSweeper:
         with pytest.raises(OSError, match="disk"):
             sweeper.start(0.0005).result(timeout=30)
         assert sweeper.stop(timeout=30)
+
+    def test_of_a_store_that_failed_is_started_with_its_new_interval(self, stores, monkeypatch):
+        store = stores.open()
+        real, failing = store.store, threading.Event()
+        sweep, swept = real._core.sweep, threading.Event()
+
+        def sweeping():
+            if not failing.is_set():
+                failing.set()
+                raise OSError("disk")
+            swept.set()
+            return sweep()
+
+        monkeypatch.setattr(real._core, "sweep", sweeping)
+        if stores.is_async and stores.is_durable:
+
+            async def play(real):
+                with pytest.raises(OSError, match="disk"):
+                    await (await real.start_ttl_sweeper(0.00001))
+                again = await real.start_ttl_sweeper(0.00001)
+                assert await asyncio.to_thread(swept.wait, 30)
+                assert not again.done()
+                assert await real.stop_ttl_sweeper(timeout=30)
+
+            store.run(play)
+        else:
+            with pytest.raises(OSError, match="disk"):
+                real.start_ttl_sweeper(0.00001).result(timeout=30)
+            real.start_ttl_sweeper(0.00001)
+            assert swept.wait(30)
+            assert real.stop_ttl_sweeper(timeout=30)
 
     def test_of_a_store_starts_and_stops(self, stores, clock):
         store = stores.open(clock=clock, ttl={"sweep_interval_minutes": 60})

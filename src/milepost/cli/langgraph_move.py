@@ -25,7 +25,7 @@ def register(commands: Any) -> None:
         description=(
             "Copies threads with their checkpoints and pending writes, and the items of the store. "
             "The source is not changed. It can be run again: what is there is left, what is "
-            "missing is added. Threads that cannot be read are named and left out."
+            "missing is added. Threads and items that cannot be read are named and left out."
         ),
     )
     importing.add_argument("--from-langgraph", required=True, metavar="ADDRESS", dest="source")
@@ -150,15 +150,20 @@ def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
 
 
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
+    from milepost.integrations.langgraph.addresses import told_plainly
     from milepost.integrations.langgraph.items import move_items
 
-    with opened(options.source) as source:
-        if source is not None:
-            with (
-                made(options.target, writing=True) as target,
-                made(options.target, writing=True) as reader,
-            ):
-                move_items(source, target, reader, report)
+    try:
+        with told_plainly(), opened(options.source) as source:
+            if source is not None:
+                with (
+                    made(options.target, writing=True) as target,
+                    made(options.target, writing=True) as reader,
+                ):
+                    move_items(source, target, reader, report)
+    except MilepostError as error:
+        # The threads have been copied by now, and what became of them has to be told.
+        report.unreadable.append(f"the other items of the store: {error}")
 
 
 def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from milepost.errors import SerdeError, StoreError
+from milepost.errors import MilepostError
 from milepost.store.namespaces import from_text, to_text
 from milepost.store.records import PutOp
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Execute = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 """Runs one statement with `?` for parameters, and gives its rows."""
+
+Refuse = Callable[[str], None]
+"""Is told about an item that is left out, and why."""
 
 _PAGE: Final = 200
 _MINUTE: Final = 60_000_000
@@ -54,17 +57,22 @@ class Shelf(ABC):
     space: ClassVar[str]
     """The column that a namespace is in."""
     times: ClassVar[str]
+    changed: ClassVar[str]
+    """The column with the time of the last change."""
 
     def __init__(self, store: BaseStore, execute: Execute) -> None:
         self._store = store
         self._execute = execute
 
-    def pages(self) -> Iterator[list[Kept]]:
-        """All items, in the order of their keys."""
+    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]:
+        """All items, in the order of their keys.
+
+        `refuse` is told about each that cannot be read; without it, the first one ends the work.
+        """
         after: tuple[Any, ...] = ("", "")
-        while rows := self._select(f"({self.space}, key) > (?, ?)", after, f"LIMIT {_PAGE}"):
-            yield [self._kept(*row) for row in rows]
-            after = rows[-1][:2]
+        while places := self._places(after):
+            yield list(self._kept_at(places, refuse))
+            after = places[-1]
 
     def find(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, Kept]:
         """Those of these items that are there, by namespace and key."""
@@ -74,6 +82,19 @@ class Shelf(ABC):
         marks = ", ".join(["(?, ?)"] * (len(pairs) // 2))
         rows = self._select(f"({self.space}, key) IN (VALUES {marks})", pairs)
         return {kept.place: kept for kept in (self._kept(*row) for row in rows)}
+
+    def ages(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, int]:
+        """When those of these items that are there were last changed, by namespace and key."""
+        wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
+        if not wanted:
+            return {}
+        marks = ", ".join(["(?, ?)"] * len(wanted))
+        rows = self._execute(
+            f"SELECT {self.space}, key, {self.changed} FROM {self.table}"
+            f" WHERE ({self.space}, key) IN (VALUES {marks})",
+            [part for place in wanted for part in place],
+        )
+        return {wanted[row[0], row[1]]: _micros(row[2]) for row in rows}
 
     def put(self, kept: Kept) -> None:
         """Store an item with its times."""
@@ -95,6 +116,41 @@ class Shelf(ABC):
             values,
         )
 
+    def _places(self, after: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._execute(
+            f"SELECT {self.space}, key FROM {self.table} WHERE ({self.space}, key) > (?, ?)"
+            f" ORDER BY {self.space}, key LIMIT {_PAGE}",
+            after,
+        )
+
+    def _kept_at(self, places: list[tuple[Any, ...]], refuse: Refuse | None) -> Iterator[Kept]:
+        """The items that are at these places, which follow one another."""
+        found: dict[Any, tuple[Any, ...]] | None = None
+        try:
+            where = f"({self.space}, key) >= (?, ?) AND ({self.space}, key) <= (?, ?)"
+            rows = self._select(where, (*places[0], *places[-1]))
+            found = {row[:2]: row for row in rows}
+        except Exception:
+            if refuse is None:
+                raise
+            # The driver cannot read a cell of one of them. One by one shows which.
+        for place in places:
+            try:
+                row = self._one(place) if found is None else found.get(place)
+                if row is not None:
+                    yield self._kept(*row)
+            except Exception as error:
+                if refuse is None:
+                    raise
+                # Whatever is wrong, it is wrong with this item alone.
+                space, key = place
+                name = f"item '{key}' in {str(space).rstrip('.')}"
+                refuse(f"{name}: it cannot be read ({type(error).__name__}: {error})")
+
+    def _one(self, place: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        rows = self._select(f"{self.space} = ? AND key = ?", place)
+        return rows[0] if rows else None
+
     @abstractmethod
     def _text(self, namespace: tuple[str, ...]) -> str: ...
 
@@ -112,6 +168,7 @@ class OurShelf(Shelf):
     table = "milepost_items"
     space = "ns"
     times = "created = ?, updated = ?, ttl = ?, expires = ?"
+    changed = "updated"
 
     def _text(self, namespace: tuple[str, ...]) -> str:
         return to_text(namespace)
@@ -133,6 +190,7 @@ class TheirShelf(Shelf):
     table = "store"
     space = "prefix"
     times = "created_at = ?, updated_at = ?, ttl_minutes = ?, expires_at = ?"
+    changed = "updated_at"
 
     def fitted(self, kept: Kept) -> Kept:
         # Whole minutes.
@@ -173,26 +231,25 @@ class TheirLiteShelf(TheirShelf):
 
 
 def move_items(source: Shelf, target: Shelf, reader: Shelf, report: Report) -> None:
-    """Copy items, and verify each. One that the target has in the same age or newer is left.
+    """Copy items, and verify each. One that the target has in the same age or newer is left; one
+    that cannot be read or kept is named in the report.
 
     `reader` is another shelf on the target's database.
     """
     now = int(time.time() * 1_000_000)
-    for page in source.pages():
+    for page in source.pages(report.unreadable.append):
         alive = [target.fitted(k) for k in page if k.expires is None or k.expires > now]
-        there = target.find(kept.place for kept in alive)
-        put = [
-            kept
-            for kept in alive
-            if (known := there.get(kept.place)) is None or known.updated < kept.updated
-        ]
-        for kept in put:
+        there = target.ages(kept.place for kept in alive)
+        for kept in alive:
+            if (known := there.get(kept.place)) is not None and known >= kept.updated:
+                continue
             try:
                 target.put(kept)
-            except (SerdeError, StoreError, TypeError, ValueError) as error:
+                copy = reader.find([kept.place]).get(kept.place)
+            except (MilepostError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 report.unreadable.append(f"{_name(kept)}: {error}")
                 continue
-            if reader.find([kept.place]).get(kept.place) == kept:
+            if copy == kept:
                 report.items += 1
             else:
                 report.unreadable.append(f"{_name(kept)}: the copy differs from the original")
@@ -202,8 +259,10 @@ def _name(kept: Kept) -> str:
     return f"item '{kept.key}' in {'.'.join(kept.namespace)}"
 
 
-def _micros(moment: datetime | str) -> int:
+def _micros(moment: datetime | str | int) -> int:
     """LangGraph's SQLite store gives UTC without saying so."""
+    if isinstance(moment, int):
+        return moment
     known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     aware = known if known.tzinfo is not None else known.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
