@@ -20,7 +20,6 @@ from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
 from attack.places import PLACES
 
-STORE_IS_REPAIRED = pytest.mark.xfail(strict=False, reason="finds what is being repaired")
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 
 
@@ -44,7 +43,7 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
-@pytest.mark.parametrize("workload", ["threads", pytest.param("store", marks=STORE_IS_REPAIRED)])
+@pytest.mark.parametrize("workload", ["threads", "store"])
 def test_what_was_promised_holds_while_everybody_does_everything(
     workload, place, address, tmp_path, request
 ):

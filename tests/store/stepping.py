@@ -80,8 +80,8 @@ class Side:
         return self.result
 
 
-def until_blocked(side, connection):
-    """Wait until a call has ended or a lock of the server holds it up."""
+def until_blocked(side, connection, number=1):
+    """Wait until a call has ended or a lock of the server holds it up, as one of so many."""
     until = time.monotonic() + LIMIT
     while not side.ended:
         assert time.monotonic() < until, "the call neither ends nor waits for a lock"
@@ -89,6 +89,6 @@ def until_blocked(side, connection):
             "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
             " AND wait_event_type = 'Lock'"
         ).fetchall()
-        if rows:
+        if len(rows) >= number:
             return
         time.sleep(0.005)

@@ -158,3 +158,63 @@ class TestARefresh:
         assert store.get(NS, "k") is not None
         clock.pass_minutes(1.5)
         assert stores.open(clock=clock).get(NS, "k") is None
+
+
+@pytest.mark.parametrize("if_version", [None, 0])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_version_is_larger_than_that_of_an_item_whose_delete_the_put_waits_for(
+    stores, raw, postgres, clock, if_version, alone
+):
+    store, deleting, putting = (stores.open(clock=clock) for _ in range(3))
+    for number in range(3):  # its version is ahead of the clock, which stands still
+        store.put(NS, "k", {"n": number})
+    old = store.get(NS, "k").version
+    rest = [] if alone else [PutOp(NS, "other", {})]
+    with psycopg.connect(postgres) as holder:
+        holder.execute("SELECT 1 FROM milepost_items WHERE key = 'k' FOR UPDATE")
+        delete = Side(lambda: deleting.batch([PutOp(NS, "k", None), *rest]))
+        until_blocked(delete, raw)
+        put = Side(lambda: putting.batch([PutOp(NS, "k", {"n": 4}, if_version=if_version), *rest]))
+        until_blocked(put, raw, 2)
+    delete.join()
+    put.join()
+    assert store.get(NS, "k").value == {"n": 4}
+    assert store.get(NS, "k").version > old
+
+
+def test_a_refresh_by_a_clock_that_is_behind_shortens_no_life(stores, clock):
+    store = stores.open(clock=clock)
+    store.put(NS, "k", {}, ttl=1)
+    behind = stores.open(clock=lambda: clock() - 10)
+    assert behind.get(NS, "k") is not None
+    clock.seconds += 55
+    assert store.get(NS, "k", refresh_ttl=False) is not None
+
+
+def test_a_search_finds_all_though_two_reindexes_end_before_it_does(stores, monkeypatch):
+    from milepost.store.sql import core
+
+    store = stores.open(index=INDEX)
+    for key in "abc":
+        store.put(NS, key, {"text": key})
+    other = stores.open(index=INDEX)
+    embed_lacking = core.embed_lacking
+    left = [2, 1]
+
+    def all_lack() -> None:
+        """As a reindex leaves the few items that were put since its last look."""
+        store.store.conn.execute("UPDATE milepost_items SET indexed = -1")
+        store.store.conn.commit()
+
+    def late(searching):
+        """Another reindex ends while this store makes what the one before it has left."""
+        yield from embed_lacking(searching)
+        if left:
+            left.pop()
+            other.reindex()
+            all_lack()
+
+    all_lack()
+    monkeypatch.setattr(core, "embed_lacking", late)
+    assert sorted(keys(store.search(NS, query="a"))) == ["a", "b", "c"]
+    assert left == []

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from milepost.checkpoint.serde import rotation
-from milepost.errors import MilepostError, StoreError, VersionConflict
+from milepost.errors import MilepostError, ReindexConflict, StoreError, VersionConflict
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Operation, Work
 from milepost.store.core import StoreCore
@@ -35,6 +35,8 @@ from milepost.store.tasks import (
 )
 
 _ATTEMPTS = 5
+_SWITCHES = 20
+"""How many reindexes may end during one search."""
 
 
 class SqlCore(StoreCore):
@@ -71,17 +73,24 @@ class SqlCore(StoreCore):
         if not self._ready:
             yield from self.ready()
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
-        whole = True
-        attempts = 0
+        completed: int | None = None
+        attempts = switches = 0
         while True:
             now = self.stamps.now()
             renewed: list[int] = []
             try:
-                outcomes = yield from self._attempt(groups, now, renewed, write, whole)
-            except Incomplete:
+                outcomes = yield from self._attempt(groups, now, renewed, write, completed)
+            except Incomplete as found:
+                switches += 1
+                if switches > _SWITCHES:
+                    raise ReindexConflict(
+                        "The store was reindexed again and again while it was searched, so that "
+                        "most items had no vectors yet. Search again when the reindexing has ended."
+                    ) from None
                 yield from embed_lacking(self)
-                # What is lacking still, could not be embedded or was put since.
-                whole = False
+                # What is lacking still, could not be embedded or was put since. But another
+                # reindex may have made a new generation, which lacks items of its own.
+                completed = found.generation
                 continue
             except Raced:
                 attempts += 1
@@ -96,14 +105,23 @@ class SqlCore(StoreCore):
             return outcomes
 
     def _attempt(
-        self, groups: Sequence[Group], now: int, renewed: list[int], write: bool, whole: bool
+        self,
+        groups: Sequence[Group],
+        now: int,
+        renewed: list[int],
+        write: bool,
+        completed: int | None,
     ) -> Program[list[Outcome]]:
-        """Carry out groups once. `whole`: a search is broken off if items lack their vectors."""
+        """Carry out groups once.
+
+        A search is broken off if items lack their vectors, but for those of a generation that was
+        `completed`.
+        """
         alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
-        reads = _Reads(groups, now, renewed, whole)
+        reads = _Reads(groups, now, renewed, completed)
         work: Work[list[Outcome]]
         if alone is not None and not isinstance(alone, Write):
-            work = partial(self._reader.read_one, alone, now, renewed, whole)
+            work = partial(self._reader.read_one, alone, now, renewed, completed)
         elif alone is not None and self._takes_one_statement(alone):
             work = partial(self._writer.put_one, alone, now)
         elif write and self.speech.dialect.remote and _takes_several_reads(groups):
@@ -149,7 +167,7 @@ class SqlCore(StoreCore):
                 try:
                     if isinstance(task, Search):
                         reads.results[number][at] = yield from self._reader.search(
-                            task, reads.now, reads.renewed, generations, whole=reads.whole
+                            task, reads.now, reads.renewed, generations, completed=reads.completed
                         )
                     elif isinstance(task, Listing):
                         reads.results[number][at] = yield from self._reader.list(task, reads.now)
@@ -193,11 +211,13 @@ class SqlCore(StoreCore):
 class _Reads:
     """What the reads of several groups have found."""
 
-    def __init__(self, groups: Sequence[Group], now: int, renewed: list[int], whole: bool) -> None:
+    def __init__(
+        self, groups: Sequence[Group], now: int, renewed: list[int], completed: int | None
+    ) -> None:
         self.groups = groups
         self.now = now
         self.renewed = renewed
-        self.whole = whole
+        self.completed = completed
         self.begin()
 
     def begin(self) -> None:

@@ -21,6 +21,11 @@ from milepost.store.tasks import Get, Group, Listing, Outcome, Row, Search, Task
 class Incomplete(Exception):
     """Some items lack vectors that this store can make; make them, and search again."""
 
+    def __init__(self, generation: int) -> None:
+        super().__init__(generation)
+        self.generation = generation
+        """Of the vectors that are lacking."""
+
 
 class Reader:
     """Carries out what reads. Its methods take the time, and a list to which they add the ids of
@@ -37,7 +42,7 @@ class Reader:
         self._get_many = speech.dress(sql.GET_MANY)
 
     def read_one(
-        self, task: Task, now: int, renewed: list[int], whole: bool
+        self, task: Task, now: int, renewed: list[int], completed: int | None
     ) -> Operation[list[Outcome]]:
         """The only group, of one task, which reads."""
         renewed.clear()
@@ -45,7 +50,9 @@ class Reader:
             known: Generations | None = None
             if task.vector is not None:
                 known = yield from self._registry.load(reading=True)
-            found = yield from self.search(task, now, renewed, known, whole=whole, alone=True)
+            found = yield from self.search(
+                task, now, renewed, known, completed=completed, alone=True
+            )
             return [[found]]
         if isinstance(task, Listing):
             return [[(yield from self.list(task, now, alone=True))]]
@@ -89,19 +96,20 @@ class Reader:
         renewed: list[int],
         known: Generations | None,
         *,
-        whole: bool,
+        completed: int | None,
         alone: bool = False,
     ) -> Operation[list[Row]]:
         """The page that a search asks for. `alone`: nothing else is in the transaction.
 
-        Incomplete if items lack their vectors, and it is to be a `whole` search.
+        Incomplete if items lack their vectors, unless those of this generation were `completed`
+        as far as they could be.
         """
         if search.vector is not None:
             assert self._vectors is not None
             assert known is not None
             generation = known.for_search()
-            if whole and known.lacks:
-                raise Incomplete
+            if known.lacks and generation.number != completed:
+                raise Incomplete(generation.number)
             wide = yield from self._prefixes.is_wide(search.prefix)
             ranked = yield from self._vectors.rank(generation, search, now, wide, alone)
             found = [to_row(row, score) for score, row in ranked]

@@ -55,6 +55,14 @@ _DELETED = (
     "CREATE TABLE IF NOT EXISTS milepost_deleted"
     " (shard INTEGER PRIMARY KEY, version BIGINT NOT NULL)"
 )
+SHARDS: Final = 64
+"""Into how many groups items are divided by their places. Stored rows depend on it."""
+# All of them from the beginning: a row that is not there cannot be locked.
+_ALL_DELETED = (
+    "INSERT INTO milepost_deleted (shard, version) VALUES "
+    + ", ".join(f"({shard}, 0)" for shard in range(SHARDS))
+    + " ON CONFLICT (shard) DO NOTHING"
+)
 _META = """
 CREATE TABLE IF NOT EXISTS milepost_store_meta (
     name TEXT PRIMARY KEY,
@@ -82,7 +90,7 @@ def schema(dialect: str) -> Schema:
                 _META,
             ],
             [_LACKING],
-            [_DELETED],
+            [_DELETED, _ALL_DELETED],
         ],
         landmark=("milepost_items", "view"),
         foreign="The database has a table milepost_items that is not milepost's. Use another one.",

@@ -85,9 +85,11 @@ _INSERT: Final = (
     " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) "
 )
 # Larger than every version that was deleted, should the clock have gone back since: a version is
-# never used twice, also where an item was deleted and put again.
+# never used twice, also where an item was deleted and put again. The row is shared until the
+# transaction ends, and a delete takes it before it deletes: so none comes between this look and
+# the put, which may have to wait for a delete of the same item.
 _VERSION: Final = (
-    "%max%(?, coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ?), 0))"
+    "%max%(?, coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? %share%), 0))"
 )
 _VALUES: Final = f"(?, ?, ?, ?, %json%, ?, ?, {_VERSION}, ?, ?, ?, ?)"
 _PLAIN: Final = f"(?, ?, 'msgpack', ?, %json%, NULL, ?, {_VERSION}, NULL, NULL, {{}}, {{}})"
@@ -141,14 +143,24 @@ DELETE_ONE: Final = (
     f"{_IF_LARGER}"
 )
 """Both in one, where a statement can."""
+SHARDS: Final = (
+    "SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT %integer% FROM %items% p)"
+    " ORDER BY d.shard "
+)
+SHARE_SHARDS: Final = f"{SHARDS} FOR KEY SHARE OF d"
+"""Before several items are put: nobody deletes one of them until the transaction ends."""
+TAKE_SHARDS: Final = f"{SHARDS} FOR UPDATE OF d"
+"""Before items are deleted: nobody puts or deletes one of them until the transaction ends."""
 NOTE_VERSION: Final = f"INSERT INTO milepost_deleted (shard, version) VALUES (?, ?){_IF_LARGER}"
 RENEW: Final = (
-    "UPDATE milepost_items SET expires = ? + ttl WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
+    "UPDATE milepost_items SET expires = %max%(expires, ? + ttl)"
+    " WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
 )
-EXPIRED: Final = (
+SEE_EXPIRED: Final = (
     "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
-    " ORDER BY i.expires LIMIT ? %lock_free%"
+    " ORDER BY i.expires LIMIT ?"
 )
+EXPIRED: Final = f"{SEE_EXPIRED} %lock_free%"
 DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
 LACKING: Final = -1
@@ -240,6 +252,8 @@ class Speech:
     """The same, where items are not the only relation."""
     lock_free: str
     """The same for those rows only that nobody else has locked."""
+    share_row: str
+    """Keeps those out who lock a row, but not others who share it."""
     delete_one: str | None
     """Deletes an item that has no vectors, if one statement can."""
     share: str | None
@@ -316,6 +330,7 @@ def _dressed(speech: Speech, statement: str) -> str:
         .replace("%lock%", speech.lock)
         .replace("%lock_items%", speech.lock_items)
         .replace("%lock_free%", speech.lock_free)
+        .replace("%share%", speech.share_row)
     )
     if speech.dialect.name == "sqlite":
         # A bare parameter here makes SQLite compile the statement anew each time, since 3.48: it
@@ -334,6 +349,7 @@ LITE: Final = Speech(
     lock="",
     lock_items="",
     lock_free="",
+    share_row="",
     delete_one=None,
     share=None,
     take=None,
@@ -356,6 +372,7 @@ PG: Final = Speech(
     lock="FOR UPDATE",
     lock_items="FOR UPDATE OF i",
     lock_free="FOR UPDATE SKIP LOCKED",
+    share_row="FOR KEY SHARE",
     delete_one=DELETE_ONE,
     share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
     take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",

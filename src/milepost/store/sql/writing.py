@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from operator import itemgetter
 from typing import Any, Final
@@ -15,6 +15,7 @@ from milepost.store import namespaces
 from milepost.store.conflicts import conflict_error
 from milepost.store.sql import statements as sql
 from milepost.store.sql.generations import NO_MARKS, Generations, VectorRegistry
+from milepost.store.sql.schema import SHARDS
 from milepost.store.sql.statements import Speech
 from milepost.store.sql.vector_writes import (
     Place,
@@ -67,6 +68,11 @@ class Writer:
 
         `generations` is what this transaction has read; None if there are no vectors.
         """
+        lock = self._shard_lock(groups, failed)
+        if lock and any(write.if_version is not None for write in _writes(groups, failed)):
+            # Before a version is looked at, which locks its item: shards come first everywhere.
+            yield Batch(lock)
+            lock = []
         final: dict[Place, Write] = {}
         """Of several writes to one key the last one counts."""
         guarded: set[Place] = set()
@@ -103,7 +109,22 @@ class Writer:
                 final.update(mine)
                 versioned = versioned or conditional
         if final:
-            yield from self._store(final, guarded, now, generations, once=versioned)
+            yield from self._store(lock, final, guarded, now, generations, once=versioned)
+
+    def _shard_lock(
+        self, groups: Sequence[Group], failed: Mapping[int, Exception]
+    ) -> list[Run | Many]:
+        """What keeps versions of deleted items as they are while these groups are stored."""
+        writes = list(_writes(groups, failed))
+        deletes = any(write.data is None for write in writes)
+        # A single put shares its row by itself.
+        if not self._speech.lock or not (deletes or len(writes) > 1):
+            return []
+        shards = {_shard((namespaces.to_text(write.namespace), write.key)) for write in writes}
+        return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
+
+    def _lock_of(self, statement: str, shards: Collection[int]) -> Run:
+        return Run(self._speech.dress(statement), (json.dumps(sorted(shards)),))
 
     def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
         """The only group, of one put on no conditions, to a store without vectors."""
@@ -125,9 +146,19 @@ class Writer:
         """Delete some of what has expired; how many items it was."""
         dress = self._speech.dress
         generations = yield from self._registry.load()
+        page = (now, SWEPT_AT_ONCE)
+        taken: set[int] = set()
+        if self._speech.lock:
+            seen = yield Query(dress(sql.SEE_EXPIRED), page)
+            if not seen:
+                return 0
+            taken = {_shard((ns, key)) for _, ns, key, _ in seen}
+            yield self._lock_of(sql.TAKE_SHARDS, taken)
         # Locked, so that none of them is put or read back to life before it is gone. Those that
         # others have locked are left: they are put or read at this moment.
-        rows = yield Query(dress(sql.EXPIRED), (now, SWEPT_AT_ONCE))
+        rows = yield Query(dress(sql.EXPIRED), page)
+        if self._speech.lock:
+            rows = [row for row in rows if _shard((row[1], row[2])) in taken]
         if not rows:
             return 0
         ids = json.dumps([row[0] for row in rows])
@@ -147,6 +178,7 @@ class Writer:
 
     def _store(
         self,
+        lock: Sequence[Run | Many],
         final: dict[Place, Write],
         guarded: set[Place],
         now: int,
@@ -157,7 +189,7 @@ class Writer:
         """`once`: repeated after it was stored, it would be refused because of its own versions."""
         stamp = self._stamps.next(len(final))
         marks = NO_MARKS if generations is None else generations.marks
-        statements = self._deletes(final, generations)
+        statements = [*lock, *self._deletes(final, generations)]
         stamped = dict(zip(final, count(stamp), strict=False))
         created = sorted([place for place in guarded if final[place].data is not None])
         if created:
@@ -227,8 +259,12 @@ class Writer:
 
 
 _PLACE: Final = itemgetter(0, 1)
-_SHARDS: Final = 64
-"""Stored rows depend on it."""
+
+
+def _writes(groups: Sequence[Group], failed: Mapping[int, Exception]) -> Iterator[Write]:
+    for number, group in enumerate(groups):
+        if number not in failed:
+            yield from (task for task in group if isinstance(task, Write))
 
 
 def _row(
@@ -260,7 +296,7 @@ def _bytes(writes: Iterable[Write]) -> int:
 
 def _shard(place: Place) -> int:
     """Which row remembers the versions of a deleted item."""
-    return crc32("\0".join(place).encode()) % _SHARDS
+    return crc32("\0".join(place).encode()) % SHARDS
 
 
 def _is_plain(write: Write) -> bool:
