@@ -224,6 +224,49 @@ class TestTwoReindexes:
         assert nearest(second) == RIGHT
 
 
+class TestModelsWithoutAName:
+    """Two functions of one name and as many dims may be different models."""
+
+    def embedder(self, model):
+        def embed(texts):
+            return model(texts)
+
+        embed.dims = model.dims
+        return embed
+
+    def test_another_one_is_noticed_after_a_reindex(self, stores):
+        old = stores.open(index=index(self.embedder(Model(5))))
+        fill(old)
+        new = stores.open(index=index(self.embedder(Shifted(5))))
+        new.reindex()
+        assert nearest(new) == RIGHT
+        with pytest.raises(IndexMismatchError, match="other vectors"):
+            old.search(NS, query="a")
+        old.put(NS, "late", {"text": "eeee"})
+        assert "late" in keys(new.search(NS, query="e"))
+        opened = stores.open(index=index(self.embedder(Model(5))))
+        with pytest.raises(IndexMismatchError, match="other vectors"):
+            opened.search(NS, query="a")
+        with pytest.raises(IndexMismatchError, match="other vectors"):
+            opened.put(NS, "x", {"text": "a"})
+        name = "TestModelsWithoutAName.embedder.<locals>.embed"
+        assert nearest(stores.open(index=index(Shifted(5), name))) == RIGHT
+
+    def test_the_same_one_goes_on_after_a_reindex_and_is_asked_once(self, stores):
+        model = Model(5)
+        mine, other = (stores.open(index=index(self.embedder(m))) for m in (Model(5), model))
+        fill(mine)
+        assert nearest(other) == RIGHT
+        mine.reindex()
+        model.calls.clear()
+        assert nearest(other) == RIGHT
+        other.put(NS, "late", {"text": "aaab"})
+        assert len(model.calls) == 4 + 1 + 1
+        assert "late" in keys(mine.search(NS, query="a", limit=2))
+        mine.reindex()
+        assert nearest(other) == RIGHT
+
+
 class TestRollingDeploy:
     def test_what_old_processes_put_after_the_switch_is_found_by_the_new_ones(self, stores):
         old = stores.open(index=index(Model(5), "one"))

@@ -12,9 +12,9 @@ from milepost.errors import MilepostError, ReindexConflict, StoreError, VersionC
 from milepost.sql.migrations import migrate
 from milepost.sql.operations import Operation, Work
 from milepost.store.core import StoreCore
-from milepost.store.sql.generations import Generations, VectorRegistry
+from milepost.store.sql.generations import Generations, Unverified, VectorRegistry
 from milepost.store.sql.reading import Incomplete, Reader
-from milepost.store.sql.reindexing import embed_lacking, reindexing
+from milepost.store.sql.reindexing import embed_lacking, reindexing, verifying
 from milepost.store.sql.resealing import resealing
 from milepost.store.sql.schema import schema
 from milepost.store.sql.statements import Speech
@@ -92,6 +92,9 @@ class SqlCore(StoreCore):
                 # reindex may have made a new generation, which lacks items of its own.
                 completed = found.generation
                 continue
+            except Unverified as unverified:
+                yield from verifying(self, unverified.number)
+                continue
             except Raced:
                 attempts += 1
                 if attempts == _ATTEMPTS:
@@ -161,6 +164,7 @@ class SqlCore(StoreCore):
         if any(map(_searches_by_meaning, chain.from_iterable(reads.groups))):
             # Another process may have made all vectors anew since we last looked.
             generations = yield from self.registry.load(reading=True)
+            generations.check_verified()
         yield from self._reader.gets(reads.groups, reads.results, reads.now, reads.renewed)
         for number, group in enumerate(reads.groups):
             for at, task in enumerate(group):
@@ -181,6 +185,8 @@ class SqlCore(StoreCore):
             generations: Generations | None = None
             if self._has_vectors or any(write.data is None for write in writes):
                 generations = yield from self.registry.load()
+                if any(write.texts for write in writes):
+                    generations.check_verified()
             yield from self._writer.write(reads.groups, reads.now, failed, generations)
         return [failed.get(number, found) for number, found in enumerate(reads.results)]
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from milepost.store.sql import statements as sql
 from milepost.store.sql.statements import LACKING, Speech
 from milepost.store.sql.vectors import VectorIndex
 
+_PROBE: Final = "probe_"
 NO_MARKS: Final = (0, 0)
 """Of an item that was put where there are no vectors."""
 
@@ -74,6 +76,10 @@ class Generations:
     embedder: Embedder | None
     was_fitting: bool
     """Whether this store's model has made the current vectors, or coming ones, at some time."""
+    probed: frozenset[int]
+    """The generations of models without a name that were probed (`probing.py`)."""
+    verdicts: Mapping[int, bool]
+    """Of those, whether this store's model is the one that makes them."""
 
     @property
     def tables(self) -> list[str]:
@@ -95,9 +101,7 @@ class Generations:
         coming = self.coming if self._may_make(self.coming) else None
         if coming is not None and not embedder.is_named:
             return coming
-        if self.current is not None and self.current.fits(embedder):
-            return self.current
-        return coming
+        return self.current if self.is_current() else coming
 
     def _may_make(self, coming: Generation | None) -> bool:
         """Whether this store's vectors may go to the coming generation.
@@ -132,11 +136,20 @@ class Generations:
 
     def is_current(self) -> bool:
         """Whether this store's model has made the current generation."""
-        return (
-            self.current is not None
-            and self.embedder is not None
-            and self.current.fits(self.embedder)
-        )
+        current, embedder = self.current, self.embedder
+        if current is None or embedder is None or not current.fits(embedder):
+            return False
+        if embedder.is_named or current.number not in self.probed:
+            return True
+        return self.verdicts.get(current.number, False)
+
+    def check_verified(self) -> None:
+        """Unverified if the current generation may be that of another model with this name."""
+        current, embedder = self.current, self.embedder
+        if current is None or embedder is None or not current.fits(embedder) or embedder.is_named:
+            return
+        if current.number in self.probed and current.number not in self.verdicts:
+            raise Unverified(current.number)
 
     def can_resume(self) -> bool:
         """Whether this store can go on with the coming generation."""
@@ -152,7 +165,7 @@ class Generations:
         if coming is not None and coming.number == number:
             return True
         if current is not None and (
-            current.number == number or (embedder.is_named and current.fits(embedder))
+            current.number == number or (embedder.is_named and self.is_current())
         ):
             return False
         later = coming or current
@@ -169,6 +182,14 @@ class Generations:
         current, embedder = self.current, self.embedder
         if current is None or embedder is None:
             return IndexMismatchError("The store has no vectors. Call reindex() to make them.")
+        if current.fits(embedder):
+            return IndexMismatchError(
+                f"The store's vectors were made with another model than this store's, although "
+                f"both are called {current.model!r} and have {current.dims} dims: the same texts "
+                "have other vectors. Call reindex() to make all vectors anew, or open the store "
+                "with the index that it was made with. Name models with index={'model': ...}. "
+                "Until then items can be read, and put with index=False."
+            )
         return IndexMismatchError(
             f"The store's vectors were made with the model {current.model!r} of {current.dims} "
             f"dims, but its index now says {embedder.model!r} of {embedder.dims} dims; the two "
@@ -177,6 +198,14 @@ class Generations:
             f"with index={{'model': {current.model!r}, ...}}. Until then items can be read, and "
             "put with index=False."
         )
+
+
+class Unverified(Exception):
+    """It has to be found out whether this store's model makes the vectors of a generation."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class VectorRegistry:
@@ -191,6 +220,7 @@ class VectorRegistry:
         self._maker = uuid.uuid4().hex
         """Tells this store from others."""
         self._was_fitting = False
+        self._verdicts: dict[int, bool] = {}
         self.exist = False
         """Whether there were vectors when this store last looked."""
 
@@ -214,7 +244,14 @@ class VectorRegistry:
         current, coming = _parsed(known.get("index")), _parsed(known.get("reindex"))
         is_mine = coming is not None and known.get("reindex_maker") == self._maker
         found = Generations(
-            current, coming, is_mine, "lacking" in known, self._embedder, self._was_fitting
+            current,
+            coming,
+            is_mine,
+            "lacking" in known,
+            self._embedder,
+            self._was_fitting,
+            frozenset(int(name[len(_PROBE) :]) for name in known if name.startswith(_PROBE)),
+            self._verdicts,
         )
         self.exist = found.exist
         if found.target is not None:
@@ -230,23 +267,45 @@ class VectorRegistry:
             yield from self._record("index", first.dump())
             self.exist = self._was_fitting = True
 
-    def begin(self) -> Operation[int]:
-        """Begin a generation, or go on with the one that is coming; its number."""
+    def begin(self) -> Operation[tuple[int, bool]]:
+        """Begin a generation, or go on with the one that is coming; its number, and whether it has
+        to be probed."""
         found = yield from self.take()
         if found.coming is not None and found.can_resume():
-            return found.coming.number
+            number = found.coming.number
+            return number, not self._embedder_is_named and number not in found.probed
         embedder = self._embedder
         assert embedder is not None
         # A number is never used twice: others may still know a table by it.
         last = max((one.number for one in (found.current, found.coming) if one), default=0)
         coming = Generation(last + 1, embedder.dims, embedder.model)
         if found.coming is not None:
-            yield Run(f"DROP TABLE IF EXISTS {found.coming.table}")
+            yield from self._drop(found.coming)
         yield from self._lay(coming)
         yield from self._record("reindex", coming.dump())
         yield from self._record("reindex_maker", self._maker)
         self.exist = self._was_fitting = True
-        return coming.number
+        return coming.number, not self._embedder_is_named
+
+    @property
+    def _embedder_is_named(self) -> bool:
+        return self._embedder is None or self._embedder.is_named
+
+    def note_probe(self, number: int, probe: str) -> Operation[None]:
+        """Remember what this store's model, which has no name, makes of the texts of a probe."""
+        found = yield from self.load()
+        if found.is_making(number):
+            yield from self._record(f"{_PROBE}{number}", probe)
+        self._verdicts[number] = True
+
+    def probe_of(self, number: int) -> Operation[str | None]:
+        """What the model of a generation has made of them."""
+        rows = yield Query(self._speech.dress(sql.META_OF), (f"{_PROBE}{number}",))
+        return None if not rows else str(rows[0][0])
+
+    def judge(self, number: int, verdict: bool) -> None:
+        """Whether this store's model is the one that makes a generation."""
+        self._verdicts[number] = verdict
 
     def switch(self, found: Generations) -> Operation[None]:
         """Make the coming generation the current one; what is not in it lacks vectors.
@@ -261,7 +320,11 @@ class VectorRegistry:
         yield Run(self._speech.dress(sql.HAVE_VECTORS), (coming.number, coming.number))
         yield Run(self._speech.dress(sql.LACK_VECTORS), (coming.number,))
         if old is not None:
-            yield Run(f"DROP TABLE IF EXISTS {old.table}")
+            yield from self._drop(old)
+
+    def _drop(self, generation: Generation) -> Operation[None]:
+        yield Run(f"DROP TABLE IF EXISTS {generation.table}")
+        yield Run(self._speech.dress(sql.UNSET_META), (f"{_PROBE}{generation.number}",))
 
     def _lay(self, generation: Generation) -> Operation[None]:
         assert self._vectors is not None

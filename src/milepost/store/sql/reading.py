@@ -50,6 +50,7 @@ class Reader:
             known: Generations | None = None
             if task.vector is not None:
                 known = yield from self._registry.load(reading=True)
+                known.check_verified()
             found = yield from self.search(
                 task, now, renewed, known, completed=completed, alone=True
             )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.errors import SerdeError
 from milepost.sql.operations import Many, Operation, Query, Run
-from milepost.store import namespaces
+from milepost.store import namespaces, probing
 from milepost.store.sql import statements as sql
 from milepost.store.tasks import Embed, Program, Progress, Row, Transact
 
@@ -49,7 +49,10 @@ def reindexing(core: SqlCore, progress: Progress | None, size: int) -> Program[i
     """Make all vectors anew; how many items it was."""
     if core.embedder is None:
         raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
-    number, left = yield Transact(lambda: _begin(core), write=True)
+    number, is_new, left = yield Transact(lambda: _begin(core), write=True)
+    if is_new:
+        probe = probing.dump((yield Embed(list(probing.TEXTS), []))[0])
+        yield Transact(lambda: core.registry.note_probe(number, probe), write=True)
     done = 0
     while True:
         rows: list[Any] = yield Transact(lambda: _stale(core, number, size), write=False)
@@ -113,10 +116,18 @@ def _embedded(found: Sequence[_Read]) -> Program[dict[str, Packed]]:
     return dict(zip(texts, made, strict=True))
 
 
-def _begin(core: SqlCore) -> Operation[tuple[int, int]]:
-    number = yield from core.registry.begin()
+def verifying(core: SqlCore, number: int) -> Program[None]:
+    """Find out whether this store's model, which has no name, makes the vectors of a generation."""
+    stored: str | None = yield Transact(lambda: core.registry.probe_of(number), write=False)
+    if stored is not None:
+        made = (yield Embed(list(probing.TEXTS), []))[0]
+        core.registry.judge(number, probing.alike(stored, made))
+
+
+def _begin(core: SqlCore) -> Operation[tuple[int, bool, int]]:
+    number, is_new = yield from core.registry.begin()
     rows = yield Query(core.speech.dress(sql.COUNT_STALE), (number,))
-    return number, int(rows[0][0])
+    return number, is_new, int(rows[0][0])
 
 
 def _stale(core: SqlCore, number: int, size: int) -> Operation[list[Any]]:

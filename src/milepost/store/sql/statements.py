@@ -167,13 +167,16 @@ LACKING: Final = -1
 """The mark of an item that was put by a store that could not make vectors of the current
 generation."""
 META: Final = (
-    "SELECT name, value FROM milepost_store_meta UNION ALL SELECT 'lacking', ''"
+    "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END"
+    " FROM milepost_store_meta"
+    " UNION ALL SELECT 'lacking', ''"
     f" WHERE EXISTS (SELECT 1 FROM milepost_items WHERE indexed = {LACKING})"
 )
 SET_META: Final = (
     "INSERT INTO milepost_store_meta (name, value) VALUES (?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+META_OF: Final = "SELECT value FROM milepost_store_meta WHERE name = ?"
 UNSET_META: Final = "DELETE FROM milepost_store_meta WHERE name = ?"
 
 VECTORS_OF: Final = (
