@@ -399,3 +399,44 @@ class TestASiblingThatHasEnded:
             graph.invoke({"log": []}, config, durability=durability)
         assert graph.invoke(None, config) == {"log": ["a", "b"]}
         assert sorted(trace) == ["a", "b"]
+
+    @pytest.mark.parametrize("read", [1, 2])
+    @pytest.mark.parametrize("colour", ["sync", "async"])
+    def test_does_not_run_again_if_the_reader_leaves_before_it_is_heard_of(
+        self, colour, read, saver, config, durability, trace
+    ):
+        """One at a time: whoever begins last tells that the others are over."""
+        is_last, over = threading.Event(), threading.Event()
+
+        def node(name: str) -> Any:
+            def called(_: State) -> Any:
+                trace.append(name)
+                if name == "d" and trace.count("d") == 1:
+                    is_last.set()
+                    over.wait(PATIENCE)
+                return {"log": [name]}
+
+            return called
+
+        graph = fan(*((name, node(name)) for name in "abcd"), checkpointer=saver)
+        one_by_one = {**config, "max_concurrency": 1}
+
+        async def leave() -> None:
+            stream = graph.astream({"log": []}, one_by_one, durability=durability)
+            for _ in range(read):
+                await anext(stream)
+            assert await asyncio.to_thread(is_last.wait, PATIENCE)
+            over.set()
+            await stream.aclose()
+
+        if colour == "async":
+            asyncio.run(leave())
+        else:
+            stream = graph.stream({"log": []}, one_by_one, durability=durability)
+            for _ in range(read):
+                next(stream)
+            assert is_last.wait(PATIENCE)
+            stream.close()
+            over.set()
+        assert sorted(graph.invoke(None, config)["log"]) == [*"abcd"]
+        assert [trace.count(name) for name in "abc"] == [1, 1, 1]

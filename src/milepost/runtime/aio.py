@@ -113,7 +113,8 @@ class AsyncDriver:
             for effect in steps:
                 answered = False
                 if struck is not None and isinstance(effect, STARTING):
-                    steps.error, struck = struck, None
+                    if not self._take_ended(steps, effect):
+                        steps.error, struck = struck, None
                     continue
                 try:
                     if type(effect) is Start:
@@ -183,7 +184,8 @@ class AsyncDriver:
         with suppress(Abandoned):
             for following in steps:
                 if isinstance(following, STARTING):
-                    steps.error = Abandoned()
+                    if not self._take_ended(steps, following):
+                        steps.error = Abandoned()
                 else:
                     try:
                         steps.answer = await self._carry_out_anyway(following)

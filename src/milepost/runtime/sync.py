@@ -85,7 +85,8 @@ class SyncDriver:
             for effect in steps:
                 answered = False
                 if struck is not None and isinstance(effect, STARTING):
-                    steps.error, struck = struck, None
+                    if not self._take_ended(steps, effect):
+                        steps.error, struck = struck, None
                     continue
                 try:
                     if type(effect) is Start:
@@ -154,7 +155,8 @@ class SyncDriver:
         with suppress(type(reason)):
             for following in steps:
                 if isinstance(following, STARTING):
-                    steps.error = reason
+                    if not self._take_ended(steps, following):
+                        steps.error = reason
                 else:
                     try:
                         steps.answer = self._carry_out(following)
