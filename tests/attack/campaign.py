@@ -123,8 +123,9 @@ class Campaign:
         observer.tell("observe")
         observer.wait_for("observed")
         self._check()
-        observer.tell("tidy")
-        observer.wait_for("tidied")
+        if not self.report.violations:
+            observer.tell("tidy")
+            observer.wait_for("tidied")
 
     def _set_to_work(self, worker: Process) -> None:
         worker.tell(f"go {self.settings.count} {self.settings.limit}")

@@ -119,7 +119,8 @@ class Checks:
     def _wrong(self, now: Round) -> Iterator[Violation]:
         for event in now.notes:
             if event.operation == "wrong":
-                yield Violation(WHOLE, event.arguments["what"], (event,))
+                promise = event.arguments.get("promise", WHOLE)
+                yield Violation(promise, event.arguments["what"], (event,))
 
     # -- values
 

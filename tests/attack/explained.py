@@ -39,6 +39,8 @@ def is_explained(span: Span, now: Any) -> str | None:
     told = span.arguments
     if span.operation == "fault":
         return "a fault could not be done"
+    if span.operation == "observe":
+        return "nobody stands in the way at a quiet moment"
     if name == "CancelledError" and told.get("how") == "cancel":
         return None
     if name == "GraphDrained" and told.get("how") == "drain":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 from attack.history import Recorder
@@ -31,10 +31,26 @@ class Ask(NamedTuple):
     kind: str = "call"
     """`call`: the result; `listing`: all items of an iterator, as a list; `plain`: a method that
     has no async twin; `leave`: like a listing, but left after `most` items; `slow`: like a listing,
-    with a wait of `after` seconds after each of the first `most` items; `cancel`: a call that is
-    cancelled after `after` seconds where that can be done, on a loop."""
+    with a wait after each of the first `most` items; `cancel`: a call that is cancelled after
+    `after` seconds where that can be done, on a loop."""
     most: int = 0
     after: float = 0.0
+    """Seconds of a wait."""
+    until: Callable[[], bool] | None = None
+    """What is waited for instead, before a stream is left or read on, unless that takes long."""
+
+    def waits(self) -> Iterator[float]:
+        """The seconds to sleep, one sleep after the other."""
+        if self.until is None:
+            yield self.after
+            return
+        end = time.monotonic() + LONG
+        while not self.until() and time.monotonic() < end:
+            yield 0.001
+
+
+LONG = 10.0
+"""Seconds after which a wait is given up."""
 
 
 def ask(target: Any, name: str, *arguments: Any, **options: Any) -> Ask:
@@ -129,7 +145,8 @@ def _answer(asked: Ask) -> Any:
         for item in result:
             found.append(item)
             if len(found) <= asked.most:
-                time.sleep(asked.after)
+                for seconds in asked.waits():
+                    time.sleep(seconds)
         return found
     if asked.kind == "leave":
         found = []
@@ -138,6 +155,8 @@ def _answer(asked: Ask) -> Any:
                 found.append(item)
                 if len(found) >= asked.most:
                     break
+            for seconds in asked.waits():
+                time.sleep(seconds)
         finally:
             result.close()
         return found
@@ -172,7 +191,8 @@ async def _aanswer(asked: Ask) -> Any:
         async for item in result:
             found.append(item)
             if len(found) <= asked.most:
-                await asyncio.sleep(asked.after)
+                for seconds in asked.waits():
+                    await asyncio.sleep(seconds)
         return found
     if asked.kind == "leave":
         found = []
@@ -181,6 +201,8 @@ async def _aanswer(asked: Ask) -> Any:
                 found.append(item)
                 if len(found) >= asked.most:
                     break
+            for seconds in asked.waits():
+                await asyncio.sleep(seconds)
         finally:
             await result.aclose()
         return found

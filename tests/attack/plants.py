@@ -166,6 +166,113 @@ def open_at_exit() -> None:
     workers.sys = sync.sys = NeverEnding()  # type: ignore[assignment,attr-defined]
 
 
+def sweeper_keeps_its_ttl() -> None:
+    """A sweeper that was started again after a failure swept as it was told first: point 7."""
+    from milepost.sql.sweeper import Sweeper
+
+    start = Sweeper.start
+
+    def as_before(self: Any, seconds: float, sweep: Any = None) -> Any:
+        return start(self, seconds)
+
+    Sweeper.start = as_before  # type: ignore[method-assign]
+
+
+def half_committed() -> None:
+    """A StopIteration of a parameter was taken for the end of the operation: point 10."""
+    from milepost.sql import lite
+
+    drive = lite._drive
+
+    def until_any_stop(cursor: Any, *given: Any, **options: Any) -> Any:
+        try:
+            return drive(cursor, *given, **options)
+        except RuntimeError as error:
+            if not isinstance(error.__cause__, StopIteration):
+                raise
+            if cursor.connection.in_transaction:
+                cursor.execute("COMMIT")
+            return None
+
+    lite._drive = until_any_stop
+
+
+def batch_goes_on() -> None:
+    """Ctrl-C in `batch` left its runs to themselves: point 10."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from milepost.graph.running import RunningGraph
+
+    def batch(
+        self: Any,
+        inputs: Any,
+        config: Any = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> Any:
+        del return_exceptions
+        pool = ThreadPoolExecutor(config[0].get("max_concurrency"))
+        calls = zip(inputs, config, strict=True)
+        futures = [pool.submit(self.invoke, *call, **options) for call in calls]
+        return [future.result() for future in futures]
+
+    RunningGraph.batch = batch  # type: ignore[method-assign]
+
+
+def busy_pool_is_lost() -> None:
+    """A pool whose connections are all in use was told as a lost connection: point 11."""
+    from milepost.sql import pg
+
+    pg._POOL_IS_BUSY = ()  # type: ignore[assignment]
+
+
+def memory_takes_any_name() -> None:
+    """The memory saver took names that no database can hold: point 13."""
+    from milepost.checkpoint.memory import saver, shelves
+    from milepost.checkpoint.names import Names
+
+    class Taking(Names):
+        def step(self, step: Any) -> None:
+            pass
+
+        def checkpoint(self, place: Any, new: Any) -> None:
+            pass
+
+        def writes(self, place: Any, task: Any) -> None:
+            pass
+
+    shelves.Names = Taking  # type: ignore[misc]
+    shelves.check_name = saver.check_name = lambda what, name: name  # type: ignore[attr-defined]
+    saver.check_place = lambda place: place  # type: ignore[attr-defined]
+    saver.thread_id_of = str  # type: ignore[attr-defined]
+
+
+def ended_sibling_forgotten() -> None:
+    """A task that ended just as a run was broken off ran again on resume: point 19."""
+    from milepost.runtime.aio import AsyncDriver
+    from milepost.runtime.crew import Crew
+
+    collect, acollect = Crew.collect, AsyncDriver._collect
+
+    def crash_first(self: Any, item: Any) -> Any:
+        if item is not None and item[1] is not None:
+            raise item[1]
+        return collect(self, item)
+
+    def acrash_first(self: Any) -> Any:
+        for _, crash in list(self._ended)[:1]:
+            if crash is not None:
+                self._ended.popleft()
+                raise crash
+        return acollect(self)
+
+    Crew.collect = crash_first  # type: ignore[method-assign]
+    Crew.ended = lambda self: []  # type: ignore[method-assign]
+    AsyncDriver._collect = acrash_first  # type: ignore[method-assign]
+    AsyncDriver._take_ended = lambda self, steps, effect: False  # type: ignore[method-assign]
+
+
 def overtaken_unnoticed() -> None:
     """In memory a replay was stored though something newer had been."""
     from milepost.checkpoint.memory.shelves import Shelves
@@ -199,6 +306,12 @@ PLANTS: dict[str, Plant] = {
     "parent-unchecked": Plant(parent_unchecked, _DATABASES),
     "one-queue-served": Plant(one_queue_served, ("postgres", "postgres-pool")),
     "open-at-exit": Plant(open_at_exit, ("sqlite", "postgres")),
+    "sweeper-keeps-its-ttl": Plant(sweeper_keeps_its_ttl, ("memory", *_DATABASES)),
+    "half-committed": Plant(half_committed, ("sqlite", "sqlite-encrypted")),
+    "batch-goes-on": Plant(batch_goes_on, ("memory", *_DATABASES)),
+    "busy-pool-is-lost": Plant(busy_pool_is_lost, ("postgres-pool",)),
+    "memory-takes-any-name": Plant(memory_takes_any_name, ("memory",)),
+    "ended-sibling-forgotten": Plant(ended_sibling_forgotten, ("memory", *_DATABASES)),
     "overtaken-unnoticed": Plant(overtaken_unnoticed, ("memory",)),
     "no-fence": Plant(no_fence, ("memory", *_DATABASES)),
     "lost-steps": Plant(lost_steps, _DATABASES),

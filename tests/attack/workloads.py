@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from attack import checks, operations, programs
+from attack import checks, mishaps, operations, programs
 from attack.operation import Context, Operation, Steps
 
 
@@ -23,7 +23,7 @@ class Workload(NamedTuple):
 
 WORKLOADS = {
     "threads": Workload(
-        [*operations.OPERATIONS, *programs.OPERATIONS],
+        [*operations.OPERATIONS, *programs.OPERATIONS, *mishaps.OPERATIONS],
         operations.observe,
         checks.Checks,
         {},
