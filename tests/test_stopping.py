@@ -459,6 +459,38 @@ def test_ctrl_c_in_batch_ends_all_of_its_runs(twice, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_batch_that_is_cancelled_ends_after_its_runs(saver):
+    """Those that wait for their turn end at once; the others still see to what they leave."""
+    begun, ended = [], []
+
+    async def main() -> None:
+        all_begun = asyncio.Event()
+
+        async def node(state: State) -> None:
+            begun.append(state)
+            if len(begun) == 2:
+                all_begun.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                ended.append(state)
+
+        graph = chain(("node", node), checkpointer=saver)
+        configs = [{"configurable": {"thread_id": at}, "max_concurrency": 2} for at in "abcd"]
+        batch = asyncio.create_task(graph.abatch([{"log": []}] * 4, configs))
+        await all_begun.wait()
+        others = asyncio.all_tasks()
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        assert len(begun) == len(ended) == 2
+        assert asyncio.all_tasks() < others
+
+    asyncio.run(main())
+
+
 class TestTheControlOfABatch:
     @pytest.fixture
     def graph(self, saver):

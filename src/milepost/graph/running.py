@@ -195,7 +195,7 @@ class RunningGraph(GraphCore):
         return_exceptions: bool = False,
         **options: Any,
     ) -> list[Any]:
-        """`batch`, for use on an event loop."""
+        """`batch`, for use on an event loop. A cancellation ends all of its runs, and waits for it."""
         import asyncio
 
         configs = _configs(config, len(inputs))
@@ -210,7 +210,18 @@ class RunningGraph(GraphCore):
                     except Exception as error:
                         results[at] = error
 
-        await asyncio.gather(*(work(group) for group in self._by_thread(configs)))
+        running = [asyncio.ensure_future(work(group)) for group in self._by_thread(configs)]
+        try:
+            await asyncio.gather(*running)
+        except BaseException:
+            # If it was cancelled, so are they, and once is enough. It waits for the first of them
+            # only; the others still save what they have.
+            for run in running:
+                if not run.cancelling():
+                    run.cancel()
+            if running:
+                await asyncio.wait(running)
+            raise
         return _settled(results, return_exceptions)
 
     def _by_thread(self, configs: Sequence[RunnableConfig]) -> list[list[int]]:
