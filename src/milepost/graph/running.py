@@ -195,7 +195,7 @@ class RunningGraph(GraphCore):
         return_exceptions: bool = False,
         **options: Any,
     ) -> list[Any]:
-        """`batch`, for use on an event loop. A cancellation ends all of its runs, and waits for it."""
+        """`batch`, for use on an event loop. A cancellation waits until its runs have ended."""
         import asyncio
 
         configs = _configs(config, len(inputs))
