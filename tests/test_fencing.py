@@ -368,3 +368,40 @@ def test_a_fork_that_stores_an_inner_graph_first_is_found_to_be_overtaken(
         run.invoke(graph, {"log": ["fork"]}, old, durability="exit")
     assert run.get_state(rival, config).values["log"][-1] == "rival"
     assert_linear(run.history(rival, config))
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("ending", ["fails", "waits"])
+def test_a_run_beside_which_another_has_stored_writes_of_the_same_step_gets_a_conflict(
+    run, saver, config, durability, ending
+):
+    """The head is as it was, but what the other's tasks wrote counts, and not this run's."""
+
+    def compiled(a: Any, b: Any) -> Any:
+        builder = StateGraph(Log).add_node("start", appends("start"))
+        builder.add_node("a", a).add_node("b", b).add_edge(START, "start")
+        builder.add_edge("start", "a").add_edge("start", "b")
+        return builder.compile(checkpointer=saver, interrupt_after=["start"])
+
+    def does_not_end(state: Log) -> dict[str, Any]:
+        return {"log": [1 / 0 if ending == "fails" else interrupt("?")]}
+
+    rival = compiled(appends("of the rival"), does_not_end)
+
+    def beside(state: Log) -> dict[str, Any]:
+        elsewhere(lambda: rival.batch([None], config, return_exceptions=True, durability="sync"))
+        is_done.set()
+        return {"log": ["mine"]}
+
+    def after(state: Log) -> dict[str, Any]:
+        assert is_done.wait(PATIENCE)
+        return {"log": ["mine too"]}
+
+    is_done = threading.Event()
+    graph = compiled(beside, after)
+    run.invoke(graph, {"log": ["in"]}, config)
+    with pytest.raises(ThreadConflict, match="'t'"):
+        run.invoke(graph, None, config, durability=durability)
+    state = run.get_state(graph, config)
+    assert state.values["log"] == ["in", "start", "of the rival"]
+    assert [task.result for task in state.tasks] == [{"log": ["of the rival"]}, None]

@@ -12,12 +12,12 @@ step starts, so that a node cannot change a value that is still to be written. `
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.checkpoint.records import Checkpoint, CheckpointMetadata
+from milepost.checkpoint.records import Checkpoint, CheckpointMetadata, PendingWrite
 from milepost.errors import ThreadConflict
 from milepost.forking import ProcessBound
 from milepost.ids import LateId, random_token
@@ -40,6 +40,13 @@ class Written:
     """The checkpoint's, as it is stored but for the seal: with it they are counted."""
     lost: int = 0
     """How many more of them were counted than there were."""
+
+
+class LoadedWrites(NamedTuple):
+    """The writes at a checkpoint when a run loaded it."""
+
+    number: int
+    tasks: frozenset[str]
 
 
 @record(frozen=False)
@@ -73,6 +80,8 @@ class Fence:
     """The checkpoint of the root graph that the run has stored last."""
     made: dict[str, str] = field(default_factory=dict)
     """Of each graph, the checkpoint that the run has made last; some may have been forgotten."""
+    loaded: dict[tuple[str, str], LoadedWrites] = field(default_factory=dict)
+    """By graph and checkpoint: what the run knows of the writes that were stored there."""
     begins: tuple[str, str | LateId] | None = None
     """The graph that the run was called on, and the first checkpoint of it that the run makes.
     Under `exit` a graph inside it may be stored before."""
@@ -81,6 +90,22 @@ class Fence:
     some may have been forgotten."""
     ended: bool = False
     """Whether the run is over, so that nobody has to wait for it."""
+
+    def load(self, ns: str, checkpoint_id: str, writes: Sequence[PendingWrite]) -> None:
+        """The run builds on a checkpoint with these writes.
+
+        Until the run has the thread, others may add some. The head does not show that, but the
+        run would store beside their writes what it made without them.
+        """
+        if not self.taken:
+            tasks = frozenset([task_id for task_id, _, _ in writes])
+            self.loaded[ns, checkpoint_id] = LoadedWrites(len(writes), tasks)
+
+    def has_loaded(self, ns: str, checkpoint_id: str | None, tasks: Iterable[str]) -> bool:
+        """Whether writes of no other tasks than these were stored at a checkpoint, as far as the
+        run knows; True if it has not looked."""
+        loaded = self.loaded.get((ns, checkpoint_id or ""))
+        return loaded is None or loaded.tasks.issuperset(tasks)
 
     def first_ids(self, ns: str, id: str | None) -> dict[str, str]:
         """By graph: the first checkpoints that a step of this run, which may be the first to be

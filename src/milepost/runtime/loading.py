@@ -235,6 +235,8 @@ class Loading(Telling):
         self.step = saved.metadata.get("step", -1)
         self.pending = saved.pending_writes or ()
         assert self.ledger is not None
+        if self._moved_from is None:
+            self.ledger.fence.load(self.ns, checkpoint["id"], self.pending)
         yield from rebuild_deltas(self.ledger.saver, self.program, self.board, saved)
         if self.board.available(PREVIOUS):
             self.previous = self.board.live[PREVIOUS].get()

@@ -188,14 +188,20 @@ class Shelves(StepSaver[Prepared]):
         return graph.get(checkpoint_id or "") if graph is not None else None
 
     def _is_overtaken(self, step: Prepared) -> bool:
-        """Whether others have stored something newer in a graph whose past a run begins in.
+        """Whether others have been quicker than a run that has not stored anything so far.
 
-        Its checkpoints would come to lie between theirs.
+        They may have stored writes of tasks that this run has called as well, or something newer
+        in a graph whose past the run begins in: its checkpoints would come to lie between theirs.
         """
         fence, stored = step.fence, step.stored
-        if fence is None or not fence.forced:
+        if fence is None:
             return False
-        thread_id, ns, _ = step.place
+        thread_id, ns, parent_id = step.place
+        writes = self.writes.get((thread_id, ns, parent_id or "")) or ()
+        if not fence.has_loaded(ns, parent_id, [task_id for task_id, _ in writes]):
+            return True
+        if not fence.forced:
+            return False
         graphs = self.storage.get(thread_id) or {}
         first = fence.first_ids(ns, stored.id if stored is not None else None)
         return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())

@@ -148,6 +148,13 @@ class Queries:
         WHERE thread_id = ? AND head = ? AND epoch = ? AND status <> 'running'"""
     """Gives a run a thread that is as the run has found it. Where a run is at work, or was before
     it was killed, the entry does not say how far it has come."""
+    has_writes: str = f"""
+        SELECT 1 WHERE ? = (
+            SELECT count(*) FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?)"""
+    """Whether there are so many writes at a checkpoint."""
+    writers: str = (
+        f"SELECT DISTINCT task_id FROM checkpoint_writes WHERE {_KEY} AND checkpoint_id = ?"
+    )
     new_thread: str = f"{_ADD_THREAD} ON CONFLICT DO NOTHING"
     new_epoch: str = "UPDATE threads SET head = ?, epoch = ? WHERE thread_id = ?"
     head: str = f"SELECT {HEAD} FROM threads WHERE thread_id = ?"

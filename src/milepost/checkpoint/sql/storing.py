@@ -166,6 +166,7 @@ class Storer:
     def _claims(self, held: Mapping[str, _Held]) -> list[Many]:
         now = time.time()
         looked_at, touched, taken, new = [], [], [], []
+        unchanged: list[Many] = []
         # In order, so that two such transactions seldom wait for each other. Across the four kinds,
         # and within a statement of several rows, they still may: PostgreSQL then breaks off one
         # of them, and its engine repeats it.
@@ -182,12 +183,17 @@ class Storer:
             else:
                 found = (thread_id, fence.head, epoch)
                 taken.append((head, head, fence.token, status, now, *found))
+                if (loaded := fence.loaded.get(("", fence.head))) is not None:
+                    row = (loaded.number, thread_id, "", fence.head)
+                    unchanged.append(Many(self._q.has_writes, [row]))
             fence.epoch, fence.touched = epoch, now
         q = self._q
         claims = (
             Many(q.holds_thread, looked_at),
             Many(q.hold_thread, touched),
             Many(q.take_thread, taken),
+            # After the lock was granted: whoever had it may have stored writes.
+            *unchanged,
             Many(q.new_thread, new),
         )
         return [claim for claim in claims if claim.rows]
@@ -229,17 +235,26 @@ class Storer:
         return outcome
 
     def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
-        """Whether others have stored something newer in a graph whose past a run begins in.
+        """Whether others have been quicker than a run that has not stored anything so far.
 
-        Its checkpoints would come to lie between theirs, and writes in the row of the checkpoint
-        after their own would not be found there any more.
+        They may have stored writes of tasks that this run has called as well: its own would be
+        left out, and what it made of them would not follow from what is stored. Or something newer
+        in a graph whose past the run begins in: its checkpoints would come to lie between theirs,
+        and writes in the row of the checkpoint after their own would not be found there any more.
         """
         fence, checkpoint = step.fence, step.checkpoint
-        if fence is None or not fence.forced or row.token == fence.token:
+        if fence is None or row.token == fence.token:
             return False
-        yield Batch(tables.statements())  # which may be newer
-        tables.clear()
-        thread_id, ns, _ = step.place
+        thread_id, ns, parent_id = step.place
+        if fence.forced or (ns, parent_id) in fence.loaded:
+            yield Batch(tables.statements())  # which may be newer
+            tables.clear()
+        if (ns, parent_id) in fence.loaded:
+            tasks = yield Query(self._q.writers, step.place)
+            if not fence.has_loaded(ns, parent_id, [task_id for (task_id,) in tasks]):
+                return True
+        if not fence.forced:
+            return False
         first = fence.first_ids(ns, checkpoint.checkpoint_id if checkpoint else None)
         for graph, id in first.items():
             [(newest,)] = yield Query(self._q.newest_of, (thread_id, graph))
