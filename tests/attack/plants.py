@@ -48,7 +48,7 @@ def without(operation: Any, skipped: Callable[[Any], bool], answer: Any) -> Any:
 
 
 def delete_without_lock() -> None:
-    """The entry of a thread that is not there yet was no lock: point 1 of the list."""
+    """The entry of a thread that is not there yet was no lock."""
     from milepost.checkpoint.sql import removing
     from milepost.checkpoint.threads import Removed
     from milepost.sql.operations import Run
@@ -64,7 +64,7 @@ def delete_without_lock() -> None:
 
 
 def copy_without_lock() -> None:
-    """A copy took four snapshots: point 2."""
+    """A copy took four snapshots."""
     from milepost.checkpoint.sql import retention
 
     def is_lock(statement: Any) -> bool:
@@ -74,7 +74,7 @@ def copy_without_lock() -> None:
 
 
 def cancelled_task_unreported() -> None:
-    """A task whose future was cancelled was never reported as ended: point 3."""
+    """A task whose future was cancelled was never reported as ended."""
     from milepost.runtime import aio, task
 
     def outcome_of(one: Any, crash: BaseException | None, ended: Any) -> Any:
@@ -87,7 +87,7 @@ def cancelled_task_unreported() -> None:
 
 
 def fork_unnoticed() -> None:
-    """A saver went on with its parent's connection in a forked process: point 8."""
+    """A saver went on with its parent's connection in a forked process."""
     from milepost.sql.lite import SqliteEngine
     from milepost.sql.pg_sync import PostgresEngine
 
@@ -95,7 +95,7 @@ def fork_unnoticed() -> None:
 
 
 def delta_of_nothing() -> None:
-    """A delta channel of a checkpoint that is gone had no writes, instead of an error: point 4."""
+    """A delta channel of a checkpoint that is gone had no writes, instead of an error."""
     from milepost.checkpoint.memory import InMemorySaver
     from milepost.checkpoint.records import DeltaChannelHistory
     from milepost.checkpoint.sql import maintenance
@@ -123,7 +123,7 @@ def delta_of_nothing() -> None:
 
 
 def parent_unchecked() -> None:
-    """A step was stored though its parent was removed meanwhile: point 5."""
+    """A step was stored though its parent was removed meanwhile."""
     from milepost.checkpoint.sql import storing
 
     def check(self: Any, step: Any, id: str | None) -> Any:
@@ -134,7 +134,7 @@ def parent_unchecked() -> None:
 
 
 def one_queue_served() -> None:
-    """The writer of an engine served one of the savers on it, the others waited: point 6."""
+    """The writer of an engine served one of the savers on it, the others waited."""
     from milepost.sql.pg_aio import AsyncPostgresEngine
 
     async def write(self: Any) -> None:
@@ -148,7 +148,7 @@ def one_queue_served() -> None:
 
 
 def open_at_exit() -> None:
-    """A stream that was open at exit waited for threads that run no more: point 14."""
+    """A stream that was open at exit waited for threads that run no more."""
     from milepost import workers
     from milepost.graph import running
     from milepost.runtime import sync
@@ -167,7 +167,7 @@ def open_at_exit() -> None:
 
 
 def sweeper_keeps_its_ttl() -> None:
-    """A sweeper that was started again after a failure swept as it was told first: point 7."""
+    """A sweeper that was started again after a failure swept as it was told first."""
     from milepost.sql.sweeper import Sweeper
 
     start = Sweeper.start
@@ -179,7 +179,7 @@ def sweeper_keeps_its_ttl() -> None:
 
 
 def half_committed() -> None:
-    """A StopIteration of a parameter was taken for the end of the operation: point 10."""
+    """A StopIteration of a parameter was taken for the end of the operation."""
     from milepost.sql import lite
 
     drive = lite._drive
@@ -198,7 +198,7 @@ def half_committed() -> None:
 
 
 def batch_goes_on() -> None:
-    """Ctrl-C in `batch` left its runs to themselves: point 10."""
+    """Ctrl-C in `batch` left its runs to themselves."""
     from concurrent.futures import ThreadPoolExecutor
 
     from milepost.graph.running import RunningGraph
@@ -221,14 +221,14 @@ def batch_goes_on() -> None:
 
 
 def busy_pool_is_lost() -> None:
-    """A pool whose connections are all in use was told as a lost connection: point 11."""
+    """A pool whose connections are all in use was told as a lost connection."""
     from milepost.sql import pg
 
     pg._POOL_IS_BUSY = ()  # type: ignore[assignment]
 
 
 def memory_takes_any_name() -> None:
-    """The memory saver took names that no database can hold: point 13."""
+    """The memory saver took names that no database can hold."""
     from milepost.checkpoint.memory import saver, shelves
     from milepost.checkpoint.names import Names
 
@@ -249,7 +249,7 @@ def memory_takes_any_name() -> None:
 
 
 def ended_sibling_forgotten() -> None:
-    """A task that ended just as a run was broken off ran again on resume: point 19."""
+    """A task that ended just as a run was broken off ran again on resume."""
     from milepost.runtime.aio import AsyncDriver
     from milepost.runtime.crew import Crew
 
@@ -278,6 +278,13 @@ def overtaken_unnoticed() -> None:
     from milepost.checkpoint.memory.shelves import Shelves
 
     Shelves._is_overtaken = lambda self, step: False  # type: ignore[method-assign]
+
+
+def writes_beside_unnoticed() -> None:
+    """A run took its thread though another had stored writes of the same step since it loaded."""
+    from milepost.checkpoint.commit import Fence
+
+    Fence.load = lambda self, *given: None  # type: ignore[method-assign]
 
 
 def no_fence() -> None:
@@ -313,6 +320,7 @@ PLANTS: dict[str, Plant] = {
     "memory-takes-any-name": Plant(memory_takes_any_name, ("memory",)),
     "ended-sibling-forgotten": Plant(ended_sibling_forgotten, ("memory", *_DATABASES)),
     "overtaken-unnoticed": Plant(overtaken_unnoticed, ("memory",)),
+    "writes-beside-unnoticed": Plant(writes_beside_unnoticed, ("memory", *_DATABASES)),
     "no-fence": Plant(no_fence, ("memory", *_DATABASES)),
     "lost-steps": Plant(lost_steps, _DATABASES),
     "cancelled-task-unreported": Plant(cancelled_task_unreported, ("memory", "sqlite")),
