@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import itertools
 import operator
+import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +27,7 @@ from attack.programs import BY_HAND
 from milepost.checkpoint.base import empty_checkpoint
 from milepost.errors import EmptyInputError, MilepostError
 from milepost.graph import START, StateGraph
+from milepost.runtime import Runtime
 from milepost.sql.failures import DatabaseBusyError, InvalidIdError
 
 REFUSED = "a name that one saver refuses is refused by all, and leaves nothing"
@@ -223,38 +226,62 @@ def broken_off(context: Context) -> Steps:
 
 
 def interrupt(thread: int) -> None:
-    """Raise KeyboardInterrupt in a thread, as Ctrl-C does in the main one."""
+    """Raise KeyboardInterrupt in a thread, as Ctrl-C does in the main one.
+
+    Not while it starts another: until that runs, Python takes it for the one that starts it.
+    """
+    while STARTING & set(calls_of(thread)):
+        time.sleep(0.001)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt)
     )
 
 
+STARTING = {"submit", "start"}
+
+
+def calls_of(thread: int) -> Iterator[str]:
+    """The names of the functions that a thread is in."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        yield frame.f_code.co_name
+        frame = frame.f_back
+
+
 def interrupted_batch(context: Context) -> Steps:
-    """Whoever called `batch` is interrupted, or cancelled on a loop: no run of it goes on."""
+    """Whoever called `batch` is interrupted, or cancelled on a loop: no run of it goes on.
+
+    The first run that ends wakes the caller. The others take longer, and have nodes before them.
+    """
     rng, caller = context.random, threading.get_ident()
     names = [private(context) for _ in range(4)]
     ran: list[str] = []
-    first = threading.Lock()
+    begun = itertools.count(1)
     steps = ("first", "second", "third")
 
     def node(step: str) -> Any:
-        def run(_: State) -> dict[str, list[str]]:
+        def begins(runtime: Runtime) -> float:
             ran.append(step)
-            time.sleep(0.002)
-            if first.acquire(blocking=False):
+            return 0.001 + 0.004 * names.index(runtime.execution_info.thread_id)
+
+        def run(_: State, runtime: Runtime) -> dict[str, list[str]]:
+            seconds = begins(runtime)
+            if step == "first" and next(begun) == len(names):  # the last one was started
                 interrupt(caller)
+            time.sleep(seconds)
             return {"log": [step]}
 
-        async def arun(_: State) -> dict[str, list[str]]:
-            ran.append(step)
-            await asyncio.sleep(0.002)
+        async def arun(_: State, runtime: Runtime) -> dict[str, list[str]]:
+            await asyncio.sleep(begins(runtime))
             return {"log": [step]}
 
         return arun if context.is_async else run
 
     builder = StateGraph(State).add_sequence([(step, node(step)) for step in steps])
     graph = builder.add_edge(START, "first").compile(checkpointer=context.saver)
-    configs = [{**at(name), "max_concurrency": 2} for name in names]
+    configs = [at(name) for name in names]
+    if context.is_async:
+        configs = [{**where, "max_concurrency": 2} for where in configs]
     options = {"durability": rng.choice(("sync", "async", "exit"))}
     asked = Ask(graph, "batch", ([{"log": []}] * len(names), configs), options, "cancel")
     with context.recorder.call("look", how="interrupted batch", **options):
