@@ -139,8 +139,8 @@ def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
     connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, data BLOB)")
     connection.executemany("INSERT INTO t VALUES (?, ?)", [(3, b"three"), (70, b"seventy" * 99)])
     without = SimpleNamespace(connection=object(), execute=connection.execute)
-    for cursor in (connection.cursor(), without):
-        cells = read_cells(cursor, Read("t", "data", [70, 3]))
+    for cursor, own in ((connection.cursor(), True), (connection.cursor(), False), (without, True)):
+        cells = read_cells(cursor, Read("t", "data", [70, 3]), own=own)
         assert cells == [b"seventy" * 99, b"three"]
 
 

@@ -67,7 +67,8 @@ def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
 
 def is_counted(kind: str | None) -> bool:
     """Whether metadata of this kind says how many rows of writes there are."""
-    return kind is not None and kind.startswith(COUNTED)
+    # A damaged cell may be of any type; whoever opens it is told.
+    return isinstance(kind, str) and kind.startswith(COUNTED)
 
 
 def opened(
