@@ -1,9 +1,12 @@
 """Runs a part of a test in a forked child process."""
 
+import faulthandler
+import gc
 import os
 import pickle
 import select
 import signal
+import tempfile
 import time
 import traceback
 import warnings
@@ -19,6 +22,9 @@ class Child:
 
     def __init__(self, function: Callable[[], Any], *, ends: Callable[[], None] | None = None):
         self._ours, theirs = os.pipe()
+        self._stacks, path = tempfile.mkstemp()
+        os.unlink(path)
+        gc.collect()  # what other tests have left behind is not what is forked here
         with warnings.catch_warnings():
             # Newer Pythons warn of forks beside threads: that they work is what is tested.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -26,6 +32,7 @@ class Child:
         if self.pid == 0:
             try:
                 os.close(self._ours)
+                faulthandler.dump_traceback_later(LIMIT - 5, file=self._stacks)
                 os.write(theirs, pickle.dumps(_outcome(function)))
                 os.close(theirs)
                 if ends is not None:
@@ -43,7 +50,8 @@ class Child:
                 left = until - time.monotonic()
                 if left <= 0 or not select.select([self._ours], [], [], left)[0]:
                     os.kill(self.pid, signal.SIGKILL)
-                    raise AssertionError(f"the child has not ended within {LIMIT} s")
+                    stacks = os.pread(self._stacks, 100_000, 0).decode()
+                    raise AssertionError(f"the child has not ended within {LIMIT} s:\n{stacks}")
                 if not (read := os.read(self._ours, 65536)):
                     break
                 data += read
@@ -58,6 +66,7 @@ class Child:
 
     def wait(self) -> None:
         """Wait for the end of the process."""
+        os.close(self._stacks)
         until = time.monotonic() + LIMIT
         while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > until:
