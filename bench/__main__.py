@@ -120,7 +120,7 @@ def as_json(found: Found, plan: Plan, measured_on: str) -> dict[str, Any]:
 
 def machine(folder: Path) -> str:
     """What it was measured on, as far as it matters; the databases lie in the folder."""
-    from milepost.native import AVAILABLE
+    from milepost._internal.native import AVAILABLE
 
     kind = file_system(folder)
     return (

@@ -44,6 +44,7 @@ ON_POSTGRES = {
         "names",
         "pending_writes",
         "reject",
+        "renames",
         "replay",
         "saver_contract",
         "update_state",
@@ -52,6 +53,37 @@ ON_POSTGRES = {
 }
 """Files of the matrix that run on a server too: those about what is saved, and by whom. The others
 are about the runtime, which does not know what kind of saver it has."""
+
+
+SERVERS = {"server", "own_server", "postgres", "uri", "shared_uri", "new_database"}
+"""Fixtures that start a PostgreSQL server."""
+
+
+SLOW = {
+    f"test_{name}.py"
+    for name in (
+        "attack",
+        "bench",
+        "crash",
+        "differential",
+        "plants",
+        "random_operations",
+        "store_stress",
+        "stress",
+    )
+}
+"""Files whose tests run many processes, or thousands of random cases."""
+
+
+def pytest_itemcollected(item: Any) -> None:
+    """Mark what needs a server: by its fixtures, or by a parameter that chooses one of them."""
+    chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = [str(one if isinstance(one, str) else getattr(one, "__name__", "")) for one in chosen]
+    fixtures = getattr(item, "fixturenames", ())
+    if SERVERS.intersection(fixtures) or any("postgres" in name.lower() for name in names):
+        item.add_marker("postgres")
+    if item.path.name in SLOW:
+        item.add_marker("slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -109,12 +141,14 @@ def config() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Any]:
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A PostgreSQL server for this test process.
 
     Not in pytest's own temporary directory: other sessions clean that up, and the path of a
     socket may have about 100 characters only.
     """
+    if "not postgres" in request.config.getoption("markexpr"):
+        pytest.fail("A test without the marker `postgres` asks for a server: mark it.")
     place = tempfile.mkdtemp(prefix="milepost-pg-")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,11 +3,11 @@
 import pickle
 from typing import Any
 
+from milepost.checkpoint._contract.records import WRITES_IDX_MAP, CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
+from milepost.checkpoint._contract.threads import Lineage, latest, with_ancestors
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
-from milepost.checkpoint.commit import Fence, NewCheckpoint, StepCommit
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.records import WRITES_IDX_MAP, CheckpointTuple, Place, place_of
-from milepost.checkpoint.threads import Lineage, latest, with_ancestors
 from milepost.constants import CHILDREN
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost import native
+from milepost._internal import native
 
 
 def test_where_there_is_a_compiler_the_accelerator_is_built() -> None:

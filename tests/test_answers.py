@@ -73,6 +73,67 @@ def test_nor_in_a_graph_inside_the_graph(run, saver, config, durability):
     assert run.invoke(outer, None, config, durability=durability) == {"inner": ["yes"]}
 
 
+def test_what_was_answered_is_not_listed_when_the_node_has_failed_since(
+    run, saver, config, durability
+):
+    graph = chain(("pay", paying(Down(), "sure?")), checkpointer=saver)
+    run.invoke(graph, {"log": []}, config, durability=durability)
+    fails(run, graph, Command(resume="yes"), config, durability=durability)
+    state = run.get_state(graph, config)
+    assert (state.next, state.interrupts) == (("pay",), ())
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("same_node", [True, False])
+def test_what_was_answered_is_not_listed_when_a_graph_inside_has_failed_since(
+    run, saver, config, durability, depth, same_node
+):
+    bank = Down()
+    asks = [("ask", paying(bank, "sure?", key="inner"))]
+    if not same_node:
+        asks = [("ask", step([], "ask", "sure?", key="inner")), ("pay", paying(bank, key="inner"))]
+    graph = chain(*asks, schema=Inner)
+    for _ in range(depth - 1):
+        graph = chain(("around", graph), schema=Inner)
+    graph = chain(("outer", graph), schema=Inner, checkpointer=saver)
+    run.invoke(graph, {"inner": []}, config, durability=durability)
+    fails(run, graph, Command(resume="yes"), config, durability=durability)
+
+    state = run.get_state(graph, config, subgraphs=True)
+    assert state.next == ("outer",)
+    while state is not None:
+        assert state.interrupts == ()
+        (task,) = state.tasks
+        assert task.error is not None
+        state = task.state
+    assert "yes" in run.invoke(graph, None, config, durability=durability)["inner"]
+
+
+def test_a_question_stays_open_if_its_node_fails_before_it_is_answered(
+    run, saver, config, durability
+):
+    runs = iter(range(3))
+
+    def ask(state: Any) -> dict[str, Any]:
+        if next(runs) == 1:
+            raise ConnectionError("no question is asked this time")
+        return {"log": [interrupt("sure?")]}
+
+    graph = chain(("ask", ask), checkpointer=saver)
+    run.invoke(graph, {"log": []}, config, durability=durability)
+    fails(run, graph, None, config, durability=durability)
+    assert [i.value for i in run.get_state(graph, config).interrupts] == ["sure?"]
+    assert run.invoke(graph, Command(resume="yes"), config) == {"log": ["yes"]}
+
+
+def test_another_answer_may_be_given_after_a_failure(run, saver, config, durability):
+    graph = chain(("pay", paying(Down(), "which bank?")), checkpointer=saver)
+    run.invoke(graph, {"log": []}, config, durability=durability)
+    fails(run, graph, Command(resume="this one"), config, durability=durability)
+    result = run.invoke(graph, Command(resume="that one"), config, durability=durability)
+    assert result == {"log": ["that one"]}
+
+
 def test_an_answer_reaches_a_graph_that_is_called_with_a_command(run, saver, config, trace):
     inner = chain(("ask", step(trace, "ask", "sure?", key="inner")), schema=Inner)
 

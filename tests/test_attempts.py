@@ -4,6 +4,7 @@ import asyncio
 import copy
 import operator
 import time
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import pytest
@@ -11,9 +12,10 @@ from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log, appends
 from milepost.cache.memory import InMemoryCache
+from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import NodeTimeoutError
 from milepost.graph import START, StateGraph
-from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, interrupt
 
 
 class Flaky:
@@ -264,6 +266,25 @@ def test_a_failed_node_is_not_cached(run):
     with pytest.raises(ValueError):
         run.invoke(graph, {})
     assert run.invoke(graph, {})["log"] == [2]
+
+
+@pytest.mark.parametrize("ends", ["fails", "asks"])
+def test_a_result_is_cached_though_the_node_beside_it_has_none(run, ends):
+    def beside(state: Any) -> dict[str, Any]:
+        if ends == "fails":
+            raise ValueError("always")
+        return {"log": [interrupt("sure?")]}
+
+    squarer = Squarer()
+    builder = StateGraph(SquareLog).add_node("square", squarer, cache_policy=CachePolicy())
+    builder.add_node("beside", beside).add_edge(START, "square").add_edge(START, "beside")
+    graph = builder.compile(checkpointer=InMemorySaver(), cache=InMemoryCache())
+    for id in ("first", "second"):
+        thread = {"configurable": {"thread_id": id}}
+        with pytest.raises(ValueError) if ends == "fails" else nullcontext():
+            run.invoke(graph, {"number": 2}, thread)
+        assert run.get_state(graph, thread).values["square"] == 4
+    assert squarer.calls == [2]
 
 
 def test_a_result_from_the_cache_is_kept_in_the_thread_like_any_other(run, saver, durability):

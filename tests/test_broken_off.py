@@ -13,16 +13,17 @@ from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log, appends
 from hitl_graphs import State, fan, step
+from milepost._engine.drivers import aio
+from milepost._engine.drivers.aio import AsyncDriver
+from milepost._engine.drivers.sync import SyncDriver
+from milepost._engine.drivers.thread_pool import TaskThreadPool
+from milepost._engine.thread_writer import Fence, ThreadWriter
+from milepost._engine.write_behind import WriteBehindQueue
 from milepost.channels import DeltaChannel, LastValue
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import DamagedRowError, SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
-from milepost.runtime import aio
-from milepost.runtime.aio import AsyncDriver
-from milepost.runtime.crew import Crew
-from milepost.runtime.saving import Backlog, Fence, Ledger
-from milepost.runtime.sync import SyncDriver
 from savers import WholeSaver
 
 
@@ -248,11 +249,11 @@ def test_ctrl_c_during_the_last_wait_does_not_cost_what_was_shown(tmp_path, conf
     wait = SyncDriver._wait_for
     interrupted = []
 
-    def wait_or_not(backlog: Any, limit: int) -> None:
+    def wait_or_not(queue: Any, limit: int) -> None:
         if limit == 0 and not interrupted:
             interrupted.append(True)
             raise KeyboardInterrupt
-        wait(backlog, limit)
+        wait(queue, limit)
 
     with SqliteSaver.from_conn_string(str(tmp_path / "a.db")) as saver:
         builder = StateGraph(Log).add_sequence([(name, appends(name)) for name in "abc"])
@@ -269,9 +270,9 @@ def test_ctrl_c_during_the_last_wait_does_not_cost_what_was_shown(tmp_path, conf
 
 def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypatch):
     go_on, refused, ran = threading.Event(), threading.Event(), []
-    check = Ledger._check_going_on
+    check = ThreadWriter._check_going_on
 
-    def checked(self: Ledger) -> None:
+    def checked(self: ThreadWriter) -> None:
         try:
             check(self)
         except ThreadConflict:
@@ -285,7 +286,7 @@ def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypat
     def stops(_: Log) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "_check_going_on", checked)
+    monkeypatch.setattr(ThreadWriter, "_check_going_on", checked)
     inner = StateGraph(Log).add_sequence([("waits", waits), ("after", appends("after", ran))])
     builder = StateGraph(Log).add_node("inner", inner.add_edge(START, "waits").compile())
     builder.add_node("stops", stops).add_edge(START, "inner").add_edge(START, "stops")
@@ -301,37 +302,37 @@ def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypat
     assert ran == []
 
 
-def test_graphs_side_by_side_share_one_backlog():
-    ledger = Ledger(WholeSaver(), "t", "async", Fence(None))
+def test_graphs_side_by_side_share_one_queue():
+    writer = ThreadWriter(WholeSaver(), "t", "async", Fence(None))
     start, opened = threading.Barrier(8), []
 
     def opens() -> None:
         start.wait()
-        opened.append(ledger.open_backlog())
+        opened.append(writer.open_queue())
 
     threads = [threading.Thread(target=opens) for _ in range(8)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    assert {backlog for backlog, _ in opened} == {ledger.backlog}
+    assert {queue for queue, _ in opened} == {writer.queue}
     assert sum(is_new for _, is_new in opened) == 1
 
 
 def test_steps_are_stored_though_ctrl_c_came_before_their_writer_was_woken(monkeypatch):
-    backlog, woken = Backlog(lambda _: 1), []
-    assert backlog.take(lambda: woken.append(True)) == []
+    queue, woken = WriteBehindQueue(lambda _: 1), []
+    assert queue.take(lambda: woken.append(True)) == []
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(backlog, "_wake_worker", interrupted)
+        patch.setattr(queue, "_wake_worker", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            backlog.add(["step"])
-    assert backlog.is_above(0, lambda: None)
+            queue.add(["step"])
+    assert queue.is_above(0, lambda: None)
     assert woken == [True]
-    assert backlog.take(lambda: None) == ["step"]
+    assert queue.take(lambda: None) == ["step"]
 
 
 class TestASiblingThatHasEnded:
@@ -355,17 +356,17 @@ class TestASiblingThatHasEnded:
         self, run, graph, config, durability, trace, monkeypatch
     ):
         """Both have ended by the time that anything is heard of, the crash first."""
-        of_crew, of_driver = Crew.collect, AsyncDriver._collect
+        of_pool, of_driver = TaskThreadPool.collect, AsyncDriver._collect
         held: list[Any] = []
 
         def crash_first(item: Any) -> bool:
             return item[1] is None
 
-        def collect(self: Crew, item: Any) -> Any:
+        def collect(self: TaskThreadPool, item: Any) -> Any:
             crash, other = sorted([item, self._mailbox.get()], key=crash_first)
             self._mailbox.put(other)
             monkeypatch.undo()
-            return of_crew(self, crash)
+            return of_pool(self, crash)
 
         def acollect(self: AsyncDriver) -> Any:
             held.extend(self._ended)
@@ -376,7 +377,7 @@ class TestASiblingThatHasEnded:
             monkeypatch.undo()
             return of_driver(self)
 
-        monkeypatch.setattr(Crew, "collect", collect)
+        monkeypatch.setattr(TaskThreadPool, "collect", collect)
         monkeypatch.setattr(AsyncDriver, "_collect", acollect)
         with pytest.raises(SystemExit):
             run.invoke(graph, {"log": []}, config, durability=durability)
@@ -388,13 +389,13 @@ class TestASiblingThatHasEnded:
     ):
         graph = fan(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
 
-        def wait(self: Crew) -> Any:
+        def wait(self: TaskThreadPool) -> Any:
             for item in [self._mailbox.get() for _ in range(2)]:
                 self._mailbox.put(item)
             monkeypatch.undo()
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Crew, "wait", wait)
+        monkeypatch.setattr(TaskThreadPool, "wait", wait)
         with pytest.raises(KeyboardInterrupt):
             graph.invoke({"log": []}, config, durability=durability)
         assert graph.invoke(None, config) == {"log": ["a", "b"]}

@@ -19,9 +19,9 @@ from typing_extensions import TypedDict
 
 from both import names_of
 from graphs import PATIENCE
-from milepost.runtime.aio import AsyncDriver
-from milepost.runtime.crew import Crew
-from milepost.runtime.futures import TaskFuture
+from milepost._engine.drivers.aio import AsyncDriver
+from milepost._engine.drivers.futures import TaskFuture
+from milepost._engine.drivers.thread_pool import TaskThreadPool
 
 CONFIG = {"configurable": {"thread_id": "t"}}
 SOON = 0.01
@@ -805,7 +805,7 @@ class TestTheEndOfATask:
         def spawn(*_: Any) -> None:
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr(Crew, "spawn", spawn)
+        monkeypatch.setattr(TaskThreadPool, "spawn", spawn)
         monkeypatch.setattr(AsyncDriver, "spawn", spawn)
 
         @tasks.lib.entrypoint()

@@ -106,9 +106,9 @@ def test_two_that_nobody_has_looked_at_are_compared_by_what_they_hold():
 
     def node(state: Any) -> dict[str, Any]:
         config = config_module.var_child_runnable_config.get()
-        kind, scope = type(config), config._scope
-        compared.append(kind(scope) == kind(scope))
-        compared.append(kind(scope) != kind(scope))
+        kind, context = type(config), config._context
+        compared.append(kind(context) == kind(context))
+        compared.append(kind(context) != kind(context))
         return {"log": ["a"]}
 
     single(node).compile().invoke({"log": []}, GIVEN)
@@ -134,7 +134,7 @@ def test_what_one_thread_has_taken_out_another_does_not_put_back():
 
     def node(state: Any) -> dict[str, Any]:
         config = config_module.var_child_runnable_config.get()
-        scope = config._scope
+        context = config._context
         late, popped = threading.Event(), threading.Event()
 
         class Slow:
@@ -142,13 +142,13 @@ def test_what_one_thread_has_taken_out_another_does_not_put_back():
             def config(self) -> Any:
                 late.set()
                 assert popped.wait(30)
-                return scope.config
+                return context.config
 
-        config._scope = Slow()
+        config._context = Slow()
         reader = threading.Thread(target=lambda: results.append("tags" in config))
         reader.start()
         assert late.wait(30)
-        config._scope = scope
+        config._context = context
         config.pop("tags")
         popped.set()
         reader.join(30)

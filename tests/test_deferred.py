@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from milepost.deferred import Deferred
+from milepost._internal.lazy_tuple import LazyTuple
 
 
 class Point(NamedTuple):
@@ -19,7 +19,7 @@ class Point(NamedTuple):
     y: Any = 0
 
 
-class Later(Deferred, plain=Point):
+class Later(LazyTuple, plain=Point):
     pass
 
 

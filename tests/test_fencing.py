@@ -2,12 +2,13 @@
 
 import threading
 import time
+import uuid
 from typing import Any
 
 import pytest
 
 from graphs import PATIENCE, Log, appends, elsewhere, id_of, line, steps, thread
-from milepost.errors import CheckpointError, ThreadConflict
+from milepost.errors import BrokenChainError, CheckpointError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.types import interrupt
 
@@ -178,7 +179,7 @@ def test_runs_on_different_threads_do_not_conflict(run, saver, config, durabilit
 
 
 def test_reading_a_thread_does_not_take_it(run, saver, config, durability):
-    rival = line("x").compile(checkpointer=saver)
+    rival = line("x", "a", "b").compile(checkpointer=saver)
     meddled = Meddled(
         saver, lambda: (rival.get_state(config), list(rival.get_state_history(config)))
     )
@@ -209,7 +210,7 @@ def test_deleting_a_new_thread_during_its_first_run_makes_it_conflict(run, saver
 
 @DECIDED
 def test_an_update_from_outside_takes_the_thread(run, saver, config, durability):
-    editor = line("x").compile(checkpointer=saver)
+    editor = line("x", "a", "b").compile(checkpointer=saver)
     run.invoke(editor, {}, config, durability=durability)
     meddled = Meddled(saver, lambda: editor.update_state(config, {"log": ["edit"]}, as_node="x"))
     with pytest.raises(ThreadConflict):
@@ -405,3 +406,36 @@ def test_a_run_beside_which_another_has_stored_writes_of_the_same_step_gets_a_co
     state = run.get_state(graph, config)
     assert state.values["log"] == ["in", "start", "of the rival"]
     assert [task.result for task in state.tasks] == [{"log": ["of the rival"]}, None]
+
+
+@pytest.mark.parametrize("ending", ["asks", "fails", "ends"])
+def test_a_run_whose_checkpoints_were_removed_while_a_graph_in_it_ran_is_refused(
+    run, saver, config, ending
+):
+    """The inner graph has its own chain, of which nothing is missing."""
+    run_id = uuid.uuid4()
+
+    def last(state: Log) -> dict[str, Any]:
+        if ending == "asks":
+            interrupt("?")
+        return {"log": [1 / 0 if ending == "fails" else "y"]}
+
+    builder = StateGraph(Log).add_node("x", appends("x")).add_node("y", last)
+    inner = builder.add_edge(START, "x").add_edge("x", "y").compile()
+
+    def undone(state: Log) -> Any:
+        elsewhere(lambda: saver.delete_for_runs([str(run_id)]))
+        return inner.invoke(state)
+
+    builder = StateGraph(Log).add_node("a", appends("a")).add_node("b", undone)
+    graph = builder.add_edge(START, "a").add_edge("a", "b").compile(checkpointer=saver)
+    first = line("first").compile(checkpointer=saver)
+    run.invoke(first, {"log": ["in"]}, config)
+    with pytest.raises(BrokenChainError, match=r"'t'.*which is gone"):
+        run.invoke(graph, {"log": ["undone"]}, {**config, "run_id": run_id}, durability="sync")
+    state = run.get_state(first, config)
+    assert (state.values["log"], state.next) == (["in", "first"], ())
+    assert saver.head("t") == id_of(state.config)
+    graphs = {found.config["configurable"]["checkpoint_ns"] for found in saver.list(config)}
+    assert graphs == {""}
+    assert not hasattr(saver, "verify") or saver.verify() == []

@@ -14,9 +14,9 @@ from typing_extensions import TypedDict
 from graphs import thread
 from milepost import START, StateGraph
 from milepost.channels import DeltaChannel
+from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.records import place_of
 from milepost.errors import CheckpointNotFoundError
 
 CONFIG = thread("t")

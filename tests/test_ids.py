@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from milepost import ids
-from milepost.ids import LateId, checkpoint_id
+from milepost._internal import ids
+from milepost._internal.ids import LateId, checkpoint_id
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ import pytest
 from graphs import line, thread, two_nodes
 from milepost import END, START, StateGraph
 from milepost.channels import DeltaChannel
-from milepost.checkpoint.codec import Codec
-from milepost.checkpoint.memory import InMemorySaver, MemorySaver, frames
-from milepost.checkpoint.memory.logs import Slice, keep, read, size_of
+from milepost.checkpoint._contract.threads import Lineage, with_ancestors
+from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._memory import manifests
+from milepost.checkpoint._memory.value_log import Slice, keep, read, size_of
+from milepost.checkpoint.memory import InMemorySaver, MemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.threads import Lineage, with_ancestors
 from milepost.errors import CheckpointError
 
 CONFIG = thread("t")
@@ -310,8 +311,8 @@ def test_a_step_of_a_wide_state_costs_what_changed():
     builder.add_conditional_edges("count", lambda s: END if s["n"] >= 60 else "count")
     graph = builder.compile(checkpointer=saver)
     graph.invoke({"n": 0, **{f"k{i}": i for i in range(500)}}, {**CONFIG, "recursion_limit": 99})
-    frames = [len(stored.frame) for stored in saver.storage["t"][""].values()]
-    assert sorted(frames)[len(frames) // 2] < 400
+    sizes = [len(stored.manifest) for stored in saver.storage["t"][""].values()]
+    assert sorted(sizes)[len(sizes) // 2] < 400
     assert graph.get_state(CONFIG).values["k499"] == 499
 
 
@@ -443,8 +444,8 @@ def test_a_prune_opens_each_frame_a_few_times_whatever_is_before_it(monkeypatch)
         opened += 1
         return unpackb(data)
 
-    unpackb = frames.unpackb
-    monkeypatch.setattr(frames, "unpackb", counting)
+    unpackb = manifests.unpackb
+    monkeypatch.setattr(manifests, "unpackb", counting)
     assert saver.prune(["t"]).checkpoints == 601
     few, opened = opened, 0
     assert saver.prune(["other"], keep=300).checkpoints == 302

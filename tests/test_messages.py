@@ -25,7 +25,7 @@ from milepost.errors import InvalidUpdateError
 from milepost.func import entrypoint, task
 from milepost.graph import START, MessagesState, StateGraph, add_messages
 from milepost.graph.message import REMOVE_ALL_MESSAGES, push_message
-from milepost.messages import light
+from milepost.messages import _light
 from milepost.types import Command, RetryPolicy, RunnableConfig, interrupt
 
 
@@ -512,11 +512,11 @@ class TestTheMessageClasses:
     def test_of_ours_become_langchains_when_a_conversation_goes_on_with_langchain(self):
         call = {"name": "search", "args": {"q": 1}, "id": "c", "type": "tool_call"}
         kept = [
-            light.HumanMessage("a", id="1", name="ada"),
-            light.AIMessage("b", id="2", tool_calls=[call]),
-            light.ToolMessage("c", id="3", tool_call_id="c"),
+            _light.HumanMessage("a", id="1", name="ada"),
+            _light.AIMessage("b", id="2", tool_calls=[call]),
+            _light.ToolMessage("c", id="3", tool_call_id="c"),
         ]
-        assert add_messages(kept, [light.RemoveMessage(id="1")]) == [
+        assert add_messages(kept, [_light.RemoveMessage(id="1")]) == [
             AIMessage("b", id="2", tool_calls=[call]),
             ToolMessage("c", id="3", tool_call_id="c"),
         ]

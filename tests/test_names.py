@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
+from milepost.checkpoint._contract.names import LONGEST, check_name
 from milepost.checkpoint.base import empty_checkpoint
-from milepost.checkpoint.names import LONGEST, check_name
+from milepost.errors import InvalidIdError
 from milepost.graph import START, StateGraph
-from milepost.sql.failures import InvalidIdError
 
 NO_NAMES = {
     "NUL": "a\0b",

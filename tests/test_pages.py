@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+import milepost._internal.log
 import milepost.errors
-import milepost.sql.failures
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -48,6 +48,7 @@ pool = ConnectionPool(DB_URI, open=True)
 """
 
 SETTINGS: dict[str, dict[int, str]] = {
+    "logging.md": {},
     "from-langgraph.md": {
         0: THEIRS,
         1: f"{OURS}\nfrom langgraph.checkpoint.memory import InMemorySaver\ntheir_saver = InMemorySaver()",
@@ -58,6 +59,12 @@ SETTINGS: dict[str, dict[int, str]] = {
         2: "values = {'log': [2]}",
         3: "pool.close()\nfrom milepost.checkpoint.memory import InMemorySaver\n"
         "saver = InMemorySaver()\nbuilder.compile(checkpointer=saver).invoke(input, config)",
+        4: "import sqlite3\nconn = sqlite3.connect('owned.db', check_same_thread=False)",
+        5: "assert saver.list_threads() == []\nconn.close()\n"
+        "from milepost.checkpoint.serde.encrypted import EncryptedSerializer\n"
+        "serde = EncryptedSerializer.from_pycryptodome_aes(key=b'k' * 16)\n"
+        "conn = sqlite3.connect('sealed.db', check_same_thread=False)",
+        6: "conn.close()",
     },
     "serialization.md": {
         1: "from dataclasses import dataclass\nclass Money: ...",
@@ -123,8 +130,9 @@ def resolved(name: str) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text("utf-8")
-    for name in re.findall(r"`(milepost(?:\.\w+)+)`", text):
+    loggers = {value for value in vars(milepost._internal.log).values() if isinstance(value, str)}
+    for name in set(re.findall(r"`(milepost(?:\.\w+)+)`", text)) - loggers:
         resolved(name)
     for name in re.findall(r"\b[A-Z][A-Za-z]+Error\b", text):
-        homes = (milepost.errors, milepost.sql.failures, builtins)
+        homes = (milepost.errors, builtins)
         assert any(hasattr(home, name) for home in homes) or name == "RemoteError", name

@@ -18,159 +18,23 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 # -- the layers
 
-LAYERS = (
-    (
-        "errors",
-        "constants",
-        "_native",
-        "native",
-        "deferred",
-        "on_demand",
-        "record",
-        "forking",
-        "stepper",
-        "workers",
-        "awaiting",
-        "ids",
-        "types",
-        "managed",
-        "messages",
-    ),
-    ("channels",),
-    ("state",),
-    ("checkpoint.serde",),
-    ("sql",),
-    ("checkpoint",),
-    ("store", "cache"),
-    ("runtime", "config"),
-    ("graph",),
-    ("func",),
-    ("testing",),
-    ("integrations",),
-    ("cli", "__main__"),
-)
-"""From the top: a file imports from its own layer and from those above it, from no other."""
 
-LOOK_DOWN = {"types", "checkpoint.base"}
-"""Public modules with functions whose work is done further down: they import it when called."""
-
-
-BY_NAME = {("runtime.bridge", "milepost.integrations.langchain")}
-"""Where a module is looked up by its name instead, because it may only be there if wanted."""
+def test_the_contracts_between_the_rooms_hold():
+    """They are in pyproject.toml, under `tool.importlinter`."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "KEPT" in done.stdout
 
 
 def name_of(file: Path) -> str:
     """`channels/topic.py` -> `channels.topic`, `graph/__init__.py` -> `graph`."""
     parts = file.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def layer_of(module: str) -> int:
-    """The layer with the longest name that fits: `checkpoint.serde` before `checkpoint`."""
-    fitting = [
-        (len(prefix), at)
-        for at, layer in enumerate(LAYERS)
-        for prefix in layer
-        if module == prefix or module.startswith(f"{prefix}.")
-    ]
-    assert fitting, f"milepost.{module} is in no layer: give it a place in LAYERS"
-    return max(fitting)[1]
-
-
-def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and (
-        (isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
-        or (isinstance(node.test, ast.Attribute) and node.test.attr == "TYPE_CHECKING")
-    )
-
-
-def imports_of(
-    node: ast.AST, package: str, in_function: bool = False
-) -> Iterator[tuple[str, int, bool]]:
-    """Modules of milepost that are imported at run time: name, line, whether in a function."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and is_type_checking(child):
-            for other in child.orelse:
-                yield from imports_of(other, package, in_function)
-        elif isinstance(child, ast.Import):
-            for alias in child.names:
-                yield alias.name, child.lineno, in_function
-        elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, f"line {child.lineno} of milepost.{package}: write it in full"
-            for alias in child.names:
-                inner = f"{child.module}.{alias.name}"
-                found = inner if exists(inner) else str(child.module)
-                yield found, child.lineno, in_function
-        else:
-            for looked_up in looked_up_by_name(child):
-                if (package, looked_up) not in BY_NAME:
-                    yield looked_up, child.lineno, in_function
-            inside = in_function or isinstance(
-                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-            )
-            yield from imports_of(child, package, inside)
-
-
-def looked_up_by_name(node: ast.AST) -> list[str]:
-    """The module in `import_module("...")`, or those in `on_demand(__name__, {...})`."""
-    match node:
-        case ast.Call(
-            func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
-            args=[ast.Constant(value=str(module)), *_],
-        ):
-            return [module]
-        case ast.Call(func=ast.Name(id="on_demand"), args=[_, homes]):
-            return sorted(set(ast.literal_eval(homes).values()))
-    return []
-
-
-def exists(module: str) -> bool:
-    path = ROOT.joinpath("src", *module.split("."))
-    return path.with_suffix(".py").is_file() or path.joinpath("__init__.py").is_file()
-
-
-def violations(file: Path) -> list[str]:
-    module = name_of(file)
-    found = []
-    for imported, line, in_function in imports_of(ast.parse(file.read_text("utf-8")), module):
-        root, _, inner = imported.partition(".")
-        if root != "milepost":
-            continue
-        if not inner:
-            found.append(f"line {line} imports the package itself; import the module it means")
-        elif layer_of(inner) > layer_of(module) and not (in_function and module in LOOK_DOWN):
-            found.append(f"line {line} imports {imported}, from a layer below")
-    return found
-
-
-@pytest.mark.parametrize(
-    "file", [f for f in SOURCES if f != PACKAGE / "__init__.py"], ids=lambda file: name_of(file)
-)
-def test_a_file_imports_only_from_its_own_layer_and_those_above(file):
-    assert violations(file) == []
-
-
-def test_a_violation_would_be_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
-    file = tmp_path / "channels" / "bad.py"
-    file.parent.mkdir()
-    file.write_text(
-        "from typing import TYPE_CHECKING\n"
-        "from milepost import graph\n"
-        "from milepost.types import Send\n"
-        "if TYPE_CHECKING:\n"
-        "    from milepost.runtime.plan import Task\n"
-        "def late():\n"
-        "    import milepost.runtime.session\n"
-        "    return import_module('milepost.func.task')\n"
-        "__getattr__, __dir__ = on_demand(__name__, {'Session': 'milepost.runtime.session'})\n"
-    )
-    assert violations(file) == [
-        "line 2 imports milepost.graph, from a layer below",
-        "line 7 imports milepost.runtime.session, from a layer below",
-        "line 8 imports milepost.func.task, from a layer below",
-        "line 9 imports milepost.runtime.session, from a layer below",
-    ]
 
 
 def test_no_file_waits_for_one_of_the_few_threads_that_asyncio_has():
@@ -183,16 +47,6 @@ def test_no_file_waits_for_one_of_the_few_threads_that_asyncio_has():
         if (used := getattr(node, "attr", None) or getattr(node, "name", None)) in few
     }
     assert found == set()
-
-
-def test_the_architecture_lists_the_layers_in_this_order():
-    text = ROOT.joinpath("ARCHITECTURE.md").read_text("utf-8")
-    table = text.partition("| layer |")[2].partition("\n\n")[0].splitlines()[2:]
-    listed = [re.findall(r"`([\w/.]+)`", row.split("|")[1]) for row in table]
-    assert [
-        sorted(name.removesuffix("/").removesuffix(".py").replace("/", ".") for name in names)
-        for names in listed
-    ] == [sorted(layer) for layer in LAYERS]
 
 
 # -- what an import costs
@@ -215,10 +69,11 @@ def test_an_import_loads_nothing_heavy(module):
 
 
 ON_DEMAND = {
+    "milepost": "milepost._internal.version",
     "milepost.channels": "milepost.channels.topic",
     "milepost.graph": "milepost.graph.message",
-    "milepost.graph.state": "milepost.graph.compiled",
-    "milepost.runtime": "milepost.runtime.scope",
+    "milepost.graph.state": "milepost.graph._compiled",
+    "milepost.runtime": "milepost._engine.context.task_context",
 }
 """Packages with public names that are imported when they are asked for, and a home of such."""
 
@@ -331,6 +186,10 @@ def test_the_package_says_that_it_is_typed():
     assert "py.typed" in project()["tool"]["setuptools"]["package-data"]["milepost"]
 
 
+def test_the_version_is_that_of_the_project_file():
+    assert importlib.import_module("milepost").__version__ == project()["project"]["version"]
+
+
 def test_every_folder_with_code_is_a_package():
     folders = {file.parent for file in SOURCES}
     assert [folder for folder in folders if not folder.joinpath("__init__.py").is_file()] == []
@@ -340,7 +199,7 @@ def test_every_folder_with_code_is_a_package():
 
 TEXT = {".py", ".md", ".toml", ".txt", ".sql", ".cfg", ".ini", ".yml", ".yaml", ".json", ".sh", ""}
 SKIPPED = {"__pycache__", "dist", "build", "node_modules"}
-ALLOWED_HIDDEN = {".ci", ".gitignore"}
+ALLOWED_HIDDEN = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
 LOCAL = re.compile(r"(?<![\w.:/-])/(?:home|root|Users|work|mnt|workspace)/\w")
 """A directory that only one machine has."""
 
@@ -377,7 +236,7 @@ def test_links_between_pages_lead_somewhere(page):
     assert [link for link in local if not page.parent.joinpath(link).exists()] == []
 
 
-FILE_NAME = re.compile(r"`((?:src|tests|bench|docs|examples|\.ci)/[\w./-]*)`")
+FILE_NAME = re.compile(r"`((?:src|tests|tools|bench|docs|examples|\.ci|\.github)/[\w./-]*)`")
 SOURCE_NAME = re.compile(r"`((?:\w+/)+\w+\.py)`")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost.record import frozen
+from milepost._internal.dataclass_tools import frozen
 from milepost.types import CachePolicy, Command, Interrupt, Overwrite, TimeoutPolicy
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from graphs import PATIENCE, Log, appends, elsewhere, line, single, thread, until
-from milepost.checkpoint.commit import Fence
+from milepost._engine import leases
+from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import CheckpointError, EmptyInputError, GraphRecursionError, ThreadConflict
 from milepost.func import entrypoint, task
 from milepost.graph import START, StateGraph
-from milepost.runtime import leases
 from milepost.types import Command, interrupt
 from savers import Lossy
 
@@ -326,7 +326,7 @@ def test_a_lease_that_was_not_renewed_blocks_nobody(sqlite_lease, run, saver, co
 
 def test_a_claim_has_one_renewal_at_a_time_though_the_database_does_not_answer(monkeypatch):
     begun: list[Any] = []
-    monkeypatch.setattr(leases.workers, "submit", begun.append)
+    monkeypatch.setattr(leases.threads, "submit", begun.append)
     monkeypatch.setattr(leases, "_claims", [])
     monkeypatch.setattr(leases, "_watch", threading.current_thread())  # which never looks
     held: list[str] = []
@@ -352,7 +352,7 @@ def test_a_renewal_that_could_not_begin_is_tried_again(monkeypatch):
             raise refusals.pop()
         begun.append(job)
 
-    monkeypatch.setattr(leases.workers, "submit", submit)
+    monkeypatch.setattr(leases.threads, "submit", submit)
     monkeypatch.setattr(leases, "_claims", [])
     monkeypatch.setattr(leases, "_watch", threading.current_thread())
     leases.keep(SimpleNamespace(), "t", Fence(None))

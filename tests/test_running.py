@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Doc, Log, appends, line, single, steps, thread, two_nodes
-from milepost import workers
+from milepost._internal import threads as workers
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_config
 from milepost.errors import EmptyInputError, InvalidUpdateError, MilepostError

@@ -13,11 +13,11 @@ import pytest
 
 import milepost
 from hitl_graphs import State, chain, fan, questions, step
+from milepost._engine.drivers.aio import AsyncDriver
+from milepost._engine.drivers.thread_pool import TaskThreadPool
+from milepost._engine.streaming.events import Event, EventStream
 from milepost.errors import GraphDrained
 from milepost.runtime import RunControl, Runtime
-from milepost.runtime.aio import AsyncDriver
-from milepost.runtime.crew import Crew
-from milepost.runtime.stream import Feed, Part
 from milepost.types import Command
 
 
@@ -350,23 +350,23 @@ def test_a_task_that_has_ended_when_its_stream_is_left_does_not_run_again(
 ):
     trace: list[str] = []
     graph = chain(("a", step(trace, "a")), ("b", step(trace, "b")), checkpointer=saver)
-    owner, name = (Crew, "collect") if colour == "sync" else (AsyncDriver, "_collect")
+    owner, name = (TaskThreadPool, "collect") if colour == "sync" else (AsyncDriver, "_collect")
     collect = getattr(owner, name)
-    feeds: list[Any] = []
+    streams: list[Any] = []
 
     def with_an_event(*args: Any) -> Any:
         """A task has ended, and there is an event that was not told before."""
         ended = collect(*args)
         if [task.name for task in ended] == ["a"]:
-            feeds[0].parts.append(Part((), "custom", "late"))
+            streams[0].undelivered.append(Event((), "custom", "late"))
         return ended
 
-    def new_feed(*args: Any, **kwargs: Any) -> Feed:
-        feeds.append(Feed(*args, **kwargs))
-        return feeds[-1]
+    def new_stream(*args: Any, **kwargs: Any) -> EventStream:
+        streams.append(EventStream(*args, **kwargs))
+        return streams[-1]
 
     monkeypatch.setattr(owner, name, with_an_event)
-    monkeypatch.setattr("milepost.graph.request.Feed", new_feed)
+    monkeypatch.setattr("milepost.graph._options.EventStream", new_stream)
     options = {"stream_mode": "custom", "durability": durability}
 
     async def leave() -> None:

@@ -162,6 +162,26 @@ def test_of_a_breakpoint_inside_the_outermost_graph_tells(run, lib, config, subg
     assert [list(update) for update in told] == [["a"], ["b"]]
 
 
+@pytest.mark.parametrize("side", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize("mode", ["tasks", "debug"])
+def test_a_task_that_stopped_at_a_breakpoint_inside_has_no_result(run, lib, config, mode, side):
+    child = path(lib, writes(x=1), writes(y=1)).compile(**{side: ["a"]})
+    graph = path(lib, child, writes(x=2)).compile(checkpointer=lib.InMemorySaver())
+    assert ends(run.stream(graph, {"x": 0}, config, stream_mode=mode)) == []
+    resumed = ends(run.stream(graph, None, config, stream_mode=mode))
+    assert [end["name"] for end in resumed] == ["a", "b"]
+
+
+@pytest.mark.parametrize("side", ["interrupt_before", "interrupt_after"])
+@pytest.mark.parametrize(("given", "log"), [(None, 1), ([], 1), ((), 1), (["a"], 0), ("*", 0)])
+def test_a_call_that_names_no_breakpoints_has_the_compiled_ones(run, lib, config, side, given, log):
+    steps = [writes(log=[at]) for at in range(3)]
+    graph = path(lib, *steps).compile(checkpointer=lib.InMemorySaver(), **{side: ["b"]})
+    run.invoke(graph, {"log": []}, config, **{side: given})
+    ran = run.get_state(graph, config).values["log"]
+    assert ran == list(range(log + (side == "interrupt_after")))
+
+
 class TestTheResultOfATask:
     @pytest.mark.parametrize("mode", ["tasks", "debug"])
     @pytest.mark.parametrize(

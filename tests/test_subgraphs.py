@@ -10,9 +10,8 @@ from typing_extensions import TypedDict
 from hitl_graphs import Both, Inner, Mixed, State, calling, chain, questions, step
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.config import get_config
-from milepost.errors import InvalidUpdateError, ParentCommand
+from milepost.errors import InvalidIdError, InvalidUpdateError, ParentCommand
 from milepost.graph import END, START, StateGraph
-from milepost.sql.failures import InvalidIdError
 from milepost.types import Command, Send, StateSnapshot, interrupt
 
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -6,9 +6,9 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import thread
+from milepost.checkpoint._contract.versions import counter_of, counter_text
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.checkpoint.versions import counter_of, counter_text
 from milepost.graph import END, START, StateGraph
 
 EDGE = 10**8

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost.awaiting import see_through
+from milepost._internal.asyncio_tools import see_through
 
 
 def test_what_fails_while_its_caller_is_cancelled_is_not_reported_as_unseen():

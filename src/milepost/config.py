@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from milepost._engine.context.task_context import current_context
 from milepost.errors import OutsideRunError
-from milepost.runtime.scope import current_scope
 
 if TYPE_CHECKING:
     from milepost.store.base import BaseStore
@@ -16,12 +16,12 @@ __all__ = ["get_config", "get_store", "get_stream_writer"]
 
 def get_config() -> RunnableConfig:
     """The config of the running node."""
-    return current_scope("get_config").config
+    return current_context("get_config").config
 
 
 def get_store() -> BaseStore:
     """The store that the graph was compiled with."""
-    store = current_scope("get_store").session.store
+    store = current_context("get_store").run.resources.store
     if store is None:
         raise OutsideRunError(
             "The graph has no store. Compile it with one: `builder.compile(store=InMemoryStore())`."
@@ -31,4 +31,4 @@ def get_store() -> BaseStore:
 
 def get_stream_writer() -> StreamWriter:
     """A function that sends to the `custom` stream."""
-    return current_scope("get_stream_writer").stream_writer
+    return current_context("get_stream_writer").stream_writer

@@ -26,6 +26,8 @@ TASKS: Final = "__pregel_tasks"
 ROOT: Final = "__root__"
 BRANCH_TO: Final = "branch:to:"
 """Before a node's name: the channel of its edges."""
+JOIN: Final = "join:"
+"""Before the names of nodes and of the one that follows them all: the channel of a join."""
 
 CHILDREN: Final = "__children__"
 """Where a checkpoint keeps, for inner graphs with memory of their own, how far they had come.

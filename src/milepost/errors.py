@@ -18,9 +18,21 @@
     ├── CheckpointError
     │   ├── MissingThreadError (ValueError) a checkpointed call without a thread_id
     │   ├── CheckpointNotFoundError (ValueError)  no such checkpoint in this thread
+    │   ├── MissingNodeError                a thread waits for a node that was renamed or removed
+    │   ├── InvalidIdError (ValueError)     an id or a name that a database cannot hold
     │   ├── BrokenChainError                an ancestor that a value depends on is gone
     │   ├── ThreadConflict                  another run has taken the thread
     │   └── SaverError                      the saver failed while a step was saved
+    │       ├── NotSetUpError               the tables are not there yet
+    │       ├── ForeignDatabaseError        the tables are another program's
+    │       ├── StorageError                the database's files cannot be read or written
+    │       │   └── StorageFullError        the disk or a quota is used up
+    │       ├── NotErasedError              rows are gone, but their bytes are still in the files
+    │       ├── OutcomeUnknownError         the connection was lost while a change was on its way
+    │       ├── DatabaseBusyError           others hold the database, or all connections to it
+    │       └── ConnectionUnusableError     the connection is closed, busy or of another thread
+    │           ├── ForkedProcessError      the connection is the parent process's
+    │           └── ReadOnlyError           the database can only be read
     ├── SerdeError
     │   ├── SerializationError (TypeError)  a value that could not be read back is refused
     │   ├── DeserializationError (ValueError)  stored bytes that do not decode
@@ -41,7 +53,7 @@
         ├── GraphDrained                    the run was asked to stop and can be resumed
         └── ParentCommand                   a command addressed to the enclosing graph
 
-The docstring of an error says how to mend it.
+The docstring of an error says what to do about it.
 """
 
 from __future__ import annotations
@@ -134,7 +146,7 @@ class NodeTimeoutError(MilepostError, TimeoutError):
 
 
 class NodeCancelledError(MilepostError):
-    """A node raised `asyncio.CancelledError` although nobody had cancelled the run."""
+    """A node raised `asyncio.CancelledError` although the run was not cancelled."""
 
 
 class UnknownInterruptError(MilepostError, RuntimeError):
@@ -176,6 +188,35 @@ class CheckpointNotFoundError(CheckpointError, ValueError):
     """The thread has no checkpoint with this id."""
 
 
+class MissingNodeError(CheckpointError):
+    """A thread waits for a node that the graph does not have: it was renamed or removed.
+
+    Compile the graph with `renamed_nodes={"old name": "new name"}`: the thread goes on there.
+    If the node is gone for good, a new input drops what waits for it, and so does
+    `update_state(config, None, as_node=END)`.
+    """
+
+    nodes: Sequence[str] = ()
+    thread: str | None = None
+
+    @classmethod
+    def of(cls, nodes: Sequence[str], thread: str, graph: str) -> Self:
+        """The error for these nodes."""
+        names = " and ".join(f"'{node}'" for node in nodes)
+        error = cls(
+            f"Thread '{thread}' waits for {names}, which graph '{graph}' does not have. Say what "
+            f"the node is called now: compile(renamed_nodes={{'{nodes[0]}': ...}}). If it is gone "
+            "for good, a new input or update_state(config, None, as_node=END) drops what waits "
+            "for it."
+        )
+        error.nodes, error.thread = tuple(nodes), thread
+        return error
+
+
+class InvalidIdError(CheckpointError, ValueError):
+    """An id or a name that cannot be stored. The message says which, and why."""
+
+
 class BrokenChainError(CheckpointError):
     """A stored value depends on an ancestor that is no longer there.
 
@@ -194,11 +235,59 @@ class SaverError(CheckpointError):
     """The saver failed while the run was saving. The cause is chained."""
 
 
+class NotSetUpError(SaverError):
+    """The tables do not exist yet: call `setup()` once, before the first use."""
+
+
+class ForeignDatabaseError(SaverError):
+    """The database belongs to another program. Nothing in it was touched."""
+
+
+class StorageError(SaverError):
+    """The database could not read or write its files. The message says what is known of it."""
+
+
+class StorageFullError(StorageError):
+    """There is no room left. What was saved before is intact; make room and resume."""
+
+
+class NotErasedError(SaverError):
+    """What was removed cannot be read any more, but its bytes are still in the database's files.
+
+    Do what the message says, then call `vacuum()`, or `erase()` again.
+    """
+
+
+class OutcomeUnknownError(SaverError):
+    """The connection was lost during a change: whether the change was stored is unknown.
+
+    Read what is there now, and decide.
+    """
+
+
+class ConnectionUnusableError(SaverError):
+    """The connection cannot be used as it is. The message says what to change."""
+
+
+class ForkedProcessError(ConnectionUnusableError):
+    """The saver or store was made before this process was forked, and its connection is the
+    parent's. Make it after the fork, in each process, or use `from_conn_string`."""
+
+
+class ReadOnlyError(ConnectionUnusableError):
+    """The database can be read, and not written to. The message says what to change."""
+
+
+class DatabaseBusyError(SaverError):
+    """Others hold the database or all connections to it, or it is restarting. Repeat the call
+    later."""
+
+
 class SerdeError(MilepostError):
     """Something about writing values to bytes or reading them back.
 
-    `path` says where inside the value (`a.b[3].c`; empty for the value itself). Whoever knows
-    more about the place adds it with `at`.
+    `path` says where inside the value (`a.b[3].c`; empty for the value itself). A caller
+    that knows more about the place adds it with `at`.
     """
 
     def __init__(self, reason: str = "", *, path: str = "") -> None:
@@ -286,7 +375,7 @@ class EmbeddingError(StoreError):
 class IndexMismatchError(StoreError):
     """The store's vectors were made by another model, so they cannot be compared with new ones.
 
-    Call `reindex()` to make them anew, or open the store with the index that it was made with.
+    Call `reindex()` to rebuild them, or open the store with the index that it was made with.
     """
 
 

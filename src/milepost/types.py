@@ -14,19 +14,19 @@ from typing import (
     Literal,
     NamedTuple,
     TypeAlias,
-    TypeVar,
     Union,
     final,
 )
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, TypeVar
 
+from milepost._internal.dataclass_tools import frozen
 from milepost.errors import NodeTimeoutError
-from milepost.record import frozen
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from milepost._engine.context.task_context import RunControl
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 else:
     try:  # without the second set of classes, in Python, that `datetime` defines first
@@ -46,6 +46,7 @@ __all__ = [
     "Overwrite",
     "PregelTask",
     "RetryPolicy",
+    "RunOptions",
     "RunnableConfig",
     "Send",
     "StateSnapshot",
@@ -61,14 +62,15 @@ All: TypeAlias = Literal["*"]
 """In `interrupt_before` and `interrupt_after`: every node."""
 
 Durability: TypeAlias = Literal["sync", "async", "exit"]
-OnConflict: TypeAlias = Literal["newest", "reject"]
-"""What a run does that finds another one at work on its thread: take it over, or be refused."""
 """When a step is saved.
 
 - `sync`: before the next step starts.
 - `async`: while the next step runs; in order, and never more than a bounded queue behind.
 - `exit`: once, when the run ends by success, error or interrupt.
 """
+
+OnConflict: TypeAlias = Literal["newest", "reject"]
+"""What a run does that finds another run on its thread: take the thread over, or be refused."""
 
 StreamMode: TypeAlias = Literal[
     "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
@@ -112,6 +114,39 @@ class RunnableConfig(TypedDict, total=False):
     run_name: str
     callbacks: Any
     """Passed on to LangChain runnables untouched."""
+
+
+ContextT = TypeVar("ContextT", default=Any)
+
+
+class RunOptions(TypedDict, Generic[ContextT], total=False):
+    """What `invoke`, `stream`, `batch` and their async forms take by keyword. All are optional.
+
+    A function that passes them on declares `**options: Unpack[RunOptions]`.
+    """
+
+    context: ContextT | None
+    """What nodes find in `runtime.context`."""
+    output_keys: str | Sequence[str] | None
+    """A key, or several, to show instead of the whole state."""
+    interrupt_before: All | Sequence[str] | None
+    """Nodes to pause before, or "*", in this run."""
+    interrupt_after: All | Sequence[str] | None
+    """Nodes to pause after, or "*", in this run."""
+    durability: Durability | None
+    """When steps are saved; "async" unless the run says otherwise."""
+    on_conflict: OnConflict | None
+    """What to do if another run is on the thread; what the graph was compiled with by default."""
+    control: RunControl | None
+    """Lets other code ask the run to stop."""
+    version: Literal["v1"] | None
+    """The form of events and results; there is one."""
+    print_mode: StreamMode | Sequence[StreamMode]
+    """Taken from callers who know LangGraph, without effect."""
+    debug: bool | None
+    """Taken from callers who know LangGraph, without effect."""
+    checkpoint_during: bool | None
+    """Deprecated: `durability` "async" or "exit"."""
 
 
 class _Missing:
@@ -197,7 +232,7 @@ class TimeoutPolicy:
 
     @staticmethod
     def of(value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
-        """The policy that a user's shorthand stands for."""
+        """The policy that a user's shorthand means."""
         if value is None or isinstance(value, TimeoutPolicy):
             return value
         return TimeoutPolicy(run_timeout=value)
@@ -375,15 +410,15 @@ class _DeltaSnapshot(NamedTuple):
 
 
 def interrupt(value: Any) -> Any:
-    """Pause the run here and show `value` to whoever called it; return their answer.
+    """Pause the run here and show `value` to its caller; return their answer.
 
     The first call raises, and the run ends with the interrupt in its result. When the run is
     resumed with `Command(resume=answer)` the node starts again from its top, and this call
     returns the answer. Needs a checkpointer.
     """
-    from milepost.runtime.scope import current_scope
+    from milepost._engine.context.task_context import current_context
 
-    return current_scope("interrupt").interrupt(value)
+    return current_context("interrupt").interrupt(value)
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:

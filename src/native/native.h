@@ -1,4 +1,4 @@
-/* What the files of the accelerator share. It has no state but its type. */
+/* What the files of the accelerator share. It has no state. */
 
 #ifndef MILEPOST_NATIVE_H
 #define MILEPOST_NATIVE_H
@@ -58,49 +58,13 @@ Outcome pack_value(Buffer *to, PyObject *value, int lists, int tuples);
 Outcome pack_key(Buffer *to, PyObject *key);
 Outcome pack_count(Buffer *to, Py_ssize_t count, int short_head, int head);
 
-/* -- unpacking */
-
-/* Reads the head of a list or dict; NULL if it is none, or speaks of more elements than there are
-   bytes. */
-const unsigned char *read_head(const unsigned char *at, const unsigned char *end,
-                               Py_ssize_t bytes, int *is_list, Py_ssize_t *count);
-
-/* -- checksums */
-
-enum {
-    SUM = 4, /* bytes of one */
-    LANE = 16,
-    LANES = 4 * LANE,
-};
-
-/* What a cell is bound to: names, of which the second is left out, and columns. */
-typedef struct {
-    PyObject *const *names;
-    Py_ssize_t names_count;
-    PyObject *const *columns;
-    Py_ssize_t columns_count;
-} Bound;
-
-/* Whether the bytes of a cell end with their checksum; -1 with an exception. */
-int cell_holds(const unsigned char *data, Py_ssize_t size, const Bound *to);
-
-int sums_start(void); /* whether large cells are summed up with the processor's help */
-int has_lanes(void);
-/* Of four lanes or more, and whole ones; only if there are any. Start and sum are inverted. */
-uint32_t sum_of_lanes(uint32_t sum, const unsigned char *at, Py_ssize_t size);
-
 /* -- what Python calls */
 
 int take_tuples(const char *name, PyObject *const *args, Py_ssize_t count, int *tuples);
 PyObject *native_pack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_unpack_pieces(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_after(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_cut_up(PyObject *module, PyObject *pieces);
-PyObject *native_copies(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_steps(PyObject *module, PyObject *data);
-PyObject *native_grow(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_summed(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_holds(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_elements(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_cut_up(PyObject *module, PyObject *data);
 
 #endif

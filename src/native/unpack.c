@@ -3,7 +3,7 @@
 
    Extensions go to Python, except tuples. The bytes are not trusted. */
 
-#include "models.h"
+#include "native.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -14,20 +14,7 @@ enum {
     LONGEST_KEY = 32,
     LONGEST_WORD = 16,   /* of those that are values */
     WORTH_WORDS = 200,   /* bytes from which that pays */
-    OF_OUTERMOST = 2,    /* how deep the members of the outermost list are */
 };
-
-/* A key as it is written: the bytes outlive the reading. */
-typedef struct {
-    const unsigned char *data;
-    Py_ssize_t size;
-} Written;
-
-/* Dicts that others of a list are made like, and how their keys are written. */
-typedef struct {
-    Models models;
-    Written keys[MOST_KEYS];
-} Pattern;
 
 typedef struct {
     const unsigned char *at;
@@ -36,7 +23,6 @@ typedef struct {
     PyObject *hooks;     /* one for extensions here, one for those inside a tuple, and so on */
     Py_ssize_t tuples;   /* how many tuples are around this */
     PyObject **words;
-    Pattern *pattern;
     int hook_failed;
 } Reader;
 
@@ -385,57 +371,11 @@ read_member(Reader *reader, int lists)
     return read_value(reader, lists);
 }
 
-/* A member of the outermost list. It has keys, and not too many. */
-static PyObject *
-read_alike(Reader *reader, Py_ssize_t count, int lists)
-{
-    Pattern *pattern = reader->pattern;
-    int alike = pattern->models.count == count;
-    Written written[MOST_KEYS];
-    PyObject *keys[MOST_KEYS], *values[MOST_KEYS], *dict = NULL;
-    Py_ssize_t n = 0;
-    for (; n < count; n++) {
-        const Written *known = &pattern->keys[n];
-        alike = alike && known->size <= left(reader)
-                && memcmp(reader->at, known->data, (size_t)known->size) == 0;
-        written[n].data = reader->at;
-        if (alike) {
-            keys[n] = Py_NewRef(pattern->models.keys[n]);
-            reader->at += known->size;
-        }
-        else {
-            keys[n] = read_key(reader, lists);
-        }
-        written[n].size = reader->at - written[n].data;
-        reader->owed -= 2;
-        values[n] = keys[n] == NULL ? NULL : read_member(reader, lists);
-        if (values[n] == NULL) {
-            Py_XDECREF(keys[n]);
-            break;
-        }
-    }
-    if (n == count && alike) {
-        dict = models_copy(&pattern->models, values);
-    }
-    else if (n == count) {
-        dict = models_begin(&pattern->models, keys, values, count);
-        memcpy(pattern->keys, written, (size_t)count * sizeof *written);
-    }
-    while (n-- > 0) {
-        Py_DECREF(keys[n]);
-        Py_DECREF(values[n]);
-    }
-    return dict;
-}
-
 static PyObject *
 read_dict(Reader *reader, uint64_t count, int lists)
 {
     if (!claim(reader, 2 * count, lists)) {
         return NULL;
-    }
-    if (reader->pattern != NULL && lists == OF_OUTERMOST && count > 0 && count <= MOST_KEYS) {
-        return read_alike(reader, (Py_ssize_t)count, lists);
     }
     PyObject *dict = PyDict_New();
     for (uint64_t n = 0; dict != NULL && n < count; n++) {
@@ -459,7 +399,6 @@ read_tuple(Reader *reader, Py_ssize_t size)
     inner.end = reader->at + size;
     inner.owed = 0;
     inner.tuples += 1;
-    inner.pattern = NULL; /* it may be inside a dict that is being read */
     uint64_t count;
     if (!list_head(&inner, &count)) {
         return malformed();
@@ -607,41 +546,26 @@ read_value(Reader *reader, int lists)
     }
 }
 
-/* What recurs in the bytes that are read. */
-typedef struct {
-    PyObject *words[WORDS];
-    Pattern pattern;
-} Known;
-
 static void
-know(Reader *reader, Known *known)
-{
-    memset(known->words, 0, sizeof known->words);
-    models_start(&known->pattern.models);
-    reader->words = known->words;
-    reader->pattern = &known->pattern;
-}
-
-static void
-forget(Known *known)
+forget(PyObject **words)
 {
     for (int n = 0; n < WORDS; n++) {
-        Py_XDECREF(known->words[n]);
+        Py_XDECREF(words[n]);
     }
-    models_forget(&known->pattern.models);
 }
 
 static PyObject *
 read_whole(const unsigned char *data, Py_ssize_t size, PyObject *hooks)
 {
     Reader reader = {.at = data, .end = data + size, .hooks = hooks};
-    Known known;
+    PyObject *words[WORDS];
     if (size >= WORTH_WORDS) {
-        know(&reader, &known);
+        memset(words, 0, sizeof words);
+        reader.words = words;
     }
     PyObject *value = read_value(&reader, 0);
     if (size >= WORTH_WORDS) {
-        forget(&known);
+        forget(words);
     }
     if (value != NULL && reader.at != reader.end) {
         Py_DECREF(value);
@@ -824,11 +748,10 @@ native_unpack_pieces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
             pieces.size += view->len;
         }
         if (pieces.count == PyTuple_GET_SIZE(given)) {
-            Reader reader = {.hooks = args[1]};
-            Known known;
-            know(&reader, &known);
+            PyObject *words[WORDS] = {NULL};
+            Reader reader = {.hooks = args[1], .words = words};
             value = read_pieces(&reader, &pieces);
-            forget(&known);
+            forget(words);
             Py_XDECREF(pieces.rest);
         }
         while (pieces.count > 0) {

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import milepost.checkpoint.serde.failures
+import milepost.checkpoint.serde._types.exceptions
 import milepost.errors
-import milepost.sql.failures
 from attack.history import Span
 
-MODULES = (milepost.errors, milepost.sql.failures, milepost.checkpoint.serde.failures)
+MODULES = (milepost.errors, milepost.checkpoint.serde._types.exceptions)
 TYPES: dict[str, type] = {
     name: kind
     for module in MODULES

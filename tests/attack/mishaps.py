@@ -25,10 +25,9 @@ from attack.graph import marked
 from attack.operation import Ask, Context, Operation, Steps, ask, listing, pause, plain
 from attack.programs import BY_HAND
 from milepost.checkpoint.base import empty_checkpoint
-from milepost.errors import EmptyInputError, MilepostError
+from milepost.errors import DatabaseBusyError, EmptyInputError, InvalidIdError, MilepostError
 from milepost.graph import START, StateGraph
 from milepost.runtime import Runtime
-from milepost.sql.failures import DatabaseBusyError, InvalidIdError
 
 REFUSED = "a name that one saver refuses is refused by all, and leaves nothing"
 ONCE = "a task that has ended does not run again"
@@ -312,7 +311,8 @@ def failed_sweeper(context: Context) -> Steps:
     """The first sweep fails; whoever starts the sweeper again wants only what is older to go."""
     twin = context.saver.with_serde(context.saver.serde)
     twin.stop_sweeper()  # it is the twin's no more
-    sweep = twin.sweep
+    threads = twin.threads
+    sweep = threads.sweep
     outcomes = iter([ZeroDivisionError("a sweep that fails")])
     has_swept = threading.Event()
 
@@ -324,13 +324,13 @@ def failed_sweeper(context: Context) -> Steps:
         finally:
             has_swept.set()
 
-    twin.sweep = failing
+    threads.sweep = failing
     with context.recorder.call("look", how="failed sweeper"):
         try:
-            first = yield plain(twin, "start_sweeper", ttl=0.001, every=0.001)
+            first = yield plain(threads, "start_sweeper", ttl=0.001, every=0.001)
             if not (yield from until(context, first.done)):
                 return
-            second = yield plain(twin, "start_sweeper", ttl=86400.0, every=0.001)
+            second = yield plain(threads, "start_sweeper", ttl=86400.0, every=0.001)
             yield from until(context, has_swept.is_set)
         finally:
             twin.stop_sweeper()

@@ -308,6 +308,15 @@ def describe(context: Context) -> Steps:
         yield ask(context.saver, "set_thread_metadata", thread_id, {"owner": owner})
 
 
+def create(context: Context) -> Steps:
+    """A thread gets an owner, whether it is there or not, and perhaps in the middle of a run."""
+    thread_id, owner = removable(context), context.random.choice(("ann", "bob", "eve"))
+    with context.recorder.call("look", thread=thread_id, how="create"):
+        info = yield ask(context.saver, "create_thread", thread_id, {"made by": owner})
+        if info.metadata.get("made by") != owner:
+            context.recorder.note("wrong", what=f"a created thread says {info.metadata}")
+
+
 def inspect(context: Context) -> Steps:
     """What looks for damage. What it finds while others write is for quiet moments to judge."""
     thread_id = context.some_thread()
@@ -506,6 +515,7 @@ OPERATIONS = [
     Operation("raw", raw, _saver("get", "get_tuple", "list", "get_delta_channel_history"), 2),
     Operation("registry", registry, _saver("get_thread", "list_threads"), 1),
     Operation("describe", describe, _saver("set_thread_metadata"), 1),
+    Operation("create", create, _saver("create_thread"), 2),
     Operation("inspect", inspect, _saver("verify", "salvage"), 1, _DATABASES),
     Operation("delete", delete, ("graph.delete_thread", *_saver("delete_thread")), 4),
     Operation("reset", reset, ("saver.delete_thread", "graph.invoke"), 4),

@@ -49,23 +49,23 @@ def without(operation: Any, skipped: Callable[[Any], bool], answer: Any) -> Any:
 
 def delete_without_lock() -> None:
     """The entry of a thread that is not there yet was no lock."""
-    from milepost.checkpoint.sql import removing
-    from milepost.checkpoint.threads import Removed
-    from milepost.sql.operations import Run
+    from milepost._db.operations import Execute
+    from milepost.checkpoint._contract.threads import Removed
+    from milepost.checkpoint._sql.threads import retention
 
     def thread(self: Any, thread_id: str, unused_since: float | None = None) -> Any:
-        found = yield Run(self._q.delete_thread, (thread_id,))
-        writes = yield Run(self._q.delete_writes, (thread_id,))
-        values = yield Run(self._q.delete_blobs, (thread_id,))
-        checkpoints = yield Run(self._q.delete_checkpoints, (thread_id,))
+        found = yield Execute(self._q.delete_thread, (thread_id,))
+        writes = yield Execute(self._q.delete_writes, (thread_id,))
+        values = yield Execute(self._q.delete_blobs, (thread_id,))
+        checkpoints = yield Execute(self._q.delete_checkpoints, (thread_id,))
         return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
 
-    removing.Remover.thread = thread  # type: ignore[method-assign]
+    retention.Remover.thread = thread  # type: ignore[method-assign]
 
 
 def copy_without_lock() -> None:
     """A copy took four snapshots."""
-    from milepost.checkpoint.sql import retention
+    from milepost.checkpoint._sql.threads import retention
 
     def is_lock(statement: Any) -> bool:
         return "FOR UPDATE" in getattr(statement, "sql", "")
@@ -75,7 +75,8 @@ def copy_without_lock() -> None:
 
 def cancelled_task_unreported() -> None:
     """A task whose future was cancelled was never reported as ended."""
-    from milepost.runtime import aio, task
+    from milepost._engine.drivers import aio
+    from milepost._engine.superstep import task
 
     def outcome_of(one: Any, crash: BaseException | None, ended: Any) -> Any:
         outcome = task.outcome_of(one, crash, ended)
@@ -88,23 +89,23 @@ def cancelled_task_unreported() -> None:
 
 def fork_unnoticed() -> None:
     """A saver went on with its parent's connection in a forked process."""
-    from milepost.sql.lite import SqliteEngine
-    from milepost.sql.pg_sync import PostgresEngine
+    from milepost._db.postgres.sync import PostgresEngine
+    from milepost._db.sqlite.engine import SqliteEngine
 
     PostgresEngine.renew = SqliteEngine.renew = lambda self: None  # type: ignore[assignment,method-assign]
 
 
 def delta_of_nothing() -> None:
     """A delta channel of a checkpoint that is gone had no writes, instead of an error."""
+    from milepost.checkpoint._contract.records import DeltaChannelHistory
+    from milepost.checkpoint._sql import saver
     from milepost.checkpoint.memory import InMemorySaver
-    from milepost.checkpoint.records import DeltaChannelHistory
-    from milepost.checkpoint.sql import maintenance
     from milepost.errors import CheckpointNotFoundError
 
     def nothing(channels: Any) -> dict[str, DeltaChannelHistory]:
         return {channel: DeltaChannelHistory(writes=[]) for channel in channels}
 
-    history, walk = maintenance.history, InMemorySaver.get_delta_channel_history
+    history, walk = saver.history, InMemorySaver.get_delta_channel_history
 
     def of_rows(reader: Any, place: Any, channels: Any) -> Any:
         try:
@@ -118,24 +119,24 @@ def delta_of_nothing() -> None:
         except CheckpointNotFoundError:
             return nothing(channels)
 
-    maintenance.history = of_rows
+    saver.history = of_rows
     InMemorySaver.get_delta_channel_history = of_memory  # type: ignore[method-assign]
 
 
 def parent_unchecked() -> None:
     """A step was stored though its parent was removed meanwhile."""
-    from milepost.checkpoint.sql import storing
+    from milepost.checkpoint._sql.write import store
 
     def check(self: Any, step: Any, id: str | None) -> Any:
         yield from ()
 
-    storing.Storer._check_parent = check  # type: ignore[method-assign]
-    storing._is_parent_sure = lambda step, row, epoch: True
+    store.Storer._check_parent = check  # type: ignore[method-assign]
+    store._is_parent_sure = lambda step, row, epoch: True
 
 
 def one_queue_served() -> None:
     """The writer of an engine served one of the savers on it, the others waited."""
-    from milepost.sql.pg_aio import AsyncPostgresEngine
+    from milepost._db.postgres.aio import AsyncPostgresEngine
 
     async def write(self: Any) -> None:
         committer = self._sleepers[0].committer
@@ -149,9 +150,9 @@ def one_queue_served() -> None:
 
 def open_at_exit() -> None:
     """A stream that was open at exit waited for threads that run no more."""
-    from milepost import workers
-    from milepost.graph import running
-    from milepost.runtime import sync
+    from milepost._engine.drivers import sync
+    from milepost._internal import threads
+    from milepost.graph import _compiled
 
     class NeverEnding:
         """`sys`, of an interpreter that does not know that it ends."""
@@ -162,13 +163,13 @@ def open_at_exit() -> None:
         def is_finalizing(self) -> bool:
             return False
 
-    running.end_at_exit = lambda stream: stream  # type: ignore[assignment]
-    workers.sys = sync.sys = NeverEnding()  # type: ignore[assignment,attr-defined]
+    _compiled.end_at_exit = lambda stream: stream  # type: ignore[assignment]
+    threads.sys = sync.sys = NeverEnding()  # type: ignore[assignment,attr-defined]
 
 
 def sweeper_keeps_its_ttl() -> None:
     """A sweeper that was started again after a failure swept as it was told first."""
-    from milepost.sql.sweeper import Sweeper
+    from milepost._db.sweeper import Sweeper
 
     start = Sweeper.start
 
@@ -180,28 +181,28 @@ def sweeper_keeps_its_ttl() -> None:
 
 def half_committed() -> None:
     """A StopIteration of a parameter was taken for the end of the operation."""
-    from milepost.sql import lite
+    from milepost._db.sqlite.transaction import Transaction
 
-    drive = lite._drive
+    drive = Transaction.drive
 
-    def until_any_stop(cursor: Any, *given: Any, **options: Any) -> Any:
+    def until_any_stop(self: Any, operation: Any) -> Any:
         try:
-            return drive(cursor, *given, **options)
+            return drive(self, operation)
         except RuntimeError as error:
             if not isinstance(error.__cause__, StopIteration):
                 raise
-            if cursor.connection.in_transaction:
-                cursor.execute("COMMIT")
+            if self._cursor.connection.in_transaction:
+                self._cursor.execute("COMMIT")
             return None
 
-    lite._drive = until_any_stop
+    Transaction.drive = until_any_stop  # type: ignore[method-assign]
 
 
 def batch_goes_on() -> None:
     """Ctrl-C in `batch` left its runs to themselves."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from milepost.graph.running import RunningGraph
+    from milepost.graph._compiled import CompiledGraph
 
     def batch(
         self: Any,
@@ -217,20 +218,21 @@ def batch_goes_on() -> None:
         futures = [pool.submit(self.invoke, *call, **options) for call in calls]
         return [future.result() for future in futures]
 
-    RunningGraph.batch = batch  # type: ignore[method-assign]
+    CompiledGraph.batch = batch  # type: ignore[method-assign]
 
 
 def busy_pool_is_lost() -> None:
     """A pool whose connections are all in use was told as a lost connection."""
-    from milepost.sql import pg
+    from milepost._db.postgres import engine as pg
 
     pg._POOL_IS_BUSY = ()  # type: ignore[assignment]
 
 
 def memory_takes_any_name() -> None:
     """The memory saver took names that no database can hold."""
-    from milepost.checkpoint.memory import saver, shelves
-    from milepost.checkpoint.names import Names
+    from milepost.checkpoint._contract import thread_admin
+    from milepost.checkpoint._contract.names import Names
+    from milepost.checkpoint._memory import saver, storage
 
     class Taking(Names):
         def step(self, step: Any) -> None:
@@ -242,18 +244,18 @@ def memory_takes_any_name() -> None:
         def writes(self, place: Any, task: Any) -> None:
             pass
 
-    shelves.Names = Taking  # type: ignore[misc]
-    shelves.check_name = saver.check_name = lambda what, name: name  # type: ignore[attr-defined]
+    storage.Names = Taking  # type: ignore[misc]
+    storage.check_name = saver.check_name = lambda what, name: name  # type: ignore[attr-defined]
     saver.check_place = lambda place: place  # type: ignore[attr-defined]
-    saver.thread_id_of = str  # type: ignore[attr-defined]
+    thread_admin.thread_id_of = str
 
 
 def ended_sibling_forgotten() -> None:
     """A task that ended just as a run was broken off ran again on resume."""
-    from milepost.runtime.aio import AsyncDriver
-    from milepost.runtime.crew import Crew
+    from milepost._engine.drivers.aio import AsyncDriver
+    from milepost._engine.drivers.thread_pool import TaskThreadPool
 
-    collect, acollect = Crew.collect, AsyncDriver._collect
+    collect, acollect = TaskThreadPool.collect, AsyncDriver._collect
 
     def crash_first(self: Any, item: Any) -> Any:
         if item is not None and item[1] is not None:
@@ -267,36 +269,50 @@ def ended_sibling_forgotten() -> None:
                 raise crash
         return acollect(self)
 
-    Crew.collect = crash_first  # type: ignore[method-assign]
-    Crew.ended = lambda self: []  # type: ignore[method-assign]
+    TaskThreadPool.collect = crash_first  # type: ignore[method-assign]
+    TaskThreadPool.ended = lambda self: []  # type: ignore[method-assign]
     AsyncDriver._collect = acrash_first  # type: ignore[method-assign]
-    AsyncDriver._take_ended = lambda self, steps, effect: False  # type: ignore[method-assign]
+    AsyncDriver._ended_now = lambda self: []  # type: ignore[method-assign]
 
 
 def overtaken_unnoticed() -> None:
     """In memory a replay was stored though something newer had been."""
-    from milepost.checkpoint.memory.shelves import Shelves
+    from milepost.checkpoint._memory.storage import MemoryStorage
 
-    Shelves._is_overtaken = lambda self, step: False  # type: ignore[method-assign]
+    MemoryStorage._is_overtaken = lambda self, step: False  # type: ignore[method-assign]
 
 
 def writes_beside_unnoticed() -> None:
     """A run took its thread though another had stored writes of the same step since it loaded."""
-    from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint._contract.step_saver import Fence
 
     Fence.load = lambda self, *given: None  # type: ignore[method-assign]
 
 
+def setups_wait_for_each_other() -> None:
+    """A setup took the lock of all setups though the tables were there, and waited for ever."""
+    from milepost._db import migrations
+    from milepost._db.postgres import engine as pg
+    from milepost.store._sql import core
+
+    def unseen(dialect: Any, schema: Any) -> Iterator[Any]:
+        return False
+        yield
+
+    migrations.is_migrated = core.is_migrated = unseen  # type: ignore[assignment,attr-defined]
+    pg.SETUP_PATIENCE = 0  # type: ignore[misc]
+
+
 def no_fence() -> None:
     """A run goes on though another has taken its thread. Nobody has made this mistake yet."""
-    from milepost.checkpoint.commit import Fence
+    from milepost.checkpoint._contract.step_saver import Fence
 
     Fence.check = lambda self, *given: None  # type: ignore[method-assign]
 
 
 def lost_steps() -> None:
     """One commit of fifty is acknowledged and not stored. Nobody has made this mistake yet."""
-    from milepost.checkpoint.sql.saver import SqlSaver
+    from milepost.checkpoint._sql.saver import SqlSaver
 
     commit = SqlSaver.commit
 
@@ -321,6 +337,9 @@ PLANTS: dict[str, Plant] = {
     "ended-sibling-forgotten": Plant(ended_sibling_forgotten, ("memory", *_DATABASES)),
     "overtaken-unnoticed": Plant(overtaken_unnoticed, ("memory",)),
     "writes-beside-unnoticed": Plant(writes_beside_unnoticed, ("memory", *_DATABASES)),
+    "setups-wait-for-each-other": Plant(
+        setups_wait_for_each_other, ("postgres", "postgres-pool"), "both"
+    ),
     "no-fence": Plant(no_fence, ("memory", *_DATABASES)),
     "lost-steps": Plant(lost_steps, _DATABASES),
     "cancelled-task-unreported": Plant(cancelled_task_unreported, ("memory", "sqlite")),

@@ -76,6 +76,7 @@ class Checks:
                     for write in register.recorded
                     if (write.token is not None and write.token == there.get(item))
                     or (write.end == NEVER and write.begin >= round_.begin)
+                    or (item not in there and register.may_come_back(write))
                 ]
             self._carried[item] = kept
 

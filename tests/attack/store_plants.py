@@ -11,7 +11,7 @@ DATABASES = ("sqlite", *POSTGRES)
 
 def switch_without_waiting() -> None:
     """A reindex ended beside puts that knew the old table: they were never found by meaning."""
-    from milepost.store.sql.statements import PG
+    from milepost.store._sql.statements import PG
 
     object.__setattr__(PG, "take", None)
     object.__setattr__(PG, "share", None)
@@ -19,7 +19,7 @@ def switch_without_waiting() -> None:
 
 def reindexes_mixed() -> None:
     """A reindex went on in the table of another one that had begun after it."""
-    from milepost.store.sql.generations import Generations
+    from milepost.store._sql.generations import Generations
 
     def is_making(self: Generations, _number: int) -> bool:
         return self.coming is not None
@@ -29,33 +29,33 @@ def reindexes_mixed() -> None:
 
 def old_model_forgotten() -> None:
     """What a process with the old model put after the switch was never embedded."""
-    from milepost.store.sql import generations
+    from milepost.store._sql import generations
 
     generations.LACKING = 0
 
 
 def sweep_without_lock() -> None:
     """Vectors of expired items went first; those put or read meanwhile lived on without."""
-    from milepost.sql.operations import Run
-    from milepost.store.sql import writing
+    from milepost._db.operations import Execute
+    from milepost.store._sql import write
 
     def sweep(self: Any, now: int) -> Any:
         known = yield from self._registry.load()
         expired = "SELECT id FROM milepost_items WHERE expires <= ?"
-        dress = self._speech.dress
+        render = self._store_sql.render
         for table in known.tables:
-            yield Run(dress(f"DELETE FROM {table} WHERE item IN ({expired})"), (now,))
-        yield Run(dress("DELETE FROM milepost_items WHERE expires <= ?"), (now,))
+            yield Execute(render(f"DELETE FROM {table} WHERE item IN ({expired})"), (now,))
+        yield Execute(render("DELETE FROM milepost_items WHERE expires <= ?"), (now,))
         return 0
 
-    writing.Writer.sweep = sweep  # type: ignore[method-assign]
+    write.Writer.sweep = sweep  # type: ignore[method-assign]
 
 
 def sweep_of_old_tables() -> None:
     """A sweep did not look whether another process had made all vectors anew."""
-    from milepost.store.sql import writing
+    from milepost.store._sql import write
 
-    real, known = writing.Writer.sweep, {}
+    real, known = write.Writer.sweep, {}
 
     class Remembered:
         def __init__(self, registry: Any) -> None:
@@ -74,26 +74,26 @@ def sweep_of_old_tables() -> None:
         finally:
             self._registry = registry
 
-    writing.Writer.sweep = sweep  # type: ignore[method-assign]
+    write.Writer.sweep = sweep  # type: ignore[method-assign]
 
 
 def reads_among_writes() -> None:
     """The reads of a batch that also writes had a snapshot each."""
-    from milepost.store.sql import core
+    from milepost.store._sql import core
 
     core._takes_several_reads = lambda _groups: False
 
 
 def versions_without_lock() -> None:
     """Two puts with the same version were both accepted."""
-    from milepost.store.sql import statements
+    from milepost.store._sql import statements
 
     object.__setattr__(statements.PG, "lock", "")
 
 
 def versions_forgotten() -> None:
     """A version was used twice: a delete did not remember it, and the clock stood still."""
-    from milepost.store.sql import statements
+    from milepost.store._sql import statements
 
     nothing = " ON CONFLICT (shard) DO NOTHING"
     statements.NOTE_DELETED = (  # type: ignore[misc]
@@ -107,13 +107,13 @@ def versions_forgotten() -> None:
 
 def repeated_although_done() -> None:
     """A put with a version was repeated after a lost connection, and met its own version."""
-    from milepost.sql.operations import Batch
-    from milepost.store.sql import writing
+    from milepost._db.operations import Batch
+    from milepost.store._sql import write
 
     def batch(statements: Any, last: bool = False, once: bool = False) -> Batch:
         return Batch(statements, last=last)
 
-    writing.Batch = batch  # type: ignore[assignment,misc]
+    write.Batch = batch  # type: ignore[assignment,misc]
 
 
 PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {

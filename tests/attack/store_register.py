@@ -107,6 +107,15 @@ class Register:
     def write_of(self, token: str) -> Write | None:
         return next((write for write in self.writes if write.token == token), None)
 
+    def may_come_back(self, put: Write) -> bool:
+        """Whether the item, which has expired, lives again for a process whose clock goes back.
+
+        The row of an expired item is there until the item is swept, replaced or deleted.
+        """
+        return (put.token is not None and put.ttl is not None) and not any(
+            write.is_acknowledged and put.end < write.begin for write in self.recorded
+        )
+
     def zones(self) -> Iterator[tuple[Write, float, float]]:
         """Each put with the two ends of its zone: the earliest end and the latest beginning."""
         seen: dict[str, list[Read]] = defaultdict(list)

@@ -99,13 +99,13 @@ def of_nothing() -> None:
 
 
 def of_a_name_that_is_gone() -> None:
-    from milepost.sql.sweeper import Sweeper
+    from milepost._db.sweeper import Sweeper
 
     Sweeper.begin = Sweeper.start  # type: ignore[attr-defined]
 
 
 def of_another_signature() -> None:
-    from milepost.sql.sweeper import Sweeper
+    from milepost._db.sweeper import Sweeper
 
     Sweeper.start = lambda self: None  # type: ignore[assignment,method-assign,misc]
 

@@ -250,3 +250,16 @@ def test_what_a_round_has_left_is_known_in_the_next():
     second.get(6, 7, None)
     found = {violation.promise for violation in checks.violations(second.events)}
     assert found == {"an item that was put is found by key, namespace or field"}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_item_that_expired_in_a_round_lives_again_only_if_it_was_not_deleted(deleted):
+    checks, first, second = Checks(), History(), History()
+    first.put(0, 1, "x", ttl=5)
+    if deleted:
+        first.delete(2, 3)
+    first.get(9, 10, None, how="by key", clock=START + 9, frozen=True)
+    assert not list(checks.violations(first.events))
+    second.get(11, 12, "x", clock=START - 3600)
+    found = {violation.promise for violation in checks.violations(second.events)}
+    assert found == ({"an item is what somebody put"} if deleted else set())

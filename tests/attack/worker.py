@@ -248,7 +248,9 @@ def main() -> None:
     settings = json.loads((Path(directory) / "settings.json").read_text())
     stacks = open(Path(directory) / f"stacks-{slot}.{life}.txt", "w")  # noqa: SIM115
     faulthandler.register(signal.SIGUSR1, stacks)
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # it tells of terminated backends
+    # They tell of terminated backends, refused commits and whatever else is done to them here.
+    for logger in ("psycopg.pool", "milepost"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     if settings["plant"]:
         PLANTS[settings["plant"]].put_back()
     worker = Worker(settings, int(slot), int(life))

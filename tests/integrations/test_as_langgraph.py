@@ -16,6 +16,7 @@ import unseen
 from libraries import LANGGRAPH, MILEPOST
 from stories import STORIES, line, says, thread
 
+from milepost._db.sqlite.engine import open_sqlite
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -23,7 +24,6 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import SerializationError, UnregisteredTypeError
 from milepost.integrations.langgraph import as_langgraph
-from milepost.sql.lite import open_sqlite
 
 pytest.importorskip("langgraph.checkpoint.conformance")
 

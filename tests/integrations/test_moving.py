@@ -11,7 +11,7 @@ from stories import Log, line, says, squares, thread
 from typing_extensions import TypedDict
 
 from milepost.checkpoint.serde.registry import default_registry
-from milepost.integrations.langgraph.addresses import our_saver, their_saver
+from milepost.integrations.langgraph._moving.addresses import our_saver, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 

@@ -11,8 +11,8 @@ from libraries import LANGGRAPH, MILEPOST
 from moves import move_in, move_out
 from stories import line, says, thread
 
-from milepost.integrations.langgraph.addresses import open_theirs, our_saver, their_saver
-from milepost.integrations.langgraph.moving import Route, move_threads
+from milepost.integrations.langgraph._moving.addresses import open_theirs, our_saver, their_saver
+from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 

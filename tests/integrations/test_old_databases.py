@@ -10,7 +10,7 @@ from moves import move_in, move_out
 from stories import line, says, thread
 from test_moving import Approval, answers
 
-from milepost.integrations.langgraph.addresses import our_saver, sqlite_file, their_saver
+from milepost.integrations.langgraph._moving.addresses import our_saver, sqlite_file, their_saver
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
 
@@ -62,7 +62,7 @@ def test_pickle_is_refused(files, capsys):
 
 
 def test_edges_of_an_older_format_get_todays_channels():
-    from milepost.integrations.langgraph.upgrading import Edges, upgraded
+    from milepost.integrations.langgraph._formats.old_checkpoints import Edges, upgraded
 
     old = {
         "v": 1,
@@ -95,7 +95,7 @@ def test_json_of_an_older_format_is_read_under_the_same_rules():
     import json
 
     from milepost.errors import UnregisteredTypeError
-    from milepost.integrations.langgraph.decoding import StrictSerializer
+    from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 
     def stored(*id: str, **kwargs: Any) -> tuple[str, bytes]:
         content = {"lc": 2, "type": "constructor", "id": list(id), "kwargs": kwargs}
@@ -117,7 +117,7 @@ def test_nothing_is_imported_because_the_database_names_it():
     import ormsgpack
 
     from milepost.errors import UnregisteredTypeError
-    from milepost.integrations.langgraph.decoding import StrictSerializer
+    from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 
     inside = ormsgpack.packb(("antigravity", "geohash", [1]))
     body = ormsgpack.packb(ormsgpack.Ext(1, inside))
@@ -134,7 +134,7 @@ def test_a_short_text_that_has_many_members_is_not_iterated_over():
     from ormsgpack import Ext
 
     from milepost.errors import DeserializationError
-    from milepost.integrations.langgraph.decoding import StrictSerializer
+    from milepost.integrations.langgraph._formats.decoding import StrictSerializer
 
     serde = StrictSerializer()
     network = Ext(0, ormsgpack.packb(("ipaddress", "IPv4Network", "10.0.0.0/30")))

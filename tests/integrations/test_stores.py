@@ -13,7 +13,7 @@ from stories import Log, line, thread
 
 from milepost.cli import main
 from milepost.integrations.langgraph import as_langgraph_store, from_langgraph_store
-from milepost.integrations.langgraph.items import Kept
+from milepost.integrations.langgraph._moving.items import Kept
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore
 
@@ -269,7 +269,7 @@ def times_of(item: Any) -> Any:
 
 
 def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_path, capsys):
-    from milepost.integrations.langgraph.addresses import our_items, their_items
+    from milepost.integrations.langgraph._moving.addresses import our_items, their_items
 
     theirs, ours = addresses
     with their_items(theirs, writing=True) as shelf:
@@ -293,14 +293,14 @@ def test_items_keep_their_times_and_what_is_left_of_their_ttl(addresses, tmp_pat
 
 
 def make_threads(address: str) -> None:
-    from milepost.integrations.langgraph.addresses import their_saver
+    from milepost.integrations.langgraph._moving.addresses import their_saver
 
     with their_saver(address):
         """It has made its tables."""
 
 
 def test_an_item_that_is_newer_in_the_target_is_left(files, capsys):
-    from milepost.integrations.langgraph.addresses import our_items, their_items
+    from milepost.integrations.langgraph._moving.addresses import our_items, their_items
 
     theirs, ours = files
     with their_items(theirs, writing=True) as shelf:
@@ -316,7 +316,7 @@ def test_an_item_that_is_newer_in_the_target_is_left(files, capsys):
 def test_an_item_that_langgraph_cannot_keep_is_named(files, capsys):
     import datetime
 
-    from milepost.integrations.langgraph.addresses import our_items, our_saver, their_items
+    from milepost.integrations.langgraph._moving.addresses import our_items, our_saver, their_items
 
     theirs, ours = files
     with our_saver(ours), our_items(ours, writing=True) as shelf:
@@ -334,7 +334,7 @@ class TestDamagedItems:
     """One item that cannot be read is named, and the others come over."""
 
     def filled(self, address: str) -> None:
-        from milepost.integrations.langgraph.addresses import their_items
+        from milepost.integrations.langgraph._moving.addresses import their_items
 
         make_threads(address)
         with their_items(address, writing=True) as shelf:
@@ -342,7 +342,7 @@ class TestDamagedItems:
                 shelf._store.put(("a", "b"), f"{number:03}", {"n": number})
 
     def check(self, theirs: str, ours: str, capsys: Any, why: str) -> None:
-        from milepost.integrations.langgraph.addresses import our_items
+        from milepost.integrations.langgraph._moving.addresses import our_items
 
         assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 1
         said = capsys.readouterr()
@@ -393,7 +393,11 @@ class TestDamagedItems:
         self.check(theirs, ours, capsys, why)
 
     def test_of_our_own_store_on_the_way_back(self, files, capsys):
-        from milepost.integrations.langgraph.addresses import our_items, our_saver, their_items
+        from milepost.integrations.langgraph._moving.addresses import (
+            our_items,
+            our_saver,
+            their_items,
+        )
 
         theirs, ours = files
         with our_saver(ours), our_items(ours, writing=True) as shelf:

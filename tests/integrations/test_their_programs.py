@@ -23,7 +23,9 @@ def python(*arguments: str, cwd: Path = ROOT, check: bool = True) -> subprocess.
 
 
 def in_process(code: str) -> subprocess.CompletedProcess:
-    return python("-c", f"from {HOOK}.hook import install\ninstall()\n{code}", check=False)
+    return python(
+        "-c", f"from {HOOK}._alias.import_hook import install\ninstall()\n{code}", check=False
+    )
 
 
 def test_there_are_five_programs():
@@ -174,13 +176,13 @@ def test_a_program_may_do_without_what_is_not_there():
 
 
 def test_once_langgraph_is_imported_the_hook_refuses():
-    code = f"import langgraph.types\nfrom {HOOK}.hook import install\ninstall()"
+    code = f"import langgraph.types\nfrom {HOOK}._alias.import_hook import install\ninstall()"
     done = python("-c", code, check=False)
     assert "LangGraph itself is already imported here" in done.stderr
 
 
 def test_a_list_of_modules_has_no_module_that_does_not_exist():
-    from milepost.integrations.langgraph.hook import _COUNTERPARTS, offered
+    from milepost.integrations.langgraph._alias.import_hook import _COUNTERPARTS, offered
 
     assert set(offered()) == set(_COUNTERPARTS)
 
@@ -210,7 +212,7 @@ def test_pytest_runs_tests_that_were_written_for_langgraph(tmp_path, workers):
 def test_milepost_alone_imports_neither_langgraph_nor_langchain():
     code = (
         "import sys, milepost, milepost.graph, milepost.func, milepost.cli, milepost.checkpoint.sqlite\n"
-        "import milepost.integrations.langgraph, milepost.integrations.langgraph.hook\n"
+        "import milepost.integrations.langgraph, milepost.integrations.langgraph._alias.import_hook\n"
         "print([n for n in sys.modules if n.split('.')[0].startswith(('langgraph', 'langchain'))])"
     )
     assert python("-c", code).stdout == "[]\n"

@@ -19,8 +19,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from spec import Case
 from strategies import cases
 
+from milepost._engine import run as graph_run
+from milepost._engine import start
+from milepost._engine.reading import snapshot
+from milepost._engine.superstep import pending_writes, plan
 from milepost.channels import NamedBarrierValue
-from milepost.runtime import opening, pending, plan, session, snapshot
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 EXAMPLES = 1500 if LONG else 60
@@ -117,7 +120,7 @@ def test_the_examples_have_everything() -> None:
 
 
 def writes_in_reverse(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session, "in_path_order", lambda tasks: plan.in_path_order(tasks)[::-1])
+    patch.setattr(graph_run, "in_path_order", lambda tasks: plan.in_path_order(tasks)[::-1])
 
 
 def a_join_that_fires_early(patch: pytest.MonkeyPatch) -> None:
@@ -125,27 +128,27 @@ def a_join_that_fires_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_replay_that_reuses_old_writes(patch: pytest.MonkeyPatch) -> None:
-    go_on = opening.Opening._go_on
-    patch.setattr(opening.Opening, "_go_on", lambda self, saved, _: go_on(self, saved, False))
+    go_on = start.go_on
+    patch.setattr(start, "go_on", lambda run, saved, _: go_on(run, saved, False))
 
 
 def a_resume_that_runs_finished_siblings_again(patch: pytest.MonkeyPatch) -> None:
     def forget(tasks: Any, stored: Any) -> None:
-        pending.recall(tasks, stored)
+        pending_writes.recall(tasks, stored)
         for task in tasks:
             task.finished = False
 
-    patch.setattr(opening, "recall", forget)
+    patch.setattr(start, "recall", forget)
 
 
 def answers_that_are_mixed_up(patch: pytest.MonkeyPatch) -> None:
-    chosen = opening.Opening._chosen
+    chosen = start.chosen_answers
 
-    def mixed(self: Any, *args: Any) -> Any:
-        answers = chosen(self, *args)
+    def mixed(*args: Any) -> Any:
+        answers = chosen(*args)
         return dict(zip(answers, reversed(answers.values()), strict=True))
 
-    patch.setattr(opening.Opening, "_chosen", mixed)
+    patch.setattr(start, "chosen_answers", mixed)
 
 
 def a_finished_sibling_that_is_lost_at_a_pause(patch: pytest.MonkeyPatch) -> None:
@@ -153,16 +156,16 @@ def a_finished_sibling_that_is_lost_at_a_pause(patch: pytest.MonkeyPatch) -> Non
 
 
 def an_input_that_keeps_waiting_tasks(patch: pytest.MonkeyPatch) -> None:
-    take = opening.Opening._take_input
+    take = start.take_input
 
-    def keep(self: Any, given: Any) -> Any:
-        patch.setattr(opening, "sketch", lambda *_: [])
+    def keep(run: Any, given: Any) -> Any:
+        patch.setattr(start, "sketch", lambda *_: [])
         try:
-            yield from take(self, given)
+            yield from take(run, given)
         finally:
-            patch.setattr(opening, "sketch", plan.sketch)
+            patch.setattr(start, "sketch", plan.sketch)
 
-    patch.setattr(opening.Opening, "_take_input", keep)
+    patch.setattr(start, "take_input", keep)
 
 
 @pytest.mark.xdist_group("planted")  # they share LangGraph's part

@@ -10,7 +10,7 @@ import random
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from milepost.checkpoint.serde import ext, skim
+from milepost.checkpoint.serde._msgpack import ext, skim
 
 
 @dataclass

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milepost.checkpoint.codec import Codec
-from milepost.checkpoint.cutting import split_like
-from milepost.checkpoint.serde.elements import (
+from milepost.checkpoint._delta.diff import Parts
+from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._delta.split import split_like
+from milepost.checkpoint.serde._msgpack.elements import (
     elements_kind,
     encode_elements,
     offers_elements,
 )
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.splice import Parts
 from milepost.errors import SerializationError
 
 SERDE = JsonPlusSerializer()

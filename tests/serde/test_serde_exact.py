@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milepost.checkpoint.serde._msgpack.elements import elements_head, encode_elements
 from milepost.checkpoint.serde.base import decode_pieces
-from milepost.checkpoint.serde.elements import elements_head, encode_elements
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.checkpoint.serde.types import _DeltaSnapshot

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from milepost.checkpoint.serde.failures import RemoteError, storable_error
+from milepost.checkpoint.serde._types.exceptions import RemoteError, storable_error
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import GraphRecursionError, NodeError, SerializationError

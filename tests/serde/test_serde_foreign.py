@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import ormsgpack
 import pytest
 
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import DeserializationError, SerializationError
 

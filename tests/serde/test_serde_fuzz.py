@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_serde_exact import VALUES, Point
 
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError

@@ -20,8 +20,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_serde_fuzz import BLOBS, BOMBS, _mutated
 
-from milepost import native
-from milepost.checkpoint.serde import codec, engine, ext, jsonplus
+from milepost._internal import native
+from milepost.checkpoint.serde import jsonplus
+from milepost.checkpoint.serde._msgpack import codec, engine, ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import SerdeError
@@ -304,9 +305,9 @@ def test_a_large_value_is_packed_without_room_to_spare(make: Any, large: Any) ->
         if type(value) is dict:
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            head, elements = native.after(value, 0, None, True)
+            head, elements = native.elements(value, 0, None)
             _, beside = tracemalloc.get_traced_memory()
-            assert elements.join(head) == packed
+            assert head + b"".join(elements) == packed
             assert beside - before < most * len(packed)
     finally:
         tracemalloc.stop()
@@ -444,7 +445,7 @@ def test_without_it_the_same_tests_pass() -> None:
 
 
 def test_the_environment_switches_it_off() -> None:
-    code = "from milepost import native; print(native.AVAILABLE, native.pack)"
+    code = "from milepost._internal import native; print(native.AVAILABLE, native.pack)"
     for value, expected in (("1", "False None"), ("0", "True <built-in function pack>")):
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -460,7 +461,7 @@ def test_one_that_was_built_from_older_source_is_left_out() -> None:
     code = """
 import sys, types
 sys.modules["milepost._native"] = types.SimpleNamespace(pack=1, unpack=2)
-from milepost import native
+from milepost._internal import native
 print(native.AVAILABLE, native.pack)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

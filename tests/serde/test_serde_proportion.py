@@ -25,8 +25,10 @@ from ormsgpack import Ext
 from pydantic import BaseModel, SecretBytes
 from test_serde_exact import VALUES, Frozen, Late, Pair, Point, Slotted
 
-from milepost.checkpoint.serde import codec, engine, ext, families, jsonplus, shapes
-from milepost.checkpoint.serde.failures import RemoteError
+from milepost.checkpoint.serde import jsonplus
+from milepost.checkpoint.serde._msgpack import codec, engine, ext, shapes
+from milepost.checkpoint.serde._types import families
+from milepost.checkpoint.serde._types.exceptions import RemoteError
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError

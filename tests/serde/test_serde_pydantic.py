@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ByteSize, Secret, SecretBytes, SecretStr
 
 from graphs import single
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError

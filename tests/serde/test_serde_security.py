@@ -12,7 +12,7 @@ import pytest
 
 from milepost.cache.base import BaseCache
 from milepost.cache.memory import InMemoryCache
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
@@ -152,7 +152,7 @@ def test_reading_imports_only_what_its_lists_have() -> None:
     code = f"""
 import sys
 import ormsgpack
-from milepost.checkpoint.serde import ext
+from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import DeserializationError
 

@@ -18,9 +18,10 @@ from msgpack_trees import changed, parse
 from test_serde_exact import VALUES, Point
 from test_serde_fuzz import BLOBS, BOMBS, SERDE, _mutated
 
-from milepost import native
-from milepost.checkpoint import splice
-from milepost.checkpoint.serde import codec, engine, ext, jsonplus
+from milepost._internal import native
+from milepost.checkpoint._delta import diff
+from milepost.checkpoint.serde import jsonplus
+from milepost.checkpoint.serde._msgpack import codec, engine, ext
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -84,7 +85,6 @@ def python_alone() -> Iterator[None]:
         for module in (codec, engine, jsonplus):
             for name in ("native_unpack", "native_unpack_pieces"):
                 patch.setattr(module, name, None, raising=False)
-        patch.setattr(native, "steps", None)
         yield
 
 
@@ -240,7 +240,7 @@ def test_differences_are_read_alike(seed: int) -> None:
 
     def outcome(data: bytes) -> Any:
         try:
-            return [step if type(step) is tuple else bytes(step) for step in splice.unpack(data)]
+            return [step if type(step) is tuple else bytes(step) for step in diff.unpack(data)]
         except DeserializationError:
             return None
 
@@ -251,7 +251,7 @@ def test_differences_are_read_alike(seed: int) -> None:
             )
             for _ in range(source.randrange(20))
         ]
-        data = splice.pack(steps)
+        data = diff.pack(steps)
         assert outcome(data) == steps
         for broken in (data + b"\xc0", data[: source.randrange(len(data))], _mutated(source, data)):
             found = outcome(broken)

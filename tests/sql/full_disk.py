@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import StorageError, StorageFullError
 from milepost.graph import END, START, StateGraph
-from milepost.sql.failures import StorageError, StorageFullError
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
 STEPS = 60

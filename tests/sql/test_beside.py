@@ -10,8 +10,8 @@ import pytest
 from interleaving import Beside, Paused
 
 from graphs import line, thread
+from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint.base import empty_checkpoint
-from milepost.checkpoint.commit import Fence
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.errors import CheckpointError, ThreadConflict

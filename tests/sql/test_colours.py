@@ -13,7 +13,7 @@ import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from graphs import line, thread
-from milepost.checkpoint.commit import Fence
+from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -40,6 +40,7 @@ def arguments(saver: Any, at: int) -> dict[str, tuple[tuple[Any, ...], dict[str,
     return {
         "commit": (([],), {}),
         "copy_thread": (("t", f"copy{at}"), {}),
+        "create_thread": ((f"made{at}", {"owner": "ann"}), {}),
         "delete_for_runs": ((["nobody"],), {}),
         "delete_thread": (("gone",), {}),
         "dump": ((), {}),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graphs import thread
-from milepost.sql import committing
-from milepost.sql.committing import Committer
+from milepost._db import group_commit
+from milepost._db.group_commit import Committer
 from savers import first_step
 
 INTERRUPTIBLE = ("RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "SEND", "YIELD_VALUE")
@@ -52,7 +52,7 @@ class Interrupts:
         self.before: dict[FrameType, int] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != committing.__file__:
+        if frame.f_code.co_filename != group_commit.__file__:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from graphs import Log, line, thread
+from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -215,6 +216,15 @@ def test_a_sound_database_has_no_problems(saver):
     saver.delete_thread("t1")
     saver.copy_thread("t2", "t3")
     assert saver.verify() == []
+
+
+def test_writes_that_a_foreign_runtime_puts_before_their_checkpoint_are_no_damage(saver):
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    early = {"configurable": {**config["configurable"], "checkpoint_id": empty_checkpoint()["id"]}}
+    saver.put_writes(early, [("text", "early")], "task")
+    assert saver.verify() == []
+    saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
+    assert [problem.reason for problem in saver.verify()] == ["its checkpoint is gone"]
 
 
 DAMAGE = {

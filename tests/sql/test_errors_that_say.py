@@ -24,10 +24,12 @@ from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
-from milepost.errors import DamagedRowError, MilepostError, ProcessBoundError
-from milepost.sql.failures import (
+from milepost.errors import (
     ConnectionUnusableError,
+    DamagedRowError,
     DatabaseBusyError,
+    MilepostError,
+    ProcessBoundError,
     ReadOnlyError,
 )
 from milepost.store.memory import InMemoryStore

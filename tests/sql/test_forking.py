@@ -21,15 +21,15 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from forks import LIMIT, Child
 from graphs import elsewhere, single, thread, two_nodes, until
-from milepost import forking
+from milepost._db.operations import Execute, Operation, Query
+from milepost._internal import fork_guard as forking
 from milepost.cache.memory import InMemoryCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
-from milepost.sql.failures import ForkedProcessError
-from milepost.sql.operations import Operation, Query, Run
+from milepost.errors import ForkedProcessError
 from milepost.store.memory import InMemoryStore
 from milepost.store.postgres import AsyncPostgresStore, PostgresStore
 from milepost.store.sqlite import AsyncSqliteStore, SqliteStore
@@ -395,10 +395,10 @@ def test_a_fork_waits_for_the_transaction_that_is_under_way(path):
         inside = threading.Event()
 
         def slow() -> Operation[None]:
-            yield Run("UPDATE threads SET status = 'idle'")
+            yield Execute("UPDATE threads SET status = 'idle'")
             inside.set()
             until(lambda: forking._under_way.is_set(), "the fork to wait")
-            yield Run("UPDATE threads SET status = 'idle'")
+            yield Execute("UPDATE threads SET status = 'idle'")
 
         writer = threading.Thread(target=lambda: saver.engine.run(slow, write=True))
         writer.start()
@@ -415,7 +415,7 @@ def test_a_transaction_that_takes_too_long_makes_the_childs_saver_refuse(path, m
         inside, forked = threading.Event(), threading.Event()
 
         def slow() -> Operation[None]:
-            yield Run("UPDATE threads SET status = 'idle'")
+            yield Execute("UPDATE threads SET status = 'idle'")
             inside.set()
             assert forked.wait(LIMIT)
 
@@ -541,6 +541,36 @@ def test_so_does_an_async_store(kind, path, uri):
             assert child.result() == {"text": "c"}
             assert await store.aget(("a",), "c") is not None
             assert await store.stop_ttl_sweeper()
+
+    asyncio.run(main())
+
+
+def test_a_child_ends_its_loop_while_its_pool_connects(uri):
+    opened: list[Any] = []
+    connecting: list[asyncio.Event] = []
+
+    async def configure(connection: Any) -> None:
+        opened.append(connection)
+        if connecting and len(opened) == 2:
+            connecting[-1].set()
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        config = {"min_size": 2, "max_size": 2, "configure": configure}
+        async with AsyncPostgresStore.from_conn_string(uri, pool_config=config) as store:
+
+            async def put_and_get(key: str) -> Any:
+                opened.clear()
+                connecting.append(asyncio.Event())
+                await store.aput(("a",), key, {"text": key})
+                await connecting[-1].wait()
+                return (await store.aget(("a",), key)).value
+
+            def child() -> Any:
+                return [asyncio.run(put_and_get(key)) for key in ("c", "d")]
+
+            await store.aput(("a",), "p", {"text": "p"})
+            assert Child(child).result() == [{"text": "c"}, {"text": "d"}]
 
     asyncio.run(main())
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.checkpoint.codec import Codec
-from milepost.checkpoint.rope import Rope
-from milepost.checkpoint.serde.elements import elements_head
+from milepost.checkpoint._delta.diff import difference
+from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._delta.rope import Rope
+from milepost.checkpoint._sql.shared_list import ListVersion, copier, whole
+from milepost.checkpoint.serde._msgpack.elements import elements_head
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
-from milepost.checkpoint.splice import difference
-from milepost.checkpoint.sql.grown import Grown, copier, whole
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
-    from milepost.checkpoint.splice import Program
+    from milepost.checkpoint._delta.diff import Delta
 
 
 @dataclass
@@ -49,9 +49,9 @@ def encoded(value: Any) -> bytes:
     return codec.encode(value).parts.join()
 
 
-def grown(value: Any) -> Grown:
+def grown(value: Any) -> ListVersion:
     made = whole(encoded(value))
-    assert isinstance(made, Grown)
+    assert isinstance(made, ListVersion)
     return made
 
 
@@ -59,7 +59,7 @@ def head(count: int) -> bytes:
     return elements_head("list", count)
 
 
-def beginning(value: list[Any], count: int) -> Program:
+def beginning(value: list[Any], count: int) -> Delta:
     """A version as a part of a later one."""
     body = encoded(value[:count])[len(head(count)) :]
     return [step for step in (head(count), (len(head(len(value))), len(body))) if step]
@@ -72,7 +72,7 @@ def ten() -> list[dict[str, Any]]:
 @given(elements, st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
 def test_every_version_is_read_exactly_in_any_order(value, counts, data):
     counts = sorted(min(count, len(value)) for count in counts)
-    version: Grown | Rope = grown(value[: counts[0]])
+    version: ListVersion | Rope = grown(value[: counts[0]])
     versions = [version]
     before = value[: counts[0]]
     for count in counts[1:]:
@@ -85,7 +85,7 @@ def test_every_version_is_read_exactly_in_any_order(value, counts, data):
     asked = data.draw(st.permutations([*zip(counts, versions, strict=True), *enumerate(parts)]))
     for count, made in asked:
         assert made.read() == encoded(value[:count])
-        assert isinstance(made, Grown)
+        assert isinstance(made, ListVersion)
         assert repr(made.elements(codec)) == repr(value[:count])
 
 
@@ -95,7 +95,7 @@ def test_any_other_change_is_read_as_a_rope_is(old, new):
     made = grown(old).apply(program)
     assert made.read() == encoded(new)
     assert len(made) == len(encoded(new))
-    if isinstance(made, Grown):
+    if isinstance(made, ListVersion):
         assert made.elements(codec) == new
 
 
@@ -103,7 +103,7 @@ def test_what_was_handed_out_is_nobody_elses():
     value = ten()
     version = grown(value)
     part = version.apply(beginning(value, 7))
-    assert isinstance(part, Grown)
+    assert isinstance(part, ListVersion)
     for made in (version, part, version):
         read = made.elements(codec)
         assert read == value[: len(read)]
@@ -161,7 +161,7 @@ def test_common_elements_are_decoded_once(monkeypatch):
     version = grown(value)
     for count in (10, 9, 8, 9, 10):
         part = version.apply(beginning(value, count))
-        assert isinstance(part, Grown)
+        assert isinstance(part, ListVersion)
         assert part.elements(codec) == value[:count]
     # The list, and one element for each new place to check that an element begins there.
     assert counts == [10, 1, 1]
@@ -177,7 +177,7 @@ def test_a_part_that_ends_inside_an_element_is_refused(asked_before, count, size
     start, length = beginning(value, 5)[1]
     length = version.size if size is None else length + size
     part = version.apply([head(count), (start, length)])
-    assert isinstance(part, Grown)
+    assert isinstance(part, ListVersion)
     with pytest.raises(DeserializationError):
         part.elements(codec)
     with pytest.raises(DeserializationError):
@@ -197,7 +197,7 @@ def test_two_that_grow_out_of_one_do_not_disturb_each_other():
         now = [*value[:4], added]
         parts = codec.encode(now).parts
         branch = part.apply([parts.head, (1, len(part) - 1), parts.elements[-1]])
-        assert isinstance(branch, Grown)
+        assert isinstance(branch, ListVersion)
         assert branch.read() == encoded(now)
         assert branch.elements(codec) == now
 
@@ -220,7 +220,7 @@ def test_branches_are_read_exactly_and_what_they_share_is_decoded_once(kind, mon
         branches.append((part.apply([parts.head, (1, len(part) - 1), body]), now))
     read = []
     for branch, now in branches:
-        assert isinstance(branch, Grown)
+        assert isinstance(branch, ListVersion)
         read.append(branch.elements(codec))
         assert read[-1] == now
     if kind == "plain":
@@ -235,24 +235,24 @@ def test_versions_that_grow_are_decoded_once_in_any_order(monkeypatch):
         codec, "decode_elements", lambda n, pieces: counts.append(n) or decode(n, pieces)
     )
     value = [{"content": f"text {number}"} for number in range(60)]
-    version: Grown | Rope = grown(value[:20])
+    version: ListVersion | Rope = grown(value[:20])
     for count in range(21, 61):
         before, now = codec.encode(value[: count - 1]).parts, codec.encode(value[:count]).parts
         version = version.apply(difference(before, now))
-        assert isinstance(version, Grown)
+        assert isinstance(version, ListVersion)
         assert version.elements(codec) == value[:count]
     assert sum(counts) == 60
 
 
 def test_a_long_line_of_versions_that_nobody_has_read_is_no_trouble():
     value = ["x"]
-    version: Grown | Rope = grown(value)
+    version: ListVersion | Rope = grown(value)
     for _ in range(3000):
         before = codec.encode(value).parts
         value.append("x")
         version = version.apply(difference(before, codec.encode(value).parts))
-        assert isinstance(version, Grown)
-    assert isinstance(version, Grown)
+        assert isinstance(version, ListVersion)
+    assert isinstance(version, ListVersion)
     assert version.elements(codec) == value
 
 
@@ -261,7 +261,7 @@ def test_a_dict_grows_too_but_is_decoded_whole():
     before = grown(old)
     program = difference(codec.encode(old).parts, codec.encode(new).parts)
     after = before.apply(program)
-    assert isinstance(after, Grown)
+    assert isinstance(after, ListVersion)
     assert after.grows_from(before, program)
     assert not after.is_list
     assert codec.decode("msgpack", after.buffers()) == new
@@ -273,8 +273,8 @@ def test_a_later_version_is_known_by_its_elements(value, count, more):
     stored = memoryview(encoded(value) + b"and a checksum")[: len(encoded(value))]
     version = whole(stored)
     part = version.apply(beginning(value, count))
-    assert isinstance(version, Grown)
-    assert isinstance(part, Grown)
+    assert isinstance(version, ListVersion)
+    assert isinstance(part, ListVersion)
     later = codec.encode([*value, *more]).parts
     assert version.begins(later)
     assert part.begins(later)
@@ -299,7 +299,7 @@ def test_threads_that_read_versions_at_once_do_not_disturb_each_other():
 
     def read(count: int) -> bool:
         part = parts[count]
-        assert isinstance(part, Grown)
+        assert isinstance(part, ListVersion)
         return part.elements(codec) == value[:count]
 
     with ThreadPoolExecutor(4) as pool:

@@ -11,14 +11,14 @@ import pytest
 
 from graphs import thread
 from milepost import START, StateGraph
+from milepost._db.dialect import POSTGRES, SQLITE
+from milepost._db.operations import ReadCells
+from milepost._db.sqlite.cells import read_cells
+from milepost.checkpoint._sql.large import through_values
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
-from milepost.checkpoint.sql.large import through_values
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import DamagedRowError
-from milepost.sql.dialect import POSTGRES, SQLITE
-from milepost.sql.lite_cells import read_cells
-from milepost.sql.operations import Read
 
 if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
@@ -140,7 +140,7 @@ def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
     connection.executemany("INSERT INTO t VALUES (?, ?)", [(3, b"three"), (70, b"seventy" * 99)])
     without = SimpleNamespace(connection=object(), execute=connection.execute)
     for cursor, own in ((connection.cursor(), True), (connection.cursor(), False), (without, True)):
-        cells = read_cells(cursor, Read("t", "data", [70, 3]), own=own)
+        cells = read_cells(cursor, ReadCells("t", "data", [70, 3]), own=own)
         assert cells == [b"seventy" * 99, b"three"]
 
 

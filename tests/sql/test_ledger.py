@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from graphs import counter, thread
+from milepost.checkpoint._sql.threads.retention import Remover
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
-from milepost.checkpoint.sql.removing import Remover
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import DamagedRowError, ThreadConflict
 

@@ -11,9 +11,9 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, thread
+from milepost._engine import write_behind
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
-from milepost.runtime import saving
 
 
 class Counter(TypedDict, total=False):
@@ -68,7 +68,10 @@ class Slow(SqliteSaver):
 def slow(path, monkeypatch):
     """A saver that is as slow as can be: it goes on only when the run cannot."""
     with Slow.from_conn_string(path) as saver:
-        is_above, stored = saving.Backlog.is_above, saving.Backlog.stored
+        is_above, stored = (
+            write_behind.WriteBehindQueue.is_above,
+            write_behind.WriteBehindQueue.stored,
+        )
 
         def watched(backlog: Any, limit: int, tell: Any) -> bool:
             above = is_above(backlog, limit, tell)
@@ -82,8 +85,8 @@ def slow(path, monkeypatch):
             if backlog._watchers:
                 saver.run_waits.set()
 
-        monkeypatch.setattr(saving.Backlog, "is_above", watched)
-        monkeypatch.setattr(saving.Backlog, "stored", told)
+        monkeypatch.setattr(write_behind.WriteBehindQueue, "is_above", watched)
+        monkeypatch.setattr(write_behind.WriteBehindQueue, "stored", told)
         yield saver
 
 
@@ -101,7 +104,7 @@ def test_no_more_than_a_certain_number_of_steps_wait(slow, colour):
     config = {**thread("t"), "recursion_limit": 2 * steps}
     assert colour.invoke(counting(slow, steps), {}, config, durability="async")["n"] == steps
     # One step more than the limit is made before the run waits; an input comes with its step.
-    assert saving.BACKLOG_LIMIT <= slow.most_steps <= saving.BACKLOG_LIMIT + 2
+    assert write_behind.QUEUE_LIMIT <= slow.most_steps <= write_behind.QUEUE_LIMIT + 2
 
 
 def test_no_more_than_a_certain_number_of_bytes_wait(slow, colour):
@@ -109,7 +112,7 @@ def test_no_more_than_a_certain_number_of_bytes_wait(slow, colour):
     result = colour.invoke(counting(slow, 30, size), {}, thread("t"), durability="async")
     assert result["n"] == 30
     assert size <= slow.most_bytes
-    assert slow.most_bytes <= saving.BACKLOG_LIMIT * saving.LARGE + 3 * size
+    assert slow.most_bytes <= write_behind.QUEUE_LIMIT * write_behind.LARGE + 3 * size
 
 
 MEASURED = """
@@ -171,6 +174,6 @@ def test_what_a_saver_remembers_of_inner_graphs_is_bounded(tmp_path):
         graph = builder.compile(checkpointer=saver)
         config = {"configurable": {"thread_id": "t"}, "recursion_limit": 1000}
         assert graph.invoke({"n": 0}, config) == {"n": 300}
-        (remembered,) = saver._memory._threads.values()
+        (remembered,) = saver._cache._threads.values()
         assert len(remembered) == 256
-        assert 0 < remembered.size == saver._memory._size <= 256 * 3 * 512
+        assert 0 < remembered.size == saver._cache._size <= 256 * 3 * 512

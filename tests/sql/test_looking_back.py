@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graphs import Log, thread
-from milepost.checkpoint.sql.values import Resolver
+from milepost.checkpoint._sql.read.values import Resolver
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.graph import START, StateGraph
 from milepost.types import Command, Send, interrupt

@@ -14,21 +14,23 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from graphs import Log, elsewhere, line, thread, two_nodes, until
-from milepost.checkpoint.commit import Fence
+from milepost._db.postgres import sync as pg_sync
+from milepost._db.postgres.engine import Retries
+from milepost.checkpoint._contract.step_saver import Fence
+from milepost.checkpoint._sql.write import store as storing
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
-from milepost.checkpoint.sql import storing
-from milepost.errors import ColourError, SaverError, ThreadConflict
-from milepost.graph import START, StateGraph
-from milepost.sql import pg_sync
-from milepost.sql.failures import (
+from milepost.errors import (
+    ColourError,
     ConnectionUnusableError,
     ForeignDatabaseError,
     InvalidIdError,
     NotSetUpError,
+    SaverError,
+    ThreadConflict,
 )
-from milepost.sql.pg import Patience
+from milepost.graph import START, StateGraph
 from savers import first_step
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
@@ -455,13 +457,13 @@ def test_two_that_lock_the_same_threads_in_another_order_both_come_to_an_end(uri
     """Guards are in order within a kind of them, but not across: the server breaks off one of the
     transactions, which is then repeated."""
     refused: list[Any] = []
-    pause = Patience.pause
+    pause = Retries.pause
 
-    def seen(self: Patience, error: Any, connection: Any) -> float:
+    def seen(self: Retries, error: Any, connection: Any) -> float:
         refused.append(type(error))
         return pause(self, error, connection)
 
-    monkeypatch.setattr(Patience, "pause", seen)
+    monkeypatch.setattr(Retries, "pause", seen)
     monkeypatch.setattr(storing, "_FRESH", 3600.0)  # however slow this is
     url = f"{uri}&options=-c%20deadlock_timeout%3D100ms"
     with (

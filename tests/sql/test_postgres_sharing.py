@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -11,14 +10,13 @@ import pytest
 from psycopg_pool import AsyncConnectionPool
 
 from graphs import counter, thread
+from milepost._db import batched_reads as sharing
+from milepost._db.batched_reads import LANES, MOST, Readers, together
+from milepost._db.operations import BatchableRead, Execute, Queries, Query
+from milepost._db.postgres import transaction as pg_transaction
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import DamagedRowError, SaverError
-from milepost.sql import pg_transaction, sharing
-from milepost.sql.operations import Query, Run, Several, Short
-from milepost.sql.pg_held import MOST as KEPT_FOR
-from milepost.sql.pg_held import Held
-from milepost.sql.sharing import LANES, MOST, Readers, together
 
 MANY = LANES + MOST
 
@@ -59,7 +57,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         made.append(connection)
         return transaction(connection, *arguments, **settings)
 
-    monkeypatch.setattr("milepost.sql.pg_aio.transaction", counted)
+    monkeypatch.setattr("milepost._db.postgres.aio.transaction", counted)
     return made
 
 
@@ -186,7 +184,7 @@ def drive(operation: Any, answer: Any) -> tuple[list[Any], Any]:
         return yielded, done.value
 
 
-def echo(statement: Several) -> list[Any]:
+def echo(statement: Queries) -> list[Any]:
     return [(query.sql, *query.parameters) for query in statement.queries]
 
 
@@ -205,19 +203,19 @@ def test_what_is_wanted_at_the_same_time_is_asked_for_together_and_once():
     yielded, readers = drive(
         together(
             [
-                reader(Several([plan, one], last=True)),
-                reader(Several([plan, two]), Query("more", last=True)),
+                reader(Queries([plan, one], last=True)),
+                reader(Queries([plan, two]), Query("more", last=True)),
             ]
         ),
         echo,
     )
-    assert yielded == [Several([plan, one, two]), Several([Query("more", last=True)], last=True)]
+    assert yielded == [Queries([plan, one, two]), Queries([Query("more", last=True)], last=True)]
     assert readers[0].result == [[("plan",), ("q", 1)]]
     assert readers[1].result == [[("plan",), ("q", 2)], ("more",)]
 
 
 def test_who_does_more_than_ask_fails_alone():
-    _, readers = drive(together([reader(Run("x")), reader(Query("q"))]), echo)
+    _, readers = drive(together([reader(Execute("x")), reader(Query("q"))]), echo)
     assert isinstance(readers[0].error, AssertionError)
     assert readers[1].result == [("q",)]
 
@@ -225,12 +223,12 @@ def test_who_does_more_than_ask_fails_alone():
 def test_readers_that_wait_when_the_loop_ends_are_cancelled(monkeypatch):
     monkeypatch.setattr(sharing, "LANES", 1)
 
-    async def never(work: Any, held: Any) -> Any:
+    async def never(work: Any) -> Any:
         await asyncio.Event().wait()
 
     async def go():
-        readers = Readers(never, lambda: None)
-        tasks = [asyncio.ensure_future(readers.read(Short(reader()))) for _ in range(3)]
+        readers = Readers(never)
+        tasks = [asyncio.ensure_future(readers.read(BatchableRead(reader()))) for _ in range(3)]
         await asyncio.sleep(0)
         return tasks
 
@@ -238,77 +236,6 @@ def test_readers_that_wait_when_the_loop_ends_are_cancelled(monkeypatch):
 
 
 # -- the connection of a writer
-
-
-class FakePool:
-    """Lends connections in turn, and counts."""
-
-    def __init__(self, size: int = 4) -> None:
-        self.free = [SimpleNamespace(closed=False) for _ in range(size)]
-        self.waiting = 0
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        lent = self.free.pop(0)
-        yield lent
-        self.free.append(lent)
-
-    def get_stats(self) -> dict[str, int]:
-        return {"requests_waiting": self.waiting}
-
-
-def test_a_writer_stays_with_its_connection():
-    async def go():
-        held = Held(pool := FakePool())
-        first = await held.take()
-        assert [await held.take() for _ in range(5)] == [first] * 5
-        assert len(pool.free) == 3
-        await held.release()
-        assert len(pool.free) == 4
-
-    asyncio.run(go())
-
-
-def test_it_gives_way_to_whoever_waits_for_one():
-    async def go():
-        held = Held(pool := FakePool())
-        first = await held.take()
-        pool.waiting = 1
-        assert await held.take() is not first
-        assert pool.free[-1] is first
-
-    asyncio.run(go())
-
-
-def test_it_takes_another_if_its_own_has_died():
-    async def go():
-        held = Held(pool := FakePool())
-        first = await held.take()
-        first.closed = True
-        assert await held.take() is not first
-        assert pool.free[-1] is first
-
-    asyncio.run(go())
-
-
-def test_it_takes_another_after_a_while():
-    async def go():
-        held = Held(pool := FakePool())
-        first = await held.take()
-        assert [await held.take() for _ in range(KEPT_FOR - 1)] == [first] * (KEPT_FOR - 1)
-        assert await held.take() is not first
-        assert pool.free[-1] is first
-
-    asyncio.run(go())
-
-
-def test_a_pool_that_does_not_tell_who_waits_gets_it_back_at_once():
-    async def go():
-        pool = FakePool()
-        held = Held(SimpleNamespace(connection=pool.connection))
-        assert await held.take() is not await held.take()
-
-    asyncio.run(go())
 
 
 def test_who_hears_that_all_is_written_finds_every_connection_in_the_pool(uri):

@@ -9,13 +9,21 @@ from psycopg.pq import PipelineStatus
 from psycopg.rows import dict_row
 
 from graphs import Log, line, thread
+from milepost._db.operations import (
+    Batch,
+    ConditionalInsert,
+    Execute,
+    ExecuteMany,
+    GuardedBatch,
+    Queries,
+    Query,
+)
+from milepost._db.postgres import transaction as pg_transaction
+from milepost._db.postgres.wire import asks_of
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
-from milepost.sql import pg_results, pg_transaction
-from milepost.sql.operations import Alone, Batch, Guarded, Many, Query, Run, Several
-from milepost.sql.pg_wire import asks_of
 from milepost.types import Send
 from savers import first_step
 
@@ -50,7 +58,10 @@ def table(postgres: Any) -> Any:
 
         return postgres.engine.run(work, write=write)
 
-    run(Run("CREATE TABLE t (a TEXT PRIMARY KEY, b BIGINT)"), Run("INSERT INTO t VALUES ('x', 1)"))
+    run(
+        Execute("CREATE TABLE t (a TEXT PRIMARY KEY, b BIGINT)"),
+        Execute("INSERT INTO t VALUES ('x', 1)"),
+    )
     return run
 
 
@@ -158,7 +169,7 @@ def test_what_is_first_and_last_is_one_round_trip_without_a_transaction_around_i
 
 def test_queries_that_do_not_depend_on_each_other_share_one_and_a_snapshot(table, trips):
     trips.clear()
-    two = Several([Query("SELECT a FROM t"), Query("SELECT b FROM t WHERE b = %s", (1,))], True)
+    two = Queries([Query("SELECT a FROM t"), Query("SELECT b FROM t WHERE b = %s", (1,))], True)
     assert table(two, write=False) == [[[("x",)], [(1,)]]]
     assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT", "SELECT", "COMMIT"]]
     assert "REPEATABLE READ" in trips[0][0]
@@ -166,19 +177,21 @@ def test_queries_that_do_not_depend_on_each_other_share_one_and_a_snapshot(table
 
 def test_begin_travels_with_the_first_and_commit_with_the_last(table, trips):
     trips.clear()
-    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Run("UPDATE t SET b = 2")], True))
+    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Execute("UPDATE t SET b = 2")], True))
     assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT"], ["UPDATE", "COMMIT"]]
     trips.clear()
-    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Run("UPDATE t SET b = 3")]))
+    table(Query("SELECT a FROM t FOR UPDATE"), Batch([Execute("UPDATE t SET b = 3")]))
     assert [kinds(trip) for trip in trips] == [["BEGIN", "SELECT"], ["UPDATE"], ["COMMIT"]]
 
 
 def test_a_statement_with_a_guard_in_it_is_a_transaction_by_itself(table, trips):
     insert = "INSERT INTO t (a, b) SELECT %s, b FROM t WHERE a = %s"
     trips.clear()
-    assert table(Alone(insert, ("y", "x"))) == [True]
+    assert table(ConditionalInsert(insert, ("y", "x"))) == [True]
     assert [kinds(trip) for trip in trips] == [["INSERT"]]
-    assert table(Alone(insert, ("z", "nobody")), Query("SELECT a FROM t ORDER BY a")) == [
+    assert table(
+        ConditionalInsert(insert, ("z", "nobody")), Query("SELECT a FROM t ORDER BY a")
+    ) == [
         False,
         [("x",), ("y",)],
     ]
@@ -186,7 +199,7 @@ def test_a_statement_with_a_guard_in_it_is_a_transaction_by_itself(table, trips)
 
 def test_if_its_row_is_there_already_nothing_is_changed(table):
     insert = "INSERT INTO t (a, b) SELECT %s, 2 FROM t WHERE a = %s"
-    found = table(Alone(insert, ("x", "x")), Query("SELECT a, b FROM t"))
+    found = table(ConditionalInsert(insert, ("x", "x")), Query("SELECT a, b FROM t"))
     assert found == [False, [("x", 1)]]
 
 
@@ -217,48 +230,57 @@ def test_a_step_whose_acknowledgement_was_lost_is_stored_once(uri, monkeypatch, 
 
 def test_a_guard_that_does_not_hold_undoes_all_of_it(table):
     guard = "UPDATE t SET b = b + 1 WHERE a = %s"
-    held = table(Guarded([Many(guard, [("x",)])], [Many(INSERT, [("y", 5)])]))
+    held = table(GuardedBatch([ExecuteMany(guard, [("x",)])], [ExecuteMany(INSERT, [("y", 5)])]))
     assert held == [True]
-    both = Guarded([Many(guard, [("x",), ("nobody",)])], [Many(INSERT, [("z", 6)])])
+    both = GuardedBatch(
+        [ExecuteMany(guard, [("x",), ("nobody",)])], [ExecuteMany(INSERT, [("z", 6)])]
+    )
     assert table(both, Query("SELECT a, b FROM t ORDER BY a")) == [False, [("x", 2), ("y", 5)]]
 
 
 def test_a_guard_of_many_rows_holds_only_if_each_of_them_does(table, trips):
-    table(Many(INSERT, [(f"g{n}", n) for n in range(23)]))
+    table(ExecuteMany(INSERT, [(f"g{n}", n) for n in range(23)]))
     guard = "UPDATE t SET b = COALESCE(%s, b) WHERE a = %s"
     rows = [(None if n % 3 else -1, f"g{n}") for n in range(23)]
     trips.clear()
-    assert table(Guarded([Many(guard, rows)], [])) == [True]
+    assert table(GuardedBatch([ExecuteMany(guard, rows)], [])) == [True]
     assert [len(trip) for trip in trips] == [5]
     total = Query("SELECT sum(b)::bigint FROM t WHERE a LIKE 'g%%'")
     expected = sum(-1 if n % 3 == 0 else n for n in range(23))
     assert table(total) == [[(expected,)]]
     for missing in (0, 20, 22):
         broken = [(7, f"g{n}" if n != missing else "nobody") for n in range(23)]
-        assert table(Guarded([Many(guard, broken)], []), total) == [False, [(expected,)]]
+        assert table(GuardedBatch([ExecuteMany(guard, broken)], []), total) == [
+            False,
+            [(expected,)],
+        ]
 
 
 def test_a_guard_may_add_rows_that_must_be_new(table, trips):
     rows = [(f"g{n}", n) for n in range(23)]
     trips.clear()
-    assert table(Guarded([Many(INSERT, rows)], [Many(INSERT, [("y", 5)])])) == [True]
+    assert table(GuardedBatch([ExecuteMany(INSERT, rows)], [ExecuteMany(INSERT, [("y", 5)])])) == [
+        True
+    ]
     assert [len(trip) for trip in trips] == [6]
     for there in (0, 20, 22):
         again = [(f"h{n}" if n != there else f"g{n}", n) for n in range(23)]
-        guarded = Guarded([Many(INSERT, again)], [Many(INSERT, [("z", 6)])])
+        guarded = GuardedBatch([ExecuteMany(INSERT, again)], [ExecuteMany(INSERT, [("z", 6)])])
         assert table(guarded, Query("SELECT a FROM t WHERE a = 'z' OR a LIKE 'h%%'")) == [False, []]
 
 
 def test_a_guard_may_be_a_query_that_finds_one_row_each(table, trips):
-    table(Many(INSERT, [(f"g{n}", n) for n in range(23)]))
+    table(ExecuteMany(INSERT, [(f"g{n}", n) for n in range(23)]))
     guard = "SELECT 1 FROM t WHERE a = %s AND b = %s FOR UPDATE OF t"
     rows = [(f"g{n}", n) for n in range(23)]
     trips.clear()
-    assert table(Guarded([Many(guard, rows)], [Many(INSERT, [("y", 5)])])) == [True]
+    assert table(GuardedBatch([ExecuteMany(guard, rows)], [ExecuteMany(INSERT, [("y", 5)])])) == [
+        True
+    ]
     assert [len(trip) for trip in trips] == [6]
     for missing in (0, 20, 22):
         broken = [(a, b if b != missing else 99) for a, b in rows]
-        guarded = Guarded([Many(guard, broken)], [Many(INSERT, [("z", 6)])])
+        guarded = GuardedBatch([ExecuteMany(guard, broken)], [ExecuteMany(INSERT, [("z", 6)])])
         assert table(guarded, Query("SELECT b FROM t WHERE a = 'z'")) == [False, []]
 
 
@@ -271,7 +293,8 @@ def test_a_run_that_lost_its_thread_gets_a_conflict_and_changes_nothing(uri, sch
         saver.setup()
 
         def late(state: Log) -> Any:
-            line("x").compile(checkpointer=rival).update_state(thread("t"), {"log": ["taken"]}, "x")
+            editor = line("x", "a", "b").compile(checkpointer=rival)
+            editor.update_state(thread("t"), {"log": ["taken"]}, "x")
             return {"log": ["late"]}
 
         builder = StateGraph(Log).add_node("a", lambda state: {"log": ["a"]}).add_node("b", late)
@@ -281,36 +304,15 @@ def test_a_run_that_lost_its_thread_gets_a_conflict_and_changes_nothing(uri, sch
         assert graph.get_state(thread("t")).values["log"] == ["a", "taken"]
 
 
-# -- large rows
-
-
-def test_large_rows_are_taken_over_a_few_at_a_time(table, monkeypatch):
-    most = 0
-    transformer = pg_results.Transformer
-
-    class Watched(transformer):  # type: ignore[misc, valid-type]
-        def load_rows(self, first: int, last: int, make: Any) -> Any:
-            nonlocal most
-            most = max(most, last - first)
-            return super().load_rows(first, last, make)
-
-    monkeypatch.setattr(pg_results, "Transformer", Watched)
-    series = "SELECT n, repeat(n::text, 9000) FROM generate_series(1, 11) n"
-    expected = [(n, str(n) * 9000) for n in range(1, 12)]
-    assert table(Query(series, large=True), Query("SELECT a FROM t")) == [expected, [("x",)]]
-    assert most < 11
-    assert table(Query(series, (), True, large=True), write=False) == [expected]
-    none = Query("SELECT a FROM t WHERE b = %s", (7,), large=True)
-    both = Several([Query(series, large=True), none, Query("SELECT b FROM t")])
-    assert table(both) == [[expected, [], [(1,)]]]
+# -- failures among others
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_query_that_fails_among_its_rows_raises_and_leaves_the_connection_usable(table, first):
-    fails = Query("SELECT 1 / (9 - n) FROM generate_series(1, 11) n", large=True)
-    more = Query("SELECT a FROM t", large=True)
+    fails = Query("SELECT 1 / (9 - n) FROM generate_series(1, 11) n")
+    more = Query("SELECT a FROM t")
     with pytest.raises(SaverError, match="division by zero"):
-        table(Several([fails, more] if first else [more, fails]), write=False)
+        table(Queries([fails, more] if first else [more, fails]), write=False)
     assert table(more, write=False) == [[("x",)]]
 
 
@@ -328,13 +330,13 @@ def test_rows_that_replace_one_another_stay_apart(table):
     rows = [("x", 1), ("y", 2), ("x", 3), ("z", 4)]
     assert len(list(asks_of(REPLACE, rows))) == 4
     assert len(list(asks_of(REPLACE, [*rows[1:], ("w", 5)]))) == 1
-    found = table(Many(REPLACE, rows), Query("SELECT a, b FROM t ORDER BY a"))
+    found = table(ExecuteMany(REPLACE, rows), Query("SELECT a, b FROM t ORDER BY a"))
     assert found[1] == [("x", 3), ("y", 2), ("z", 4)]
 
 
 def test_what_is_no_plain_insert_runs_row_by_row(table):
-    table(Many(INSERT, [(str(n), n) for n in range(10)]))
-    table(Many("UPDATE t SET b = %s WHERE a = %s", [(n * 2, str(n)) for n in range(10)]))
+    table(ExecuteMany(INSERT, [(str(n), n) for n in range(10)]))
+    table(ExecuteMany("UPDATE t SET b = %s WHERE a = %s", [(n * 2, str(n)) for n in range(10)]))
     assert table(Query("SELECT sum(b)::bigint FROM t WHERE a <> 'x'")) == [[(90,)]]
 
 
@@ -431,11 +433,11 @@ def test_a_connection_that_forbids_it_has_none(postgres, uri):
 def test_what_cannot_be_encoded_leaves_the_connection_usable(table):
     for text in ("\ud800", "cut\0short"):
         with pytest.raises(SaverError, match=r"surrogates|NUL"):
-            table(Batch([Run("DELETE FROM t"), Many(INSERT, [(text, 1)])]))
+            table(Batch([Execute("DELETE FROM t"), ExecuteMany(INSERT, [(text, 1)])]))
     assert table(Query("SELECT a FROM t")) == [[("x",)]]
 
 
 def test_an_error_in_a_batch_undoes_the_batch_and_leaves_the_connection_usable(table):
     with pytest.raises(Exception, match="nowhere"):
-        table(Batch([Run("DELETE FROM t"), Run("DELETE FROM nowhere")], True))
+        table(Batch([Execute("DELETE FROM t"), Execute("DELETE FROM nowhere")], True))
     assert table(Query("SELECT a FROM t")) == [[("x",)]]

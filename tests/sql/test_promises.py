@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 from graphs import Log, elsewhere, line, thread, until
+from milepost._db.postgres import vacuum as pg_vacuum
+from milepost._db.sqlite import engine
+from milepost.checkpoint._sql.schema import TABLES
 from milepost.checkpoint.postgres import PostgresSaver
-from milepost.checkpoint.sql.schema import TABLES
 from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.errors import NotErasedError
 from milepost.graph import START, StateGraph
-from milepost.sql import lite, pg_vacuum
-from milepost.sql.failures import NotErasedError
 from milepost.types import Command, interrupt
 
 CANARY = "canary-in-the-coal-mine"
@@ -133,7 +134,7 @@ def reading(raw: Raw, *, table: bool = True) -> Any:
 @pytest.fixture
 def impatient(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for for long."""
-    monkeypatch.setattr(pg_vacuum, "PATIENCE", 0.1)
+    monkeypatch.setattr(pg_vacuum, "LOCK_TIMEOUT", 0.1)
     if isinstance(saver, SqliteSaver):
         saver.conn.execute("PRAGMA busy_timeout=100")
 
@@ -163,7 +164,7 @@ def test_a_reader_that_ends_in_time_is_waited_for(saver, raw, monkeypatch):
     told(saver)
     with reading(raw, table=False) as reader:
         if raw.path is not None:
-            monkeypatch.setattr(lite.time, "sleep", lambda _: reader.execute("ROLLBACK"))
+            monkeypatch.setattr(engine.time, "sleep", lambda _: reader.execute("ROLLBACK"))
             assert saver.erase(["gone"]).threads == ["gone"]
         else:
             erasing = Thread(target=saver.erase, args=(["gone"],))

@@ -21,16 +21,16 @@ from random_changes import Changes, compiled
 
 from graphs import thread
 from harness import AsyncHarness, SyncHarness
+from milepost._db.dialect import Bounds
+from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
-from milepost.checkpoint.records import place_of
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.constants import ANSWERS, CHILDREN, INTERRUPT, RESUME
-from milepost.sql.dialect import Bounds
 from milepost.types import Command
 from savers import WholeSaver
 

@@ -12,7 +12,7 @@ import pytest
 
 from milepost import START, StateGraph
 from milepost.channels import DeltaChannel
-from milepost.checkpoint.sql.reading import Reader
+from milepost.checkpoint._sql.read.reader import Reader
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import BrokenChainError, DamagedRowError, MilepostError
 

@@ -9,10 +9,10 @@ import pytest
 from test_databases import asking, content
 
 from graphs import line, thread
+from milepost.checkpoint._sql.admin import reencrypt as resealing
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
-from milepost.checkpoint.sql import resealing
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import CheckpointError, DecryptionError
 

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 from graphs import thread
 from milepost import START, StateGraph
+from milepost.checkpoint._delta.diff import Parts
+from milepost.checkpoint._delta.encode import Encoded
+from milepost.checkpoint._sql import cache
+from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, Chain, ThreadCache
+from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint.base import CheckpointTuple
-from milepost.checkpoint.codec import Encoded
-from milepost.checkpoint.splice import Parts
-from milepost.checkpoint.sql import remembered
-from milepost.checkpoint.sql.frame import Frame
-from milepost.checkpoint.sql.remembered import Chain, Known, KnownFrame, Memory
 from milepost.errors import DamagedRowError
 
 
-def known(version: int, size: int) -> Known:
+def cached(version: int, size: int) -> CachedValue:
     encoded = Encoded("msgpack", Parts(b"", [bytes(size)]), size)
-    return Known(None, 0, str(version), encoded, Chain(), size)
+    return CachedValue(None, 0, str(version), encoded, Chain(), size)
 
 
-def frame(id: int) -> KnownFrame:
-    return KnownFrame(None, 0, str(id), Frame({}, {}, {}), 1, 0, 0)
+def manifest(id: int) -> CachedManifest:
+    return CachedManifest(None, 0, str(id), Manifest({}, {}, {}), 1, 0, 0)
 
 
 names = st.sampled_from("abc")
@@ -39,14 +39,14 @@ learnt = st.tuples(
 
 @given(st.lists(learnt | names, max_size=40))
 def test_what_is_remembered_is_counted_exactly_and_stays_below_its_limit(told):
-    memory = Memory(limit=1600)
+    memory = ThreadCache(limit=1600)
     for one in told:
         if isinstance(one, str):
             memory.forget(one)
             continue
         thread_id, ns, id, values = one
-        made = {channel: known(*value) for channel, value in values.items()}
-        memory.learn(thread_id, ns, None if id is None else frame(id), made)
+        made = {channel: cached(*value) for channel, value in values.items()}
+        memory.learn(thread_id, ns, None if id is None else manifest(id), made)
         for channel, value in made.items():
             assert memory.latest(thread_id, ns, channel, None) is value
             assert memory.value(thread_id, ns, channel, value.version) is value
@@ -54,8 +54,8 @@ def test_what_is_remembered_is_counted_exactly_and_stays_below_its_limit(told):
         for graphs in memory._threads.values():
             size = 0
             for graph in graphs.values():
-                assert len({f.checkpoint_id for f in graph.frames}) == len(graph.frames) <= 3
-                size += remembered._FRAME * len(graph.frames)
+                assert len({f.checkpoint_id for f in graph.manifests}) == len(graph.manifests) <= 3
+                size += cache._MANIFEST_SIZE * len(graph.manifests)
                 for line in graph.values.values():
                     assert len({k.version for k in line}) == len(line) <= 3
                     size += sum(k.size for k in line)
@@ -66,8 +66,8 @@ def test_what_is_remembered_is_counted_exactly_and_stays_below_its_limit(told):
 
 
 def test_what_is_learnt_again_is_the_latest_and_the_last_to_be_dropped():
-    memory = Memory()
-    versions = [known(n, 1) for n in range(4)]
+    memory = ThreadCache()
+    versions = [cached(n, 1) for n in range(4)]
     for value in (*versions[:3], versions[0], versions[3]):
         memory.learn("t", "", None, {"a": value})
     assert memory.latest("t", "", "a", None) is versions[3]

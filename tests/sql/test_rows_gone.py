@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 
 from graphs import line, thread
 from milepost.channels import DeltaChannel
+from milepost.checkpoint._sql.read.listing import PAGE
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
-from milepost.checkpoint.sql.listing import PAGE
 from milepost.errors import BrokenChainError, DamagedRowError, SerdeError
 from milepost.graph import START, StateGraph
 from milepost.types import Command, interrupt
@@ -300,16 +300,17 @@ def test_what_is_counted_stays_right(saver: Any, step: str) -> None:
 def test_a_database_of_an_earlier_version_is_not_checked_for_what_it_does_not_say(
     saver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from milepost.checkpoint.sql import frames, notes
+    from milepost.checkpoint._sql import manifest as manifests
+    from milepost.checkpoint._sql import metadata as metadata_cells
 
-    pack, counted = frames.pack, notes.counted
-    monkeypatch.setattr(frames, "pack", lambda stamp, frame, *_: pack(stamp, frame))
-    monkeypatch.setattr(notes, "counted", lambda kind, data, _: (kind, data))
+    pack, counted = manifests.pack, metadata_cells.counted
+    monkeypatch.setattr(manifests, "pack", lambda stamp, frame, *_: pack(stamp, frame))
+    monkeypatch.setattr(metadata_cells, "counted", lambda kind, data, _: (kind, data))
     graph = questions(saver, [])
     graph.invoke({"log": ["in"]}, CONFIG, durability="sync")
     monkeypatch.undo()
-    assert frames.pack is pack
-    assert notes.counted is counted
+    assert manifests.pack is pack
+    assert metadata_cells.counted is counted
     assert saver.verify() == []
     graph = questions(anew(saver), [])
     assert [i.value for i in graph.get_state(CONFIG).interrupts] == ["first?"]

@@ -10,18 +10,20 @@ import aiosqlite
 import pytest
 
 from graphs import elsewhere, line, thread, two_nodes
+from milepost._db.group_commit import MOST
+from milepost._db.sqlite.errors import explain
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
-from milepost.errors import ColourError, MilepostError, SaverError
-from milepost.sql.committing import MOST
-from milepost.sql.failures import (
+from milepost.errors import (
+    ColourError,
     ConnectionUnusableError,
     ForeignDatabaseError,
     InvalidIdError,
+    MilepostError,
+    SaverError,
     StorageError,
     StorageFullError,
 )
-from milepost.sql.lite_failures import explain
 from milepost.store.sqlite import SqliteStore
 from savers import first_step
 

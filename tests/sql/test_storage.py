@@ -10,15 +10,15 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import thread
-from milepost.checkpoint.codec import Codec
+from milepost._db.dialect import POSTGRES, SQLITE, Bounds
+from milepost._db.operations import LinkedRows, Queries
+from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._sql.write.chains import blob_row
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.checkpoint.sql.chains import blob_row
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
-from milepost.sql.dialect import POSTGRES, SQLITE, Bounds
-from milepost.sql.operations import Several, Trail
 
 
 class Chat(TypedDict):
@@ -150,12 +150,12 @@ def test_a_read_touches_a_bounded_number_of_rows(sqlite, path, config):
                         statement = operation.send(answer)
                     except StopIteration as done:
                         return done.value
-                    if isinstance(statement, Trail):
+                    if isinstance(statement, LinkedRows):
                         statement = statement._replace(onward=shown(statement.onward))
                     answer = yield statement
-                    if isinstance(statement, Several):
+                    if isinstance(statement, Queries):
                         fetched.extend(map(len, answer))
-                    elif not isinstance(statement, Trail):
+                    elif not isinstance(statement, LinkedRows):
                         fetched.append(len(answer))
 
             return run(watched, write=write)
@@ -170,11 +170,11 @@ def chains(first: str, versions: int, bounds: Bounds) -> list[int]:
     """How many rows each version of a list is read from, to which one element after the other is
     added."""
     codec = Codec(JsonPlusSerializer())
-    value, known, rows = [first], None, []
+    value, cached, rows = [first], None, []
     for number in range(versions):
-        encoded = codec.encode(value, after=None if known is None else known.encoded.parts)
-        known = blob_row("c", str(number), encoded, known, None, bounds).known
-        rows.append(known.chain.rows)
+        encoded = codec.encode(value, after=None if cached is None else cached.encoded.parts)
+        cached = blob_row("c", str(number), encoded, cached, None, bounds).cached
+        rows.append(cached.chain.rows)
         value.append("y" * 200)
     return rows
 
@@ -375,7 +375,7 @@ def test_a_saver_that_forgets_everything_between_two_steps_loses_nothing(
 
         def forgetful(step: Any) -> Any:
             prepared = prepare(step)
-            saver._memory.forget(step.thread_id)
+            saver._cache.forget(step.thread_id)
             return prepared
 
         monkeypatch.setattr(saver, "prepare", forgetful)

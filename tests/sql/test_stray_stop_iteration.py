@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from milepost._db.engine import Transaction, drive
+from milepost._db.group_commit import drain
+from milepost._db.operations import Execute, LinkedRows, Operation, Query
+from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
-from milepost.sql.committing import drain
-from milepost.sql.engine import Transaction, drive
-from milepost.sql.operations import Operation, Query, Run, Trail
-from milepost.stepper import Stepper
 from milepost.store.memory import InMemoryStore
 
 LIMIT = 20.0
@@ -36,16 +36,16 @@ class Exhausted(Sequence[Any]):
 
 
 def half_done(place: str) -> Operation[None]:
-    yield Run(ADD.format(place), ("first",))
-    yield Run(ADD.format(place), Exhausted())
+    yield Execute(ADD.format(place), ("first",))
+    yield Execute(ADD.format(place), Exhausted())
 
 
 def half_followed() -> Operation[None]:
     def onward(row: tuple[Any, ...]) -> Any:
         raise StopIteration
 
-    yield Run(ADD.format("?"), ("first",))
-    yield Trail("SELECT thread_id FROM threads WHERE thread_id = ?", ("first",), onward)
+    yield Execute(ADD.format("?"), ("first",))
+    yield LinkedRows("SELECT thread_id FROM threads WHERE thread_id = ?", ("first",), onward)
 
 
 def count() -> Operation[int]:
@@ -142,7 +142,7 @@ def test_a_stepper_ends_with_its_program_only():
         for _ in steps:
             refuse()
 
-    steps = Stepper(program())
+    steps = GeneratorDriver(program())
     with pytest.raises(StopIteration):
         carry_out()
     assert not hasattr(steps, "result")

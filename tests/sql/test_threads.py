@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, Log, elsewhere, line, thread, until
+from milepost._db.sweeper import Sweeper
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -16,11 +17,10 @@ from milepost.errors import (
     BrokenChainError,
     CheckpointError,
     GraphRecursionError,
+    InvalidIdError,
     ThreadConflict,
 )
 from milepost.graph import START, StateGraph
-from milepost.sql.failures import InvalidIdError
-from milepost.sql.sweeper import Sweeper
 from milepost.types import Command, Overwrite, interrupt
 
 
@@ -447,14 +447,15 @@ def test_a_thread_that_is_used_while_others_are_swept_stays(saver, monkeypatch):
     graph = line("a").compile(checkpointer=saver)
     for name in ("t0", "t1", "t2"):
         graph.invoke({}, thread(name))
-    page = saver._page
+    kind = type(saver.threads)
+    page = kind._page
 
-    def then_use_one(wanted: Any) -> Any:
-        found = yield from page(wanted)
+    def then_use_one(threads: Any, wanted: Any) -> Any:
+        found = yield from page(threads, wanted)
         graph.invoke({}, thread("t1"))
         return found
 
-    monkeypatch.setattr(saver, "_page", then_use_one)
+    monkeypatch.setattr(kind, "_page", then_use_one)
     assert saver.sweep(ttl=0).threads == ["t0", "t2"]
     assert graph.get_state(thread("t1")).values == {"log": ["a", "a"]}
 
@@ -476,7 +477,7 @@ def test_a_sweeper_sweeps_until_it_is_stopped(saver):
 
 
 def test_a_sweeper_that_fails_says_so(saver, monkeypatch):
-    monkeypatch.setattr(saver, "_page", lambda _: 1 / 0)
+    monkeypatch.setattr(type(saver.threads), "_page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         saver.start_sweeper(ttl=0, every=0.001).result(PATIENCE)
     saver.stop_sweeper()
@@ -485,11 +486,11 @@ def test_a_sweeper_that_fails_says_so(saver, monkeypatch):
 def test_a_sweeper_that_is_started_again_after_a_failure_has_the_new_ttl(saver, monkeypatch):
     swept: list[float] = []
 
-    def failing(*, ttl: float) -> None:
+    def failing(_threads: Any, *, ttl: float) -> None:
         swept.append(ttl)
         raise RuntimeError("the sweep has failed")
 
-    monkeypatch.setattr(saver, "sweep", failing)
+    monkeypatch.setattr(type(saver.threads), "sweep", failing)
     for ttl in (1.0, 2.0):
         with pytest.raises(RuntimeError, match="the sweep has failed"):
             saver.start_sweeper(ttl=ttl, every=0.001).result(PATIENCE)

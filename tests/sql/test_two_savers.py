@@ -10,11 +10,11 @@ import pytest
 from typing_extensions import TypedDict
 
 from graphs import PATIENCE, thread
+from milepost._db.dialect import Bounds
 from milepost.channels import DeltaChannel
 from milepost.checkpoint.base import empty_checkpoint
 from milepost.errors import BrokenChainError, ThreadConflict
 from milepost.graph import START, StateGraph
-from milepost.sql.dialect import Bounds
 
 CONFIG = thread("t")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from milepost.sql.lite import open_sqlite
+from milepost._db.sqlite.engine import open_sqlite
 from milepost.store.memory import InMemoryStore
 from milepost.store.sqlite import SqliteStore
 from milepost.store.sqlite.aio import AsyncSqliteStore

@@ -285,7 +285,7 @@ class TestSize:
     def test_of_many_values_does_not_matter(self, stores, monkeypatch):
         if not stores.is_durable:
             pytest.skip("memory sends nothing")
-        from milepost.store.sql import writing
+        from milepost.store._sql import write as writing
 
         monkeypatch.setattr(writing, "_SENT_AT_ONCE", 1000)
         store = stores.open()

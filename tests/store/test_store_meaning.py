@@ -17,8 +17,8 @@ from milepost.errors import (
     IndexMismatchError,
     MissingDependencyError,
 )
+from milepost.store._vectors.embeddings import ensure_embeddings
 from milepost.store.base import PutOp, get_text_at_path, tokenize_path
-from milepost.store.embeddings import ensure_embeddings
 from milepost.store.memory import InMemoryStore
 
 NS = ("1", "memories")
@@ -331,15 +331,15 @@ class TestMissingParts:
 
     def test_psycopg(self, monkeypatch):
         self.without(monkeypatch, "psycopg")
-        for name in [name for name in sys.modules if name.startswith("milepost.s")]:
-            if "postgres" in name or ".pg" in name:
+        for name in [name for name in sys.modules if name.startswith("milepost.")]:
+            if "postgres" in name:
                 monkeypatch.delitem(sys.modules, name)
         with pytest.raises(MissingDependencyError, match="pip install"):
             importlib.import_module("milepost.store.postgres")
 
     def test_pgvector(self):
         from milepost.errors import SaverError
-        from milepost.store.postgres.vectors import PgVectors
+        from milepost.store._vectors.postgres import PgVectors
 
         error = SaverError('PostgreSQL: extension "vector" is not available.')
         assert isinstance(PgVectors().explain(error), MissingDependencyError)
@@ -534,7 +534,8 @@ class TestSqliteVec:
     """What sqlite-vec finds is what numpy finds."""
 
     def test_ranks_like_numpy(self, tmp_path, monkeypatch):
-        from milepost.store.sqlite import SqliteStore, vectors
+        from milepost.store._vectors import sqlite as vectors
+        from milepost.store.sqlite import SqliteStore
 
         path = str(tmp_path / "store.db")
         settings = index(Model(5), dims=5, fields=["parts[*]"])
@@ -561,7 +562,8 @@ class TestSqliteVec:
             assert [found(()), found(("n", "1"))] == by_numpy
 
     def test_is_used_where_numpy_is_missing(self, monkeypatch):
-        from milepost.store.sqlite import SqliteStore, vectors
+        from milepost.store._vectors import sqlite as vectors
+        from milepost.store.sqlite import SqliteStore
 
         monkeypatch.setattr(vectors, "_numpy", lambda: None)
         with SqliteStore.from_conn_string(":memory:", index=index()) as store:

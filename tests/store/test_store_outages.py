@@ -1,4 +1,4 @@
-"""A connection that is lost while a put is on its way: nothing is claimed that nobody knows."""
+"""A connection that is lost while a put is on its way: the outcome is reported as unknown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytest.importorskip("psycopg")
 
 import psycopg
 
-from milepost.sql import pg_transaction
-from milepost.sql.failures import OutcomeUnknownError
+from milepost._db.postgres import transaction as pg_transaction
+from milepost.errors import OutcomeUnknownError
 from milepost.store.postgres import PostgresStore
 
 SPACE = ("users",)
@@ -41,7 +41,7 @@ def test_a_versioned_put_whose_answer_is_lost_is_not_called_a_conflict(postgres,
         store.put(SPACE, "k", {"n": 1})
         version = store.get(SPACE, "k").version
         lose_the_answer("COMMIT")
-        with pytest.raises(OutcomeUnknownError, match="nobody knows"):
+        with pytest.raises(OutcomeUnknownError, match="it is unknown whether it was stored"):
             store.put(SPACE, "k", {"n": 2}, if_version=version)
         assert store.get(SPACE, "k").value == {"n": 2}
 

@@ -16,8 +16,8 @@ pytest.importorskip("psycopg")
 
 from psycopg.errors import NumericValueOutOfRange
 
+from milepost._db.postgres import wire
 from milepost.errors import SaverError
-from milepost.sql import pg_wire
 from milepost.store.base import PutOp
 from milepost.store.postgres import PostgresStore
 
@@ -103,7 +103,7 @@ def test_a_put_whose_statement_was_forgotten_is_prepared_anew(used):
     used.conn.execute("DEALLOCATE ALL")
     used.put(SPACE, "k", {"n": 1})
     assert used.get(SPACE, "k").value == {"n": 1}
-    assert len(pg_wire._prepared[used.conn]) == 2
+    assert len(wire._prepared[used.conn]) == 2
 
 
 def test_in_a_pipeline_of_the_users_a_put_takes_part_in_it(used):

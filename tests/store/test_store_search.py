@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.errors import FilterError
-from milepost.store.filters import holds, parse
+from milepost.store._core.filters import holds, parse
+from milepost.store._core.json_view import Viewer
 from milepost.store.memory import InMemoryStore
-from milepost.store.view import Viewer
 
 NS = ("alice", "memories")
 HOSTILE = [
@@ -392,7 +392,7 @@ def test_every_store_offers_the_same_settings():
 @pytest.fixture
 def everything_is_wide(monkeypatch):
     """Databases go about wide prefixes in another way; let that begin at three items."""
-    monkeypatch.setattr("milepost.store.sql.prefixes.WIDE", 3)
+    monkeypatch.setattr("milepost.store._sql.prefixes.WIDE", 3)
 
 
 @pytest.mark.usefixtures("everything_is_wide")

@@ -14,6 +14,8 @@ import pytest
 from embedders import Model
 
 from milepost import END, START, StateGraph
+from milepost._db.connection_lock import lock_of
+from milepost._db.sqlite.engine import open_sqlite
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
@@ -23,8 +25,6 @@ from milepost.config import get_store
 from milepost.errors import DecryptionError, FilterError, StoreError
 from milepost.func import entrypoint, task
 from milepost.runtime import Runtime, get_runtime
-from milepost.sql.lite import open_sqlite
-from milepost.sql.turns import turns_on
 from milepost.store.base import BaseStore
 from milepost.store.sqlite import SqliteStore
 from milepost.store.sqlite.aio import AsyncSqliteStore
@@ -187,7 +187,7 @@ class TestSharing:
     def test_a_connection_that_is_gone_leaves_nothing_behind(self):
         connection = open_sqlite(":memory:")
         store = SqliteStore(connection)
-        turns = weakref.ref(turns_on(connection))
+        turns = weakref.ref(lock_of(connection))
         assert store.engine.lock is SqliteSaver(connection).engine.lock is turns().lock
         del store
         gc.collect()

@@ -25,7 +25,7 @@ searches = []
 
 class InsideSqlite:
     def pytest_sessionstart(self):
-        from milepost.store.sqlite.vectors import LiteVectors
+        from milepost.store._vectors.sqlite import LiteVectors
 
         search = LiteVectors._in_sqlite
 

@@ -85,7 +85,8 @@ class TestASweep:
         assert vectors(stores) == []
 
     def test_of_many_items_is_several_transactions(self, stores, late, clock, monkeypatch):
-        from milepost.store.sql import core, writing
+        from milepost.store._sql import core
+        from milepost.store._sql import write as writing
 
         monkeypatch.setattr(core, "SWEPT_AT_ONCE", 3)
         monkeypatch.setattr(writing, "SWEPT_AT_ONCE", 3)
@@ -192,7 +193,7 @@ def test_a_refresh_by_a_clock_that_is_behind_shortens_no_life(stores, clock):
 
 
 def test_a_search_finds_all_though_two_reindexes_end_before_it_does(stores, monkeypatch):
-    from milepost.store.sql import core
+    from milepost.store._sql import core
 
     store = stores.open(index=INDEX)
     for key in "abc":

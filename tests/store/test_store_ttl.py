@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from milepost._db.sweeper import Sweeper
 from milepost.errors import VersionConflict
-from milepost.sql.sweeper import Sweeper
 from milepost.store.base import GetOp, PutOp, SearchOp
 
 NS = ("session",)
@@ -190,3 +190,27 @@ class TestSweeper:
             assert not done.done()
             assert store.store.stop_ttl_sweeper(timeout=30)
             assert done.result(timeout=30) is None
+
+
+def test_an_async_sweeper_ends_though_a_sweep_swallows_its_cancellation(monkeypatch):
+    """As a connection pool may do while it connects."""
+    from milepost.store.sqlite.aio import AsyncSqliteStore
+
+    async def stopped() -> bool:
+        is_sweeping, wakes = asyncio.Event(), asyncio.Event()
+
+        async def swallowing(self: AsyncSqliteStore) -> int:
+            is_sweeping.set()
+            try:
+                await wakes.wait()
+            except asyncio.CancelledError:
+                return 0
+            return 0
+
+        monkeypatch.setattr(AsyncSqliteStore, "asweep_ttl", swallowing)
+        async with AsyncSqliteStore.from_conn_string(":memory:") as store:
+            await store.start_ttl_sweeper(0.00001)
+            await is_sweeping.wait()
+            return await store.stop_ttl_sweeper(timeout=30)
+
+    assert asyncio.run(stopped())

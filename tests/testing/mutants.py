@@ -21,7 +21,7 @@ from milepost.errors import (
     MilepostError,
     ThreadConflict,
 )
-from milepost.testing.failures import ClauseFailed
+from milepost.testing._kit.errors import ClauseFailed
 
 
 class Mutant(NamedTuple):
@@ -446,6 +446,24 @@ def quietly(_: Any, set_thread_metadata: Any, *args: Any) -> None:
         set_thread_metadata(*args)
 
 
+def create_afresh(saver: Any, create: Any, thread_id: str, metadata: Any) -> Any:
+    """Replaces what is said about the thread."""
+    made = create(thread_id)
+    saver.set_thread_metadata(thread_id, metadata)
+    return made._replace(metadata=metadata)
+
+
+def delete_if_begun(saver: Any, delete: Any, thread_id: str) -> None:
+    if saver.get_thread(thread_id).head is not None:
+        delete(thread_id)
+
+
+def silent(_: Any, prepare: Any, step: Any) -> Any:
+    """Forgets what the run says about its thread."""
+    step.fence.thread_metadata = {}
+    return prepare(step)
+
+
 def pages(**options: Callable[[Any], Any]) -> Callable[..., Any]:
     """A `list_threads` whose options are changed on the way."""
     return lambda _, original, **kwargs: original(
@@ -818,6 +836,12 @@ MUTANTS: dict[str, Mutant] = {
         broken=lambda: Remembers.from_conn_string(":memory:")
     ),
     "metadata_of_an_unknown_thread_is_refused": sqlite(set_thread_metadata=quietly),
+    "a_created_thread_is_known_and_has_no_checkpoint": sqlite(
+        create_thread=lambda saver, create, thread_id, metadata: create(thread_id)
+    ),
+    "a_thread_that_is_created_again_keeps_what_it_has": sqlite(create_thread=create_afresh),
+    "a_created_thread_is_deleted_like_any_other": sqlite(delete_thread=delete_if_begun),
+    "the_first_commit_stores_what_the_run_says_of_its_thread": memory(prepare=silent),
     # steps
     "a_step_is_stored_in_one_go": memory(
         prepare=lambda _, prepare, step: prepare(replace(step, writes=()))

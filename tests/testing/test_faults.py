@@ -9,12 +9,12 @@ import pytest
 from mutants import Five
 
 from graphs import Log, appends, line, thread
+from milepost._engine.drivers.saver_methods import is_async_only, is_sync_only
+from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
-from milepost.checkpoint.commit import StepSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import SaverError
 from milepost.graph import START, StateGraph
-from milepost.runtime.colour import is_async_only, is_sync_only
 from milepost.testing import FaultySaver, InjectedFault, check_saver, delay, fail_after, fail_before
 
 

@@ -16,8 +16,9 @@ from graphs import PATIENCE
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import MissingDependencyError
-from milepost.testing import ClauseFailed, all_clauses, check_saver, running, saver_tests, stage
-from milepost.testing.running import Subject
+from milepost.testing import ClauseFailed, all_clauses, check_saver, saver_tests
+from milepost.testing._kit import runner, running
+from milepost.testing._kit.running import Subject
 
 BASE = ("put", "get_tuple", "list", "put_writes", "delete_thread")
 
@@ -191,7 +192,7 @@ def test_a_method_that_blocks_a_loop_fails(monkeypatch):
                 never.wait(PATIENCE)  # that is what is wrong with it
             return self.put(*args)
 
-    monkeypatch.setattr(stage, "AT_ONCE", 0.05)
+    monkeypatch.setattr(runner, "AT_ONCE", 0.05)
     [clause] = [c for c in all_clauses() if c.name == "methods_answer_at_once_in_awkward_places"]
     outcome = Subject(Blocks).check(clause, "async")
     never.set()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from milepost import forking
+from milepost._internal import fork_guard
 from milepost.cache.base import BaseCache, FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -27,7 +27,7 @@ class InMemoryCache(BaseCache[ValueT]):
         self._entries: dict[FullKey, tuple[str, bytes, float | None]] = {}
         self._room = _FEW
         """So many entries may be there before those that have expired are looked for."""
-        self._lock = forking.held_at_fork(threading.Lock())
+        self._lock = fork_guard.held_at_fork(threading.Lock())
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         now = time.time()
@@ -54,7 +54,7 @@ class InMemoryCache(BaseCache[ValueT]):
                 self._drop_expired(now)
 
     def _drop_expired(self, now: float) -> None:
-        """So that what nobody asks for again does not stay; rarely, since it looks at them all."""
+        """Drop expired entries that no `get` asks for. Rare, since it looks at all entries."""
         for name, (_, _, expires) in [*self._entries.items()]:
             if expires is not None and now >= expires:
                 del self._entries[name]

@@ -1,5 +1,113 @@
-"""Another name of `milepost.channels.barrier`."""
+"""Channels that wait until every one of a set of names was written: joins."""
 
-from milepost.channels.barrier import NamedBarrierValue, NamedBarrierValueAfterFinish
+from __future__ import annotations
 
-__all__ = ["NamedBarrierValue", "NamedBarrierValueAfterFinish"]
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+
+from milepost.channels.base import BaseChannel, Value
+from milepost.errors import InvalidUpdateError
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class NamedBarrierValue(BaseChannel[None, Value, "set[Value]"], Generic[Value]):
+    """Becomes available when all names have been written, and starts over when consumed."""
+
+    __slots__ = ("names", "seen")
+    volatile: ClassVar[bool] = False
+
+    def __init__(self, typ: type[Value], names: set[Value]) -> None:
+        super().__init__(typ)
+        self.names = names
+        self.seen: set[Value] = set()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.names == self.names
+
+    __hash__ = BaseChannel.__hash__
+
+    def copy(self) -> Self:
+        new = self.from_checkpoint(MISSING)
+        new.seen = self.seen.copy()
+        return new
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self.__class__(self.typ, self.names)
+        new.key = self.key
+        if checkpoint is not MISSING:
+            new.seen = set(checkpoint)
+        return new
+
+    def checkpoint(self) -> Any:
+        return self.seen.copy()
+
+    def get(self) -> None:
+        if not self.is_available():
+            raise self.empty()
+
+    def is_available(self) -> bool:
+        return self.seen == self.names
+
+    def update(self, values: Sequence[Value]) -> bool:
+        changed = False
+        for name in values:
+            if name not in self.names:
+                raise InvalidUpdateError(
+                    f"The join '{self.key}' waits for {sorted(map(str, self.names))}, "
+                    f"not for '{name}'."
+                )
+            if name not in self.seen:
+                self.seen.add(name)
+                changed = True
+        return changed
+
+    def consume(self) -> bool:
+        if not self.is_available():
+            return False
+        self.seen = set()
+        return True
+
+
+class NamedBarrierValueAfterFinish(NamedBarrierValue[Value], Generic[Value]):
+    """A barrier that opens only once no node is left to run: a join into a deferred node."""
+
+    __slots__ = ("finished",)
+    waits_for_finish: ClassVar[bool] = True
+
+    def __init__(self, typ: type[Value], names: set[Value]) -> None:
+        super().__init__(typ, names)
+        self.finished = False
+
+    def copy(self) -> Self:
+        new = super().copy()
+        new.finished = self.finished
+        return new
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        if checkpoint is MISSING:
+            return super().from_checkpoint(MISSING)
+        seen, finished = checkpoint
+        new = super().from_checkpoint(seen)
+        new.finished = finished
+        return new
+
+    def checkpoint(self) -> Any:
+        return (self.seen.copy(), self.finished)
+
+    def is_available(self) -> bool:
+        return self.finished and self.seen == self.names
+
+    def consume(self) -> bool:
+        if not self.is_available():
+            return False
+        self.finished = False
+        self.seen = set()
+        return True
+
+    def finish(self) -> bool:
+        if self.finished or self.seen != self.names:
+            return False
+        self.finished = True
+        return True

@@ -1,7 +1,7 @@
 """The contract of a saver, as custom savers implement it.
 
-Five methods are required: `put`, `put_writes`, `get_tuple`, `list` and `delete_thread`, in one
-colour or in both. The others are optional, and unlock what their docstrings say.
+Five methods are required: `put`, `put_writes`, `get_tuple`, `list` and `delete_thread`, sync,
+async or both. The others are optional, and unlock what their docstrings say.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
+from milepost._internal.generators import GeneratorDriver
 from milepost.channels.binop import overwrite_of
-from milepost.checkpoint.records import (
+from milepost.checkpoint._contract.records import (
     WRITES_IDX_MAP,
     ChannelVersions,
     Checkpoint,
@@ -26,7 +27,6 @@ from milepost.checkpoint.records import (
 )
 from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
 from milepost.errors import BrokenChainError, EmptyChannelError
-from milepost.stepper import Stepper
 from milepost.types import MISSING, PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class BaseCheckpointSaver(Generic[V]):
 
         This walks the ancestors with `get_tuple`; a saver that can query does it faster.
         """
-        walk = Stepper(_delta_walk(config, channels))
+        walk = GeneratorDriver(_delta_walk(config, channels))
         for ancestor in walk:
             walk.answer = self.get_tuple(ancestor)
         return walk.result
@@ -246,7 +246,7 @@ class BaseCheckpointSaver(Generic[V]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history`, for use on an event loop."""
-        walk = Stepper(_delta_walk(config, channels))
+        walk = GeneratorDriver(_delta_walk(config, channels))
         for ancestor in walk:
             walk.answer = await self.aget_tuple(ancestor)
         return walk.result
@@ -276,7 +276,7 @@ def _delta_walk(
     searching = set(channels)
     child = yield config
     if child is None and (named := get_checkpoint_id(config)) is not None:
-        from milepost.checkpoint.threads import checkpoint_gone
+        from milepost.checkpoint._contract.threads import checkpoint_gone
 
         raise checkpoint_gone(place_of(config).thread_id, named)
     while child is not None and searching and child.parent_config is not None:

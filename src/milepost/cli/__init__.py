@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
+from milepost._internal.version import __version__
 from milepost.cli import demo, langgraph_move, langgraph_run
 from milepost.errors import MilepostError
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (MilepostError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            # Whoever read the output has seen enough; say nothing more when Python exits.
+            # The reader of the output has closed it; print nothing more when Python exits.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         print(f"milepost: {error}", file=sys.stderr)
@@ -54,15 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="milepost",
         description="A durable graph runtime: every super-step of a program is a checkpoint.",
     )
-    parser.add_argument("--version", action="version", version=f"milepost {_version()}")
+    parser.add_argument("--version", action="version", version=f"milepost {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.register(commands)
     return parser
-
-
-def _version() -> str:
-    try:
-        return version("milepost")
-    except PackageNotFoundError:  # run from a source tree that nobody has installed
-        return "(not installed)"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost.checkpoint.serde.registry import TypeRegistry
-    from milepost.integrations.langgraph.moving import Report
+    from milepost.integrations.langgraph._moving.threads import Report
 
 
 def register(commands: Any) -> None:
@@ -71,14 +71,14 @@ def register(commands: Any) -> None:
 
 def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
-    from milepost.integrations.langgraph.addresses import (
+    from milepost.integrations.langgraph._moving.addresses import (
         open_theirs,
         our_items,
         our_saver,
         their_items,
         told_plainly,
     )
-    from milepost.integrations.langgraph.moving import Route, move_threads
+    from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     registry, called = _registry(options)
     sealed = options.encrypted
@@ -98,7 +98,9 @@ def run_import(options: argparse.Namespace) -> int:
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `milepost export`."""
-    from milepost.integrations.langgraph.addresses import (
+    from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
+    from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
+    from milepost.integrations.langgraph._moving.addresses import (
         check_exists,
         our_items,
         our_saver,
@@ -106,10 +108,8 @@ def run_export(options: argparse.Namespace) -> int:
         their_saver,
         told_plainly,
     )
-    from milepost.integrations.langgraph.adopting import NoAdoption
-    from milepost.integrations.langgraph.from_saver import ForeignSaver
-    from milepost.integrations.langgraph.moving import Route, move_threads
-    from milepost.integrations.langgraph.sources import OurDatabase
+    from milepost.integrations.langgraph._moving.sources import OurDatabase
+    from milepost.integrations.langgraph._moving.threads import Route, move_threads
 
     _, called = _registry(options)
     sealed = options.encrypted
@@ -139,7 +139,7 @@ def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
     LangGraph names a class by its module, so for a script they are given that as well, or an
     export would write names that the script, run as `__main__`, does not have.
     """
-    from milepost.checkpoint.serde.records import is_data_type
+    from milepost.checkpoint.serde._types.records import is_data_type
 
     for cls in list(vars(module).values()):
         if isinstance(cls, type) and cls.__module__ == module.__name__ and is_data_type(cls):
@@ -150,8 +150,8 @@ def _rename(registry: TypeRegistry, module: Any, stored: str) -> None:
 
 
 def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Report) -> None:
-    from milepost.integrations.langgraph.addresses import told_plainly
-    from milepost.integrations.langgraph.items import move_items
+    from milepost.integrations.langgraph._moving.addresses import told_plainly
+    from milepost.integrations.langgraph._moving.items import move_items
 
     try:
         with told_plainly(), opened(options.source) as source:
@@ -170,8 +170,8 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     """The registry that all of our serializers share, with what the user allows, and the names
     that the program's functions have."""
     from milepost.checkpoint.serde.registry import default_registry
-    from milepost.integrations.langgraph.requirement import needed
-    from milepost.integrations.langgraph.sourcecode import names_in
+    from milepost.integrations.langgraph._formats.task_names import names_in
+    from milepost.integrations.langgraph._requirement import needed
 
     needed("langgraph.types")
     sys.path.insert(0, "")
@@ -191,7 +191,7 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
 
 
 def _progress() -> Callable[[str, Report], None]:
-    """Shows how far a move has come, where somebody can see it."""
+    """Shows how far a move has come, if the output is a terminal."""
     shown = sys.stderr.isatty()
 
     def tell(thread_id: str, report: Report) -> None:

@@ -35,7 +35,7 @@ def register(commands: Any) -> None:
 
 def run(options: Any) -> int:
     """Run the command."""
-    from milepost.integrations.langgraph.running import run_program
+    from milepost.integrations.langgraph._alias.run_program import run_program
 
     if not options.program or options.program == ["-m"]:
         options.usage_error("which program?")

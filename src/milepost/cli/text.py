@@ -1,4 +1,4 @@
-"""Plain text for terminals: tables, and colours where somebody can see them.
+"""Plain text for terminals: tables, and styles where the output is a terminal.
 
 Only ASCII, so that it shows whatever the encoding of the terminal or file is.
 """
@@ -16,15 +16,15 @@ _CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": 
 
 
 class Printer:
-    """Writes to a stream, in colour if it is a terminal."""
+    """Writes to a stream, with styles if the stream is a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream if stream is not None else sys.stdout
-        self.colours = self.stream.isatty() and "NO_COLOR" not in os.environ
+        self.has_styles = self.stream.isatty() and "NO_COLOR" not in os.environ
 
     def styled(self, style: str, text: str) -> str:
-        """`text` in a style, or as it is where there are no colours."""
-        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.colours else text
+        """`text` in a style, or as it is where there are no styles."""
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.has_styles else text
 
     def line(self, text: str = "") -> None:
         """One line, shown at once."""

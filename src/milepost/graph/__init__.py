@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
+from milepost._internal.lazy_imports import on_demand
 from milepost.constants import END, START
 from milepost.graph.state import StateGraph
-from milepost.on_demand import on_demand
 
 if TYPE_CHECKING:
-    from milepost.graph.compiled import CompiledStateGraph
+    from milepost.graph._compiled import CompiledStateGraph
     from milepost.graph.message import MessagesState, add_messages
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
-            "CompiledStateGraph": "milepost.graph.compiled",
+            "CompiledStateGraph": "milepost.graph._compiled",
             "MessagesState": "milepost.graph.message",
             "add_messages": "milepost.graph.message",
         },

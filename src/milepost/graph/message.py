@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias, overload
 from typing_extensions import TypedDict
 
 import milepost.messages as classes
+from milepost._internal.ids import random_uuid
 from milepost.errors import InvalidUpdateError, MissingDependencyError
-from milepost.ids import random_uuid
-from milepost.messages.kinds import is_removal, langchain_messages
+from milepost.messages._kinds import is_removal, langchain_messages
 
 __all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "add_messages", "push_message"]
 
@@ -118,22 +118,21 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     It needs an id, so that the state has it once however often it is sent. With `state_key=None`,
     and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
     """
-    from milepost.runtime.messages import tell
-    from milepost.runtime.scope import current_scope
+    from milepost._engine.context.task_context import current_context
 
-    scope = current_scope("push_message")
+    context = current_context("push_message")
     (pushed,) = classes.convert_to_messages([message])
     if pushed.id is None:
         raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
-    program = scope.session.program
-    is_in_state = state_key is not None and not scope.task.called and bool(program.keys)
+    program = context.run.program
+    is_in_state = state_key is not None and not context.task.called and bool(program.keys)
     if is_in_state and state_key not in program.keys:
         raise InvalidUpdateError(
             f"push_message wrote to {state_key!r}, which is not in the state. It has: "
             f"{', '.join(program.keys)}. Pass state_key=None to only stream the message."
         )
-    tell(scope.session, pushed, scope.config.get("metadata") or {}, once=False)
+    context.run.events.message(pushed, context.config.get("metadata") or {}, once=False)
     if is_in_state:
         assert state_key is not None
-        scope.pushed = [*scope.pushed, (state_key, pushed)]
+        context.pushed = [*context.pushed, (state_key, pushed)]
     return pushed

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from typing_extensions import TypeVar
-
+from milepost._engine.context.config import check_interrupt_nodes, retry_policies
+from milepost._engine.context.node_callable import callee_of, is_async, name_of
+from milepost._internal.lazy_imports import on_demand
+from milepost._schema import schema_of
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
 from milepost.errors import GraphBuildError
-from milepost.graph.spec import (
+from milepost.graph._spec import (
     BranchSpec,
     NodeSpec,
     command_ends,
     first_parameter_schema,
     literal_ends,
 )
+from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.managed import ManagedValue
-from milepost.on_demand import on_demand
-from milepost.runtime.calls import callee_of, is_async, name_of
-from milepost.runtime.config import check_interrupt_nodes, retry_policies
-from milepost.state.schema import schema_of
 from milepost.types import (
     All,
     CachePolicy,
@@ -36,15 +35,11 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost.cache.base import BaseCache
-    from milepost.graph.compiled import CompiledStateGraph
+    from milepost.graph._compiled import CompiledStateGraph
+    from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
 else:
-    __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph.compiled"})
-
-StateT = TypeVar("StateT", default=Any)
-ContextT = TypeVar("ContextT", default=None)
-InputT = TypeVar("InputT", default=StateT)
-OutputT = TypeVar("OutputT", default=StateT)
+    __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
 
 
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
@@ -102,15 +97,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
 
     def add_node(
         self,
-        node: Any,
-        action: Any = None,
+        node: str | Node[StateT] | Node[NodeInputT],
+        action: Node[StateT] | Node[NodeInputT] | None = None,
         *,
         defer: bool = False,
         metadata: dict[str, Any] | None = None,
-        input_schema: Any = None,
+        input_schema: type[NodeInputT] | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Any = None,
+        error_handler: Callable[..., Any] | None = None,
         destinations: dict[str, str] | tuple[str, ...] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
     ) -> Self:
@@ -158,7 +153,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         *,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Any = None,
+        error_handler: Callable[..., Any] | None = None,
     ) -> Self:
         """What nodes get that do not say otherwise."""
         self.defaults = {
@@ -204,7 +199,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     def add_conditional_edges(
         self,
         source: str,
-        path: Any,
+        path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
         """Ask `path` where to go after `source`.
@@ -233,7 +228,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         )
         return self
 
-    def add_sequence(self, nodes: Sequence[Any]) -> Self:
+    def add_sequence(self, nodes: Sequence[Node[Any] | tuple[str, Node[Any]]]) -> Self:
         """Add nodes with edges from each to the next; an item may be `(name, function)`."""
         if not nodes:
             raise GraphBuildError("A sequence needs at least one node.")
@@ -242,11 +237,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             if isinstance(item, tuple) and len(item) == 2:
                 name, action = item
             else:
-                name, action = name_of(item), item
-                if name is None or name == "<lambda>":
+                found, action = name_of(item), item
+                if found is None or found == "<lambda>":
                     raise GraphBuildError(
                         "A function in the sequence has no name: give (name, function)."
                     )
+                name = found
             if name in self.nodes:
                 raise GraphBuildError(f"Node names must be unique: '{name}' appears twice.")
             self.add_node(name, action)
@@ -260,7 +256,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self.add_edge(START, key)
 
     def set_conditional_entry_point(
-        self, path: Any, path_map: Mapping[Hashable, str] | Sequence[str] | None = None
+        self, path: Path, path_map: Mapping[Hashable, str] | Sequence[str] | None = None
     ) -> Self:
         """Ask `path` which node to start with."""
         return self.add_conditional_edges(START, path, path_map)
@@ -325,6 +321,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_before: All | Sequence[str] | None = None,
         interrupt_after: All | Sequence[str] | None = None,
         on_conflict: OnConflict = "newest",
+        renamed_nodes: Mapping[str, str] | None = None,
+        renamed_keys: Mapping[str, str] | None = None,
         debug: bool = False,
         name: str | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
@@ -333,12 +331,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         `checkpointer` saves every step of a thread. `store` is memory across threads. `cache`
         keeps results of nodes with a cache policy. `interrupt_before` and `interrupt_after` name
         nodes to pause at, or "*" for all. `on_conflict` says what a run does that finds another
-        one at work on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
+        run on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
+        `renamed_nodes` and `renamed_keys` say what nodes and keys of the state were called before,
+        {"old": "new"}: threads that were stored under the old names go on under the new ones.
         """
         # The runtime is loaded with the first graph that is to run.
-        from milepost.graph.compile import compile_program
-        from milepost.graph.compiled import CompiledStateGraph
-        from milepost.store.valid import ensure_valid_store
+        from milepost.graph._compile import compile_program
+        from milepost.graph._compiled import CompiledStateGraph
+        from milepost.store._core.validation import ensure_valid_store
 
         ensure_valid_checkpointer(checkpointer)
         ensure_valid_store(store)
@@ -347,7 +347,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             check_interrupt_nodes(names, self.nodes)
         label = name or "graph"
         return CompiledStateGraph(
-            program=compile_program(self, label),
+            program=compile_program(self, label, renamed_nodes, renamed_keys),
             builder=self,
             checkpointer=checkpointer,
             store=store,

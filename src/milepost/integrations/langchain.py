@@ -1,7 +1,7 @@
 """The tokens of LangChain's chat models in the `messages` stream.
 
-LangChain tells callbacks what a model does. Every node's config gets one of ours while somebody
-consumes the stream, and models inherit it from there.
+LangChain reports to callbacks what a model does. While the stream has a consumer, every node's
+config gets a callback of milepost, which models inherit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 from milepost.constants import TAG_NOSTREAM
-from milepost.runtime.messages import tell
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -22,7 +21,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from milepost.runtime.scope import Scope
+    from milepost._engine.context.task_context import TaskContext
     from milepost.types import RunnableConfig
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ T = TypeVar("T")
 __all__ = ["TokenStream", "listening"]
 
 
-def listening(config: RunnableConfig, scope: Scope) -> RunnableConfig:
+def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     """The config of a node, with callbacks that hear what its models do.
 
     Tags and metadata go into the callbacks too: a model that is called with some of its own would
@@ -44,8 +43,8 @@ def listening(config: RunnableConfig, scope: Scope) -> RunnableConfig:
         callbacks = BaseCallbackManager(handlers, list(handlers))
     callbacks.add_tags(list(config.get("tags") or ()))
     callbacks.add_metadata(dict(config.get("metadata") or {}))
-    if scope.session.feed.wants("messages"):
-        callbacks.add_handler(TokenStream(scope))
+    if context.run.events.stream.wants("messages"):
+        callbacks.add_handler(TokenStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
 
 
@@ -55,8 +54,8 @@ class TokenStream(BaseCallbackHandler):
     run_inline = True
     """Tokens must not overtake each other on the way through a thread pool."""
 
-    def __init__(self, scope: Scope) -> None:
-        self._scope = scope
+    def __init__(self, context: TaskContext) -> None:
+        self._context = context
         self._models: dict[UUID, dict[str, Any]] = {}
         """The metadata of models that are speaking."""
 
@@ -74,7 +73,7 @@ class TokenStream(BaseCallbackHandler):
         if tags and TAG_NOSTREAM in tags:
             return
         known: Mapping[str, Any] = metadata or {}
-        here = self._scope.task.ns
+        here = self._context.task.ns
         # A graph inside this node may have been handed our config, but streams for itself.
         if known.get("langgraph_checkpoint_ns", here) != here:
             return
@@ -92,18 +91,18 @@ class TokenStream(BaseCallbackHandler):
         """A model says something."""
         metadata = self._models.get(run_id)
         if metadata is not None and isinstance(chunk, ChatGenerationChunk):
-            self._scope.heartbeat()
-            tell(self._scope.session, chunk.message, metadata, once=False)
+            self._context.heartbeat()
+            self._context.run.events.message(chunk.message, metadata, once=False)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_rest: Any) -> None:
         """A model has ended. One that did not stream has said nothing until now."""
         metadata = self._models.pop(run_id, None)
         if metadata is None:
             return
-        self._scope.heartbeat()
+        self._context.heartbeat()
         answers: Sequence[Any] = response.generations[0] if response.generations else ()
         if answers and isinstance(answers[0], ChatGeneration):
-            tell(self._scope.session, answers[0].message, metadata, once=True)
+            self._context.run.events.message(answers[0].message, metadata, once=True)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_rest: Any) -> None:  # noqa: ARG002
         """A model has failed."""

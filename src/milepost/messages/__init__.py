@@ -12,11 +12,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from milepost.messages.kinds import is_message, is_removal, langchain_messages
+from milepost.messages._kinds import is_message, is_removal, langchain_messages
 
 if TYPE_CHECKING:
-    from milepost.messages.coerce import convert_to_messages
-    from milepost.messages.light import (
+    from milepost.messages._coerce import convert_to_messages
+    from milepost.messages._light import (
         AIMessage,
         AIMessageChunk,
         AnyMessage,
@@ -47,12 +47,12 @@ def __getattr__(name: str) -> Any:
     if name.startswith("_") or name in ("coerce", "kinds", "light"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "convert_to_messages":
-        from milepost.messages.coerce import convert_to_messages
+        from milepost.messages._coerce import convert_to_messages
 
         globals()[name] = convert_to_messages
         return convert_to_messages
     installed = langchain_messages()
-    source = import_module("milepost.messages.light") if installed is None else installed
+    source = import_module("milepost.messages._light") if installed is None else installed
     try:
         found = getattr(source, name)
     except AttributeError:

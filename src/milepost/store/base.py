@@ -12,15 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
 from milepost.errors import InvalidNamespaceError, VersionConflict
-from milepost.store.embeddings import (
-    AEmbeddingsFunc,
-    Embeddings,
-    EmbeddingsFunc,
-    ensure_embeddings,
-)
-from milepost.store.namespaces import validate_op_namespace
-from milepost.store.paths import get_text_at_path, tokenize_path
-from milepost.store.records import (
+from milepost.store._core.namespaces import validate_op_namespace
+from milepost.store._core.records import (
     NOT_PROVIDED,
     GetOp,
     IndexConfig,
@@ -38,6 +31,13 @@ from milepost.store.records import (
     SearchOp,
     TTLConfig,
 )
+from milepost.store._vectors.embeddings import (
+    AEmbeddingsFunc,
+    Embeddings,
+    EmbeddingsFunc,
+    ensure_embeddings,
+)
+from milepost.store._vectors.paths import get_text_at_path, tokenize_path
 
 __all__ = [
     "NOT_PROVIDED",

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store.faces import CoreStore
-from milepost.store.memory_core import Embedding, MemoryCore
-from milepost.store.records import (
+from milepost.store._core.api import CoreStore
+from milepost.store._core.records import (
     NOT_PROVIDED,
     IndexConfig,
     Item,
@@ -23,9 +22,10 @@ from milepost.store.records import (
     Result,
     TTLConfig,
 )
-from milepost.store.task_vectors import needs_vectors, wanted_vectors, with_vectors
-from milepost.store.tasks import Group
-from milepost.store.ttl import Clock
+from milepost.store._core.tasks import Group
+from milepost.store._core.ttl import Clock
+from milepost.store._memory.core import Embedding, MemoryCore
+from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 
 __all__ = ["InMemoryStore"]
 

@@ -4,12 +4,19 @@
 makes any saver fail when a test wants it to.
 """
 
-from milepost.testing.clauses import Clause, all_clauses
-from milepost.testing.failures import ClauseFailed, InjectedFault
-from milepost.testing.faults import Fault, FaultySaver, SaverCall, delay, fail_after, fail_before
-from milepost.testing.pytest_tests import saver_tests
-from milepost.testing.report import Outcome, Report
-from milepost.testing.running import check_saver
+from milepost.testing._kit.clauses import Clause, all_clauses
+from milepost.testing._kit.errors import ClauseFailed, InjectedFault
+from milepost.testing._kit.faults import (
+    Fault,
+    FaultySaver,
+    SaverCall,
+    delay,
+    fail_after,
+    fail_before,
+)
+from milepost.testing._kit.pytest_tests import saver_tests
+from milepost.testing._kit.report import Outcome, Report
+from milepost.testing._kit.running import check_saver
 
 __all__ = [
     "Clause",

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from milepost.checkpoint.sql.maintenance import MaintainedSaver
-from milepost.checkpoint.sql.schema import SCHEMA, TABLES
-from milepost.sql.dialect import POSTGRES
-from milepost.sql.migrations import migrate
-from milepost.sql.pg import Pipes, Settings, connecting, driver
-from milepost.sql.pg_sync import PostgresEngine
+from milepost._db.dialect import POSTGRES
+from milepost._db.migrations import table_setup
+from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
+from milepost._db.postgres.sync import PostgresEngine
+from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._sql.schema import SCHEMA, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
-    from milepost.sql.operations import Operation
 
 __all__ = ["PostgresSaver"]
 
 
-class PostgresSaver(MaintainedSaver):
+class PostgresSaver(SqlSaver):
     """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
@@ -43,8 +43,9 @@ class PostgresSaver(MaintainedSaver):
         *,
         schema: str | None = None,
         pooler_safe: bool = False,
+        **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=serde, **threads)
         check_source(type(self).__name__, conn, pipe, driver.Connection, "psycopg.Connection")
         self.conn = conn
         self.pipe = pipe
@@ -60,12 +61,14 @@ class PostgresSaver(MaintainedSaver):
         serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
+        **threads: Unpack[ThreadOptions],
     ) -> Iterator[Self]:
         """A saver on a connection of its own; use it with `with`.
 
         With `pipeline` the connection stays in a pipeline all the time. Without it, one is opened
         for whatever is sent together, so there is little to gain.
         """
+        check_options(serde, threads)
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
         open_pipe = Pipes()
@@ -80,7 +83,7 @@ class PostgresSaver(MaintainedSaver):
 
         with connecting():
             conn = connect()
-        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe)
+        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe, **threads)
         saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
@@ -92,12 +95,11 @@ class PostgresSaver(MaintainedSaver):
 
     def setup(self) -> None:
         """Make the tables, or bring them up to date. Several processes may do so at once."""
-        self.engine.set_up(create_tables)
+        self.engine.set_up(TABLE_SETUP)
 
 
-def create_tables() -> Operation[None]:
-    """The first thing that is done with a database."""
-    return migrate(POSTGRES, SCHEMA)
+TABLE_SETUP: Final = table_setup(POSTGRES, SCHEMA)
+"""The first thing that is done with a database."""
 
 
 def check_source(saver: str, conn: Any, pipe: Any, wanted: type, name: str) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from milepost.checkpoint.postgres import check_source, create_tables
-from milepost.checkpoint.sql.maintenance import MaintainedSaver
-from milepost.checkpoint.sql.schema import TABLES
-from milepost.sql.dialect import POSTGRES
-from milepost.sql.pg import AsyncPipes, Settings, connecting, driver
-from milepost.sql.pg_aio import AsyncPostgresEngine
+from milepost._db.dialect import POSTGRES
+from milepost._db.postgres.aio import AsyncPostgresEngine
+from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
+from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._sql.schema import TABLES
+from milepost.checkpoint.postgres import TABLE_SETUP, check_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncPostgresSaver"]
 
 
-class AsyncPostgresSaver(MaintainedSaver):
+class AsyncPostgresSaver(SqlSaver):
     """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
 
     Give it an async psycopg connection or a pool, which may still be closed, or let
@@ -40,8 +41,9 @@ class AsyncPostgresSaver(MaintainedSaver):
         *,
         schema: str | None = None,
         pooler_safe: bool = False,
+        **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=serde, **threads)
         check_source(
             type(self).__name__, conn, pipe, driver.AsyncConnection, "psycopg.AsyncConnection"
         )
@@ -59,11 +61,13 @@ class AsyncPostgresSaver(MaintainedSaver):
         serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
+        **threads: Unpack[ThreadOptions],
     ) -> AsyncIterator[Self]:
         """A saver on a connection of its own; use it with `async with`.
 
         See `PostgresSaver.from_conn_string` for `pipeline`.
         """
+        check_options(serde, threads)
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
         open_pipe = AsyncPipes()
@@ -80,7 +84,7 @@ class AsyncPostgresSaver(MaintainedSaver):
 
         with connecting():
             conn = await connect()
-        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe)
+        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe, **threads)
         saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver
@@ -92,4 +96,4 @@ class AsyncPostgresSaver(MaintainedSaver):
 
     async def setup(self) -> None:
         """Make the tables, or bring them up to date. Several processes may do so at once."""
-        await self.engine.aset_up(create_tables)
+        await self.engine.aset_up(TABLE_SETUP)

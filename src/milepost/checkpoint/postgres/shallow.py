@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
-from milepost.checkpoint.sql.maintenance import MaintainedSaver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint.sql.rows import Prepared
-    from milepost.sql.committing import Outcome
+    from milepost._db.group_commit import Outcome
+    from milepost.checkpoint._sql.rows import Prepared
 
 __all__ = ["AsyncShallowPostgresSaver", "ShallowPostgresSaver"]
 
 
-class _Shallow(MaintainedSaver):
+class _Shallow(SqlSaver):
     """Prunes a thread whenever it has a new checkpoint."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -44,14 +44,14 @@ class _Shallow(MaintainedSaver):
         return outcome
 
 
-class ShallowPostgresSaver(_Shallow, PostgresSaver):
+class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `PostgresSaver` with `durability="exit"`.
     """
 
 
-class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):
+class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):  # type: ignore[misc]
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.

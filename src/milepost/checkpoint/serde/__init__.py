@@ -1,4 +1,4 @@
-"""Values to bytes and back: exactly, safely, and readable by nobody else."""
+"""Values to bytes and back: exactly, safely, and, with a cipher, unreadable to others."""
 
 from milepost.checkpoint.serde.registry import default_registry, register_migration, register_type
 

@@ -32,7 +32,11 @@ class SerializerProtocol(Protocol):
 
 @runtime_checkable
 class CipherProtocol(Protocol):
-    """Encrypts and decrypts. It must authenticate: altered bytes must not decrypt."""
+    """Encrypts and decrypts. It must authenticate: altered bytes must not decrypt.
+
+    A cipher may also have `digests(message: bytes) -> Sequence[str]`: a keyed digest of a message
+    under each of its keys, the newest first. `seal_thread_metadata` of a saver needs it.
+    """
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
         """The name that `decrypt` will be given, and the ciphertext."""

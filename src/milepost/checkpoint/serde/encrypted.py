@@ -1,4 +1,4 @@
-"""A serializer whose values nobody else can read, alter or move.
+"""A serializer whose values others cannot read, alter or move.
 
 The place where a value is stored is sealed with it, inside the plaintext, so binding works with
 every cipher that authenticates. Opened at another place, the value is refused.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost.checkpoint.serde._rotation import SEALED
 from milepost.checkpoint.serde.base import (
     CipherProtocol,
     SerializerProtocol,
@@ -19,19 +20,18 @@ from milepost.checkpoint.serde.base import (
 )
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing, check_key, key_from_environment
-from milepost.checkpoint.serde.rotation import SEALED
 from milepost.errors import DecryptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from milepost.checkpoint.serde.codec import Level
+    from milepost.checkpoint.serde._msgpack.codec import Level
 
 
 class EncryptedSerializer:
     """Encodes with `serde` and seals with `cipher`.
 
-    A value that is not sealed is refused: whoever can write to the storage could have put it
+    A value that is not sealed is refused: anyone who can write to the storage could have put it
     there. `allow_plaintext=True` lets such values be read while old ones are still to be sealed;
     switch it off when they are.
     """
@@ -70,6 +70,14 @@ class EncryptedSerializer:
         level: Level = self.serde.level  # type: ignore[attr-defined]
         return level
 
+    @property
+    def digests(self) -> Callable[[bytes], Sequence[str]] | None:
+        """The cipher's keyed digests of a message, if it makes any: the newest key's first.
+
+        By them a saver finds what it has sealed (see `seal_thread_metadata`).
+        """
+        return getattr(self.cipher, "digests", None)
+
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """Sealed, but bound to no place: savers that know the place use `dumps_typed_at`."""
         return self.dumps_typed_at(obj, "")
@@ -81,7 +89,7 @@ class EncryptedSerializer:
     def dumps_typed_at(self, obj: Any, place: str) -> tuple[str, bytes]:
         """Sealed so that it opens only at `place`."""
         kind, data = self.encode(obj)
-        # The kind stands outside; bound like the place, it cannot be exchanged either.
+        # The kind is outside; bound like the place, it cannot be exchanged either.
         sealed = self.seal(data, f"{place}\0{kind}")
         return f"{kind}+{_cipher_name(sealed).partition(':')[0]}", sealed
 

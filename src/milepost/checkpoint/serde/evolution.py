@@ -1,4 +1,4 @@
-"""A dry run: which threads would the present code fail to read?
+"""A dry run: which threads would the present code fail to read, or to go on with?
 
 Run it before a deploy, in a process that has compiled the new graphs. It only reads.
 """
@@ -6,13 +6,14 @@ Run it before a deploy, in a process that has compiled the new graphs. It only r
 from __future__ import annotations
 
 import copy
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from milepost.errors import SerdeError
+from milepost.errors import BrokenChainError, MissingNodeError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
@@ -26,14 +27,14 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One value that the present code cannot read."""
+    """One value that the present code cannot read, or one thread that it cannot go on with."""
 
     thread: str | None
     """None if the saver failed before it said which thread it was reading."""
     namespace: str
     checkpoint: str | None
     channel: str | None
-    """None if the checkpoint as a whole does not read."""
+    """None if the checkpoint as a whole does not read, or waits for a node that is missing."""
     error: Exception
 
 
@@ -53,15 +54,16 @@ class DryRun:
         return sorted({f.thread for f in self.failures if f.thread is not None})
 
     def __bool__(self) -> bool:
-        """True if everything can be read."""
+        """True if everything can be read, and with `graph`, gone on with."""
         return self.complete and not self.failures
 
 
-def dry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
+def dry_run(saver: Any, *, threads: Iterable[str] | None = None, graph: Any = None) -> DryRun:
     """Read every checkpoint of a saver, through its public `list`, and report what fails.
 
     With `threads` only those are read, each by itself, so that one which fails as a whole does
-    not hide the others.
+    not hide the others. With `graph`, the compiled graph that these are threads of, a thread that
+    waits for a node which the graph does not have is reported too.
     """
     looking = _Looking(saver, threads)
     for thread, config in looking.scopes:
@@ -70,10 +72,17 @@ def dry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
                 looking.look(saved)
         except Exception as error:
             looking.gave_up(thread, error)
+    if graph is not None:
+        reading = graph.copy({"checkpointer": saver})
+        for config in looking.roots():
+            with looking.going_on(config):
+                reading.get_state(config, subgraphs=True)
     return looking.report()
 
 
-async def adry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRun:
+async def adry_run(
+    saver: Any, *, threads: Iterable[str] | None = None, graph: Any = None
+) -> DryRun:
     """`dry_run`, for use on an event loop."""
     looking = _Looking(saver, threads)
     for thread, config in looking.scopes:
@@ -82,6 +91,11 @@ async def adry_run(saver: Any, *, threads: Iterable[str] | None = None) -> DryRu
                 looking.look(saved)
         except Exception as error:
             looking.gave_up(thread, error)
+    if graph is not None:
+        reading = graph.copy({"checkpointer": saver})
+        for config in looking.roots():
+            with looking.going_on(config):
+                await reading.aget_state(config, subgraphs=True)
     return looking.report()
 
 
@@ -98,15 +112,34 @@ class _Looking:
         self._checked = 0
         self._complete = True
         self._failures: list[Failure] = []
+        self._roots: dict[str, None] = {}
 
     def look(self, saved: Any) -> None:
         self._checked += 1
+        place = saved.config["configurable"]
+        if not place.get("checkpoint_ns"):
+            self._roots[place["thread_id"]] = None
         self._failures.extend(_failures(saved))
 
     def gave_up(self, thread: str | None, error: Exception) -> None:
         self._complete = self._complete and thread is not None
         known, channel = getattr(error, "thread", None), getattr(error, "channel", None)
         self._failures.append(Failure(thread or known, "", None, channel, error))
+
+    def roots(self) -> Iterator[dict[str, Any]]:
+        """Configs of the threads that were found."""
+        return ({"configurable": {"thread_id": thread}} for thread in self._roots)
+
+    @contextmanager
+    def going_on(self, config: Mapping[str, Any]) -> Iterator[None]:
+        """Note a node that the graph does not have; values that do not read are noted already."""
+        try:
+            yield
+        except MissingNodeError as error:
+            thread = config["configurable"]["thread_id"]
+            self._failures.append(Failure(thread, "", None, None, error))
+        except (SerdeError, BrokenChainError):
+            pass
 
     def report(self) -> DryRun:
         return DryRun(self._checked, self._failures, self._complete)

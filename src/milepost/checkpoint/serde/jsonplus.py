@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint.serde import engine
-from milepost.checkpoint.serde.codec import Level, native_pack, native_unpack
+from milepost.checkpoint.serde._msgpack import engine
+from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.native import Buffer
+    from milepost._internal.native import Buffer
 
 
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
     What cannot be read back exactly is refused when it is written. `pickle_fallback=True` writes
-    such values with pickle instead, and is needed to read them: whoever can change stored pickle
+    such values with pickle instead, and is needed to read them: anyone who can change stored pickle
     can run code in the reader, so it is off unless asked for.
 
     `registry` holds the types that may be saved; all serializers share one by default.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +22,8 @@ class AesKeyRing:
     """A cipher: AES in EAX mode, which authenticates. Keys have 16, 24 or 32 bytes.
 
     Keys are given oldest first, as a list or as a dict of ids; the last one is used to write. The
-    id stands beside each ciphertext, so that the right key is found at once. Without an id of its
-    own a key gets one that is derived from it.
+    id is stored beside each ciphertext, so that the right key is found at once. A key without an id
+    of its own gets one that is derived from the key.
     """
 
     def __init__(self, keys: Iterable[bytes] | Mapping[str, bytes]) -> None:
@@ -68,6 +69,14 @@ class AesKeyRing:
         cipher = _aes(self._keys[name.partition(":")[2]], nonce, name)
         ciphertext, tag = cipher.encrypt_and_digest(plaintext)
         return name, nonce + tag + ciphertext
+
+    def digests(self, message: bytes) -> list[str]:
+        """A keyed digest of `message` under each key, the newest first.
+
+        Equal messages have equal digests; nothing else can be told from one without the key.
+        """
+        keys = [hmac.digest(key, b"milepost digest key", "sha256") for key in self._keys.values()]
+        return [hmac.digest(key, message, "sha256").hex() for key in reversed(keys)]
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
         method, _, id = ciphername.partition(":")

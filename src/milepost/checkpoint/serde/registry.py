@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from milepost import forking
-from milepost.checkpoint.serde import families, own, records, standard
-from milepost.checkpoint.serde.discover import Discovery
+from milepost._internal import fork_guard
+from milepost.checkpoint.serde._types import families, own, records, standard
+from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ormsgpack import Ext
 
-    from milepost.checkpoint.serde.codec import Level
-    from milepost.checkpoint.serde.records import Decode, Encode, Migration, RecordType
+    from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde._types.records import Decode, Encode, Migration, RecordType
 
 T = TypeVar("T")
 _REMEMBERED = 10_000
@@ -41,12 +41,12 @@ class TypeRegistry:
         self.readers: dict[int, Reader] = families.Readers({**standard.READERS, **records.READERS})
         """By extension code."""
         self.by_tag: dict[str, Decode] = {}
-        """Decoders that were looked up before, by the tag that stands in stored bytes."""
+        """Decoders that were looked up before, by the tag in stored bytes."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
         self.generics = 0
         """How many classes reading has made, of generic models that are registered."""
-        self._lock = forking.fresh_in_child(RLock())
+        self._lock = fork_guard.fresh_in_child(RLock())
         self._discovery = Discovery(self._allow)
         for record in own.records():
             self._add(record)
@@ -112,7 +112,7 @@ class TypeRegistry:
                     return self.writers[cls]
                 twin = self.types.get(records.name_of(cls))
                 if twin is not None and _same_place(twin.cls, cls):
-                    # An instance from before its class was defined anew; it will be read back
+                    # An instance from before its class was defined again; it will be read back
                     # as the new one. Not kept, so that old classes can be collected.
                     return twin.write
             raise families.refusal(cls)

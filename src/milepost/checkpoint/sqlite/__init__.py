@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
-from milepost.checkpoint.sql.maintenance import MaintainedSaver
-from milepost.checkpoint.sql.schema import SCHEMA
-from milepost.sql.dialect import SQLITE
-from milepost.sql.lite import SqliteEngine, open_sqlite
-from milepost.sql.migrations import migrate
-from milepost.sql.operations import Operation, Query
+from milepost._db.dialect import SQLITE
+from milepost._db.migrations import table_setup
+from milepost._db.operations import Operation, Query
+from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._sql.schema import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteSaver"]
 
 
-class SqliteSaver(MaintainedSaver):
+class SqliteSaver(SqlSaver):
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. Every step that was
@@ -39,14 +40,15 @@ class SqliteSaver(MaintainedSaver):
         *,
         serde: SerializerProtocol | None = None,
         synchronous: str = "FULL",
+        **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=serde, **threads)
         if not isinstance(conn, sqlite3.Connection):
             raise TypeError(
                 f"SqliteSaver needs a sqlite3.Connection, not {type(conn).__name__}. For a file "
                 "name use `with SqliteSaver.from_conn_string(...) as saver:`."
             )
-        self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
+        self.engine = SqliteEngine(conn, synchronous=synchronous, first=TABLE_SETUP)
 
     @property
     def conn(self) -> sqlite3.Connection:
@@ -61,10 +63,12 @@ class SqliteSaver(MaintainedSaver):
         *,
         serde: SerializerProtocol | None = None,
         synchronous: str = "FULL",
+        **threads: Unpack[ThreadOptions],
     ) -> Iterator[Self]:
         """A saver on a file, or on `":memory:"`; use it with `with`."""
+        check_options(serde, threads)
         connection = open_sqlite(conn_string)
-        saver = cls(connection, serde=serde, synchronous=synchronous)
+        saver = cls(connection, serde=serde, synchronous=synchronous, **threads)
         saver.engine.owns(conn_string)
         try:
             yield saver
@@ -77,9 +81,8 @@ class SqliteSaver(MaintainedSaver):
         self.engine.run(nothing, write=False)
 
 
-def create_tables() -> Operation[None]:
-    """The first thing that is done with a database."""
-    return migrate(SQLITE, SCHEMA)
+TABLE_SETUP: Final = table_setup(SQLITE, SCHEMA)
+"""The first thing that is done with a database."""
 
 
 def nothing() -> Operation[None]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from milepost.awaiting import in_thread
-from milepost.checkpoint.sql.maintenance import MaintainedSaver
-from milepost.checkpoint.sqlite import create_tables, nothing
-from milepost.sql.dialect import SQLITE
-from milepost.sql.lite import SqliteEngine, open_sqlite
-from milepost.sql.lite_aio import AiosqliteEngine
+from milepost._db.dialect import SQLITE
+from milepost._db.sqlite.aio import AiosqliteEngine
+from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._internal.asyncio_tools import in_thread
+from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncSqliteSaver"]
 
 
-class AsyncSqliteSaver(MaintainedSaver):
+class AsyncSqliteSaver(SqlSaver):
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it an aiosqlite connection or a sqlite3 one, or let `from_conn_string` open and close one.
@@ -38,14 +39,15 @@ class AsyncSqliteSaver(MaintainedSaver):
         *,
         serde: SerializerProtocol | None = None,
         synchronous: str = "FULL",
+        **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=serde, **threads)
         if isinstance(conn, sqlite3.Connection):
-            self.engine = SqliteEngine(conn, synchronous=synchronous, first=create_tables)
+            self.engine = SqliteEngine(conn, synchronous=synchronous, first=TABLE_SETUP)
             self.steadfast = True
         else:
             self.engine = AiosqliteEngine(
-                conn, owner=type(self).__name__, synchronous=synchronous, first=create_tables
+                conn, owner=type(self).__name__, synchronous=synchronous, first=TABLE_SETUP
             )
 
     @property
@@ -61,10 +63,12 @@ class AsyncSqliteSaver(MaintainedSaver):
         *,
         serde: SerializerProtocol | None = None,
         synchronous: str = "FULL",
+        **threads: Unpack[ThreadOptions],
     ) -> AsyncIterator[Self]:
         """A saver on a file, or on `":memory:"`; use it with `async with`."""
+        check_options(serde, threads)
         connection = await in_thread(open_sqlite, conn_string)
-        saver = cls(connection, serde=serde, synchronous=synchronous)
+        saver = cls(connection, serde=serde, synchronous=synchronous, **threads)
         assert isinstance(saver.engine, SqliteEngine)
         saver.engine.owns(conn_string)
         try:

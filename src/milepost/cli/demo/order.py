@@ -65,7 +65,7 @@ def quote(order: Order) -> Order:
 
 
 def charge(order: Order) -> Order:
-    """Take the money: the node that nobody wants to run twice."""
+    """Take the money: the node that must not run twice."""
     return {"receipt": f"{order['price']} coins taken"}
 
 

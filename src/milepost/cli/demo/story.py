@@ -47,7 +47,7 @@ def tell() -> int:
 def _crash(out: Printer, database: str, journal: order.Journal) -> bool:
     """Start the order in a process of its own, and kill that when half of a step is saved."""
     out.heading("1. A run is killed half-way")
-    # -P: a file in the working directory must not stand in for a module of ours.
+    # -P: a file in the working directory must not replace a module of milepost.
     command = [sys.executable, "-P", "-m", "milepost.cli.demo.worker"]
     expected = {f"{SAVED} quote", f"{SAVED} charge", STALLED}
     with subprocess.Popen(

@@ -29,7 +29,7 @@ def work(database: str, journal: str) -> None:
 
 
 def stall() -> None:
-    """Wait to be killed; leave if there is nobody left to do it."""
+    """Wait to be killed; leave if the parent process has ended."""
     report(STALLED)
     sys.stdin.read()
     raise SystemExit("the demo has gone away")

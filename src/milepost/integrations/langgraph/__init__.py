@@ -14,16 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from milepost.integrations.langgraph.as_saver import as_langgraph
-    from milepost.integrations.langgraph.from_saver import from_langgraph
-    from milepost.integrations.langgraph.stores import as_langgraph_store, from_langgraph_store
+    from milepost.integrations.langgraph._adapters.our_saver_for_theirs import as_langgraph
+    from milepost.integrations.langgraph._adapters.stores import (
+        as_langgraph_store,
+        from_langgraph_store,
+    )
+    from milepost.integrations.langgraph._adapters.their_saver_for_ours import from_langgraph
 
 __all__ = ["as_langgraph", "as_langgraph_store", "from_langgraph", "from_langgraph_store"]
 
 _HOMES: Final = {
-    "as_langgraph": "as_saver",
+    "as_langgraph": "our_saver_for_theirs",
     "as_langgraph_store": "stores",
-    "from_langgraph": "from_saver",
+    "from_langgraph": "their_saver_for_ours",
     "from_langgraph_store": "stores",
 }
 
@@ -31,13 +34,13 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from milepost.integrations.langgraph import hook
-    from milepost.integrations.langgraph.requirement import needed
+    from milepost.integrations.langgraph._alias import import_hook
+    from milepost.integrations.langgraph._requirement import needed
 
-    if hook.is_installed():
+    if import_hook.is_installed():
         raise ImportError(
             f"In this process `langgraph` means milepost, so there is nothing for {name} to adapt:"
             " pass milepost's savers and stores to its graphs as they are."
         )
     needed("langgraph.types")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}._adapters.{_HOMES[name]}"), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.integrations.langgraph import hook
+from milepost.integrations.langgraph._alias import import_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,10 +21,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Before any conftest can import langgraph."""
     if early_config.known_args_namespace.as_langgraph:
-        hook.install()
+        import_hook.install()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """For a plugin that was loaded too late for the above, as in the workers of pytest-xdist."""
     if config.getoption("as_langgraph"):
-        hook.install()
+        import_hook.install()

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._db.postgres.aio import AsyncPostgresEngine
+from milepost._db.postgres.engine import Settings, connecting, driver
+from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.sql.pg import Settings, connecting, driver
-from milepost.sql.pg_aio import AsyncPostgresEngine
-from milepost.sql.pg_sync import PostgresEngine
-from milepost.store.postgres.vectors import PgVectors
-from milepost.store.records import IndexConfig, TTLConfig
-from milepost.store.sql.core import SqlCore
-from milepost.store.sql.faces import SqlStore
-from milepost.store.sql.statements import PG
-from milepost.store.ttl import Clock
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.ttl import Clock
+from milepost.store._sql.api import SqlStore
+from milepost.store._sql.core import SqlCore
+from milepost.store._sql.statements import PG
+from milepost.store._vectors.postgres import PgVectors
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from milepost.sql.pg import Settings, connecting, driver
-from milepost.sql.pg_aio import AsyncPostgresEngine
+from milepost._db.postgres.aio import AsyncPostgresEngine
+from milepost._db.postgres.engine import Settings, connecting, driver
+from milepost.store._sql.api import AsyncUpkeep
 from milepost.store.postgres import CONNECTION, PostgresStore, check_source, pool_settings
-from milepost.store.sql.faces import AsyncUpkeep
 
 __all__ = ["AsyncPostgresStore"]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.sql.lite import SqliteEngine, open_sqlite
-from milepost.store.records import IndexConfig, TTLConfig
-from milepost.store.sql.conditions import HOLDS, sqlite_holds
-from milepost.store.sql.core import SqlCore
-from milepost.store.sql.faces import SqlStore
-from milepost.store.sql.statements import LITE
-from milepost.store.sqlite.vectors import LiteVectors
-from milepost.store.ttl import Clock
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.ttl import Clock
+from milepost.store._sql.api import SqlStore
+from milepost.store._sql.conditions import HOLDS, sqlite_holds
+from milepost.store._sql.core import SqlCore
+from milepost.store._sql.statements import LITE
+from milepost.store._vectors.sqlite import LiteVectors
 
 if TYPE_CHECKING:
     from milepost.store.sqlite.aio import AsyncSqliteStore

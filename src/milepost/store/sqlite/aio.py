@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
-from milepost.sql.lite import SqliteEngine, open_sqlite
-from milepost.sql.lite_aio import AiosqliteEngine
-from milepost.store.sql.faces import AsyncUpkeep
+from milepost._db.sqlite.aio import AiosqliteEngine
+from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost.store._sql.api import AsyncUpkeep
 from milepost.store.sqlite import SqliteStore
 
 __all__ = ["AsyncSqliteStore"]

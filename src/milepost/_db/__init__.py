@@ -1,0 +1,1 @@
+"""The SQL engine that savers and stores share: operations, migrations, sync and async drivers."""

@@ -1,0 +1,55 @@
+"""The lock of a connection: all that were given the same connection wait for the same lock.
+
+A saver and a store may each have an engine on one connection, which can do one thing at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from milepost._internal import fork_guard
+
+C = TypeVar("C")
+
+
+class ConnectionLock:
+    """The lock of one connection, for threads and for an event loop."""
+
+    __slots__ = ("__weakref__", "_loop", "_loop_lock", "connection", "lock")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        """Held, so that no other connection gets its address as long as this is known."""
+        self.lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_lock: asyncio.Lock | None = None
+
+    def connect(self, connection: C) -> C:
+        """Guard this connection from now on: it takes the place of the one before."""
+        with _registering:
+            _known[id(connection)] = self
+            self.connection = connection
+        return connection
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
+        """The lock for those who wait on this event loop."""
+        if self._loop_lock is None or self._loop is not loop:
+            self._loop, self._loop_lock = loop, asyncio.Lock()
+        return self._loop_lock
+
+
+_known: WeakValueDictionary[int, ConnectionLock] = WeakValueDictionary()
+"""By the connection's address: sqlite3's connections cannot be referred to weakly."""
+_registering = fork_guard.fresh_in_child(threading.Lock())
+
+
+def lock_of(connection: Any) -> ConnectionLock:
+    """The lock of a connection. It is forgotten with the last engine that uses it."""
+    with _registering:
+        found = _known.get(id(connection))
+        if found is None:
+            found = _known[id(connection)] = ConnectionLock(connection)
+        return found

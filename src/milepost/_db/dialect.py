@@ -1,0 +1,136 @@
+"""Where SQLite and PostgreSQL differ.
+
+Queries are written once, with `?` for parameters and these names in braces. `LOOKUP t a ON … END`
+is a join that looks up the rows of table `t`, called `a`, for one row at a time, by the key that
+the condition gives. As an ordinary join PostgreSQL, which knows little about a new table, would
+rather read all rows of a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_LOOKUP = re.compile(r"\bLOOKUP (\w+) (\w+) ON (.*?) END\b", re.DOTALL)
+
+
+class Bounds(NamedTuple):
+    """How many rows a value, or a frame, is put together from at most.
+
+    What a row replaces is reused at once in SQLite. In PostgreSQL it takes room until the table is
+    vacuumed, so that longer chains pay there, though a read has more rows to fetch.
+    """
+
+    small: int
+    """Of a value that grows: rows that add a little each, before one adds all that at once."""
+    large: int
+    """How many of those there are before a full row; of a large value a few more (`chains.py`)."""
+    frames: int
+    """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The SQL of one database for what both databases can do."""
+
+    name: str
+    bytes: str
+    """The type of a column of bytes."""
+    real: str
+    text: str
+    """The type of a column of text that sorts by code point."""
+    json: str
+    compact: str
+    """Ends a CREATE TABLE whose rows are small and lie in the order of their key."""
+    packed: str
+    """Follows a PRIMARY KEY whose entries are mostly added at the end: no room is left between."""
+    pairs: str
+    """A relation (a, b) made from a JSON array of pairs of text, passed as one parameter."""
+    items: str
+    """A relation (a) made from a JSON array of text, passed as one parameter."""
+    int: str
+    """The type of a column of 64-bit integers."""
+    lookup: str
+    """The join, with the table, its name and the condition as groups 1 to 3."""
+    lock: str
+    """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
+    lock_threads: str
+    """The same, where `threads` is not the only relation."""
+    remote: bool
+    """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    refuses: bool
+    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
+    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
+    settled: tuple[str, ...]
+    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
+    each of the first five times, which takes longer than to carry it out."""
+    chain: Bounds
+
+    def sql(self, query: str) -> str:
+        """`query` in this dialect."""
+        text = query.format(
+            bytes=self.bytes,
+            real=self.real,
+            text=self.text,
+            json=self.json,
+            compact=self.compact,
+            packed=self.packed,
+            pairs=self.pairs,
+            items=self.items,
+            int=self.int,
+            lock=self.lock,
+            lock_threads=self.lock_threads,
+        )
+        return self.placed(_LOOKUP.sub(self.lookup, text))
+
+    def placed(self, query: str) -> str:
+        """`query`, with the sign for a parameter that the driver wants."""
+        return query if self.name == "sqlite" else query.replace("?", "%s")
+
+
+SQLITE = Dialect(
+    name="sqlite",
+    bytes="BLOB",
+    real="REAL",
+    text="TEXT",
+    json="TEXT",
+    compact="WITHOUT ROWID",
+    packed="",
+    pairs="(SELECT json_extract(value, '$[0]') AS a, json_extract(value, '$[1]') AS b"
+    " FROM json_each(?))",
+    items="(SELECT value AS a FROM json_each(?))",
+    int="INTEGER",
+    lookup=r"CROSS JOIN \1 \2 ON \3",
+    lock="",
+    lock_threads="",
+    remote=False,
+    refuses=False,
+    settled=(),
+    chain=Bounds(8, 16, 8),
+)
+
+_FEW = " LIMIT (SELECT 1000000)"
+"""Makes the planner expect ten, not a hundred: else it thinks of a chain of differences as so much
+work that it compiles the query to machine code, which takes longer than all the rest."""
+
+POSTGRES = Dialect(
+    name="postgres",
+    bytes="BYTEA",
+    real="DOUBLE PRECISION",
+    text='TEXT COLLATE "C"',
+    json="JSONB",
+    compact="",
+    packed=" WITH (fillfactor = 100)",
+    pairs='(SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b'
+    f" FROM json_array_elements(?::json){_FEW})",
+    items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
+    int="BIGINT",
+    lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
+    lock=" FOR UPDATE",
+    lock_threads=" FOR UPDATE OF threads",
+    remote=True,
+    refuses=True,
+    settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
+    chain=Bounds(64, 32, 16),
+)

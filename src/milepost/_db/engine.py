@@ -1,0 +1,89 @@
+"""What a saver or store asks of a driver, and programs of several transactions.
+
+A program is a generator that yields transactions and is sent their results, so that a method of
+several transactions is written once for sync and async code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from milepost._internal.generators import GeneratorDriver
+
+if TYPE_CHECKING:
+    from milepost._db.group_commit import Committer, Outcome, Waiting
+    from milepost._db.operations import Work
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Transaction(NamedTuple):
+    """An operation to be carried out."""
+
+    work: Work[Any]
+    write: bool = True
+
+
+class Vacuum(NamedTuple):
+    """Give space back to the system. Not a transaction: databases forbid it inside of one."""
+
+
+Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]
+
+
+class Engine(Protocol):
+    """Runs operations on one database, for sync and async code."""
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        ...
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """`run`, for use on an event loop."""
+        ...
+
+    def vacuum(self) -> None:
+        """Give space back to the system, and overwrite what was removed."""
+        ...
+
+    async def avacuum(self) -> None:
+        """`vacuum`, for use on an event loop."""
+        ...
+
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """Take part in a group commit."""
+        ...
+
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """`commit`, for use on an event loop."""
+        ...
+
+
+def drive(engine: Engine, program: Program[R]) -> R:
+    """Carry out a program in sync code."""
+    steps = GeneratorDriver(program)
+    for step in steps:
+        try:
+            if isinstance(step, Vacuum):
+                engine.vacuum()
+            else:
+                steps.answer = engine.run(step.work, write=step.write)
+        except Exception as failure:
+            steps.error = failure
+    return steps.result
+
+
+async def adrive(engine: Engine, program: Program[R]) -> R:
+    """`drive`, for use on an event loop."""
+    steps = GeneratorDriver(program)
+    for step in steps:
+        try:
+            if isinstance(step, Vacuum):
+                await engine.avacuum()
+            else:
+                steps.answer = await engine.arun(step.work, write=step.write)
+        except Exception as failure:
+            steps.error = failure
+    return steps.result

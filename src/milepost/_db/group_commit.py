@@ -1,0 +1,144 @@
+"""Group commit: whatever waits when the writer comes round goes into one transaction."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from milepost._db.failures import FAILURES_OF_THE_DATABASE
+from milepost._db.operations import Operation, Work
+from milepost._internal import log
+from milepost._internal.generators import GeneratorDriver
+
+Step = TypeVar("Step")
+Stored = TypeVar("Stored", contravariant=True)
+
+Outcome: TypeAlias = list[Exception | None]
+"""For each step None, or why it was not stored."""
+Transactions: TypeAlias = Generator[Work[Outcome], Any, None]
+"""Yields work for one transaction each; is sent its result, or thrown what it failed with."""
+
+SLOW = 1.0
+"""Seconds after which a transaction is logged as slow."""
+
+MOST = 256
+"""Steps in one transaction."""
+
+
+class Storer(Protocol[Stored]):
+    """Knows how steps are stored."""
+
+    def steps(self, steps: Sequence[Stored], /) -> Operation[Outcome]:
+        """Store steps in one transaction."""
+        ...
+
+    def settle(self, steps: Sequence[Stored], outcome: Outcome, /) -> None:
+        """Take note of how that has ended."""
+        ...
+
+
+class Waiting(Generic[Step]):
+    """Steps that one caller wants stored."""
+
+    __slots__ = ("outcome", "steps")
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self.outcome: Outcome | None = None
+
+
+class Committer(Generic[Step]):
+    """The queue in front of one database."""
+
+    def __init__(self, storer: Storer[Step]) -> None:
+        self._storer = storer
+        self._queue: deque[Waiting[Step]] = deque()
+        self._turn = threading.Lock()
+
+    def add(self, steps: Sequence[Step]) -> Waiting[Step]:
+        """Put steps into the queue."""
+        waiting = Waiting(steps)
+        self._queue.append(waiting)
+        return waiting
+
+    def has_more(self) -> bool:
+        """Whether a caller waits for the next transaction."""
+        return bool(self._queue)
+
+    def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
+        """Return when the steps are stored, by this caller or by one that came before."""
+        try:
+            with self._turn:
+                while (outcome := waiting.outcome) is None:  # so many may have come before
+                    drain(self.transactions(), run)
+            return outcome
+        except BaseException:
+            with self._turn:
+                self.withdraw(waiting)
+            raise
+
+    def withdraw(self, waiting: Waiting[Step]) -> None:
+        """The caller was interrupted: what is not stored yet must not be stored behind its back."""
+        if waiting.outcome is None:
+            with suppress(ValueError):
+                self._queue.remove(waiting)
+            waiting.outcome = [RuntimeError("the commit was broken off")] * len(waiting.steps)
+            self._storer.settle(waiting.steps, waiting.outcome)
+
+    def transactions(self) -> Transactions:
+        """Store what waits at this moment.
+
+        Steps stay in the queue until their outcome is known. So if this is broken off, wherever
+        that is, another caller that waits for them stores them again, which is safe.
+        """
+        queue = self._queue
+        while queue and queue[0].outcome is not None:
+            queue.popleft()  # it was broken off in between
+        taken: list[Waiting[Step]] = []
+        steps: list[Step] = []
+        while len(taken) < len(queue) and len(steps) < MOST:
+            taken.append(queue[len(taken)])
+            steps += taken[-1].steps
+        start = time.monotonic()
+        try:
+            outcome: Outcome = yield partial(self._storer.steps, steps)
+        except FAILURES_OF_THE_DATABASE as error:
+            outcome = [error] * len(steps)
+        except Exception as error:
+            if len(taken) == 1:
+                outcome = [error] * len(steps)
+            else:
+                outcome = yield from self._one_by_one(taken)
+        if (seconds := time.monotonic() - start) > SLOW:
+            log.warning(log.STORAGE, "A commit of %d steps took %.1f s.", len(steps), seconds)
+        self._storer.settle(steps, outcome)
+        at = 0
+        for waiting in taken:
+            waiting.outcome = outcome[at : at + len(waiting.steps)]
+            at += len(waiting.steps)
+            queue.popleft()
+
+    def _one_by_one(self, taken: Sequence[Waiting[Step]]) -> Generator[Work[Outcome], Any, Outcome]:
+        """One bad step must not take the others with it."""
+        outcome: Outcome = []
+        for waiting in taken:
+            try:
+                outcome += yield partial(self._storer.steps, waiting.steps)
+            except Exception as error:
+                outcome += [error] * len(waiting.steps)
+        return outcome
+
+
+def drain(transactions: Transactions, run: Callable[[Work[Outcome]], Outcome]) -> None:
+    """Carry out transactions in sync code."""
+    steps = GeneratorDriver(transactions)
+    for work in steps:
+        try:
+            steps.answer = run(work)
+        except BaseException as error:
+            steps.error = error

@@ -1,0 +1,96 @@
+"""Creates and upgrades the tables: each migration is applied and recorded in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from milepost._db.operations import Execute, Operation, Query, Work
+from milepost.errors import ForeignDatabaseError, SaverError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost._db.dialect import Dialect
+
+_CREATE = "CREATE TABLE IF NOT EXISTS {table} (v INTEGER PRIMARY KEY)"
+_APPLIED = "SELECT v FROM {table}"
+_RECORD = "INSERT INTO {table} (v) VALUES (?)"
+
+_COLUMNS = {
+    "sqlite": "SELECT name FROM pragma_table_info(?)",
+    "postgres": "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(?)"
+    " AND attnum > 0 AND NOT attisdropped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A set of tables with a history."""
+
+    table: str
+    """Where applied migrations are recorded."""
+    migrations: Sequence[Sequence[str | tuple[str, str]]]
+    """Statements in the common dialect, or the name of one and what only that one can do; oldest
+    first. Entries are only ever appended."""
+    landmark: tuple[str, str]
+    """A table whose name others use too, and a column that only ours has."""
+    foreign: str
+    """What to say about such a table without that column."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSetup:
+    """How an engine makes tables: it looks first, since at most starts nothing is left to do.
+
+    A look takes no lock, so a start waits for no other process and needs no right to write.
+    """
+
+    is_done: Work[bool]
+    make: Work[None]
+
+
+def table_setup(dialect: Dialect, schema: Schema) -> TableSetup:
+    """The setup of tables that need no more than their migrations."""
+    return TableSetup(lambda: is_migrated(dialect, schema), lambda: migrate(dialect, schema))
+
+
+def is_migrated(dialect: Dialect, schema: Schema) -> Operation[bool]:
+    """Whether the tables are there and up to date. What else is there, `migrate` tells."""
+    for table, column in (schema.landmark, (schema.table, "v")):
+        if column not in (yield from _columns(dialect, table)):
+            return False
+    rows = yield Query(_APPLIED.format(table=schema.table))
+    return {row[0] for row in rows} == set(range(len(schema.migrations)))
+
+
+def migrate(dialect: Dialect, schema: Schema) -> Operation[None]:
+    """Bring the tables up to date. A foreign database is refused before anything changes.
+
+    The caller makes sure that only one process migrates at a time.
+    """
+    table, column = schema.landmark
+    columns = yield from _columns(dialect, table)
+    if columns and column not in columns:
+        raise ForeignDatabaseError(schema.foreign)
+    yield Execute(_CREATE.format(table=schema.table))
+    rows = yield Query(_APPLIED.format(table=schema.table))
+    applied = {row[0] for row in rows}
+    if max(applied, default=-1) >= len(schema.migrations):
+        raise SaverError(
+            f"The database was made by a newer version of milepost (its tables are at version "
+            f"{max(applied)}, this one knows {len(schema.migrations) - 1}). Upgrade milepost."
+        )
+    for version, statements in enumerate(schema.migrations):
+        if version in applied:
+            continue
+        for statement in statements:
+            only, sql = (dialect.name, statement) if isinstance(statement, str) else statement
+            if only == dialect.name:
+                yield Execute(dialect.sql(sql))
+        yield Execute(dialect.sql(_RECORD.format(table=schema.table)), (version,))
+
+
+def _columns(dialect: Dialect, table: str) -> Operation[set[str]]:
+    rows = yield Query(dialect.sql(_COLUMNS[dialect.name]), (table,))
+    return {row[0] for row in rows}

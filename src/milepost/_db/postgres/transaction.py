@@ -1,0 +1,216 @@
+"""Runs an operation on a PostgreSQL connection, with as few round trips as it allows.
+
+BEGIN travels with the first statement and COMMIT with the last, if that is known to be the last.
+A guarded batch is one round trip in all: statements that are sent together and synchronised once
+are a transaction, and a guard that does not hold fails it as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from milepost._db.operations import (
+    Batch,
+    ConditionalInsert,
+    Execute,
+    ExecuteMany,
+    GuardedBatch,
+    Operation,
+    Queries,
+    Query,
+    Work,
+)
+from milepost._db.postgres.wire import (
+    Ask,
+    Rows,
+    TransactionStatus,
+    asks_of,
+    exchange,
+    portions,
+    psycopg,
+    repeated,
+    rows_of,
+)
+from milepost._internal.generators import GeneratorDriver
+from milepost.errors import OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg.abc import PQGen
+    from psycopg.pq.abc import PGresult
+
+    from milepost._db.postgres.engine import Begin
+
+R = TypeVar("R")
+
+_COMMIT: Ask = ("COMMIT", ())
+_ROLLBACK: Ask = ("ROLLBACK", ())
+
+
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def transaction(connection: Any, work: Work[R], begin: Begin, *, prepare: bool) -> PQGen[R]:
+    """Carry out an operation: everything that it does, or nothing."""
+    return _Transaction(connection, begin, prepare).drive(work())
+
+
+class _Transaction:
+    def __init__(self, connection: Any, begin: Begin, prepare: bool) -> None:
+        self._connection = connection
+        self._begin = begin
+        self._begun = False
+        self._prepare = prepare
+
+    def drive(self, operation: Operation[R]) -> PQGen[R]:
+        steps = GeneratorDriver(operation)
+        try:
+            for statement in steps:
+                run: Any = _RUN[type(statement)]
+                steps.answer = yield from run(self, statement)
+            if self._begun:
+                yield from exchange(self._connection, [_COMMIT], prepare=False)
+            return steps.result
+        except BaseException as error:
+            open_still = self._connection.pgconn.transaction_status in _OPEN
+            # A caller that abandons a generator does not wait for an answer any more.
+            if open_still and not isinstance(error, GeneratorExit):
+                yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+            raise
+        finally:
+            operation.close()
+
+    def _query(self, query: Query) -> PQGen[Rows]:
+        [result] = yield from self._ask([(query.sql, query.parameters)], last=query.last)
+        return rows_of(self._connection, result)
+
+    def _queries(self, queries: Queries) -> PQGen[list[Rows]]:
+        results = yield from self._ask(_asks(queries.queries), last=queries.last)
+        return [rows_of(self._connection, result) for result in results]
+
+    def _execute(self, statement: Execute) -> PQGen[int]:
+        [result] = yield from self._send([(statement.sql, statement.parameters)], last=False)
+        return result.command_tuples or 0
+
+    def _execute_many(self, statement: ExecuteMany) -> PQGen[None]:
+        if statement.rows:
+            yield from self._send(_asks((statement,)), last=False)
+
+    def _batch(self, batch: Batch) -> PQGen[None]:
+        asks = _asks(batch.statements)
+        if not asks:
+            return
+        is_all = batch.last and not self._begun
+        try:
+            yield from (self._bare(asks) if is_all else self._send(asks, last=batch.last))
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if batch.once and self._connection.closed:
+                raise OutcomeUnknownError(
+                    "The connection to PostgreSQL was lost while a change that must not be made "
+                    f"twice was on its way: it is unknown whether it was stored ({error}). Read "
+                    "what is there now, and decide whether to repeat it."
+                ) from error
+            raise
+
+    def _ask(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+        """The results of queries. Several need one snapshot for all of them."""
+        if last and not self._begun and len(asks) == 1:
+            return self._bare(asks)
+        return self._send(asks, last=last)
+
+    def _bare(self, asks: list[Ask]) -> PQGen[list[PGresult]]:
+        """The results of `asks`, which are all of the transaction: it needs no words of its own,
+        unless there is more to set than that it begins."""
+        if len(self._begin) < 2:
+            return exchange(self._connection, asks, prepare=self._prepare)
+        return self._send(asks, last=True)
+
+    def _send(self, asks: list[Ask], *, last: bool) -> PQGen[list[PGresult]]:
+        """The results of `asks`, within the transaction."""
+        count = len(asks)
+        before: list[Ask] = [] if self._begun else [(begin, ()) for begin in self._begin]
+        if last and (self._begun or before):
+            asks = [*asks, _COMMIT]
+        self._begun = (self._begun or bool(before)) and not last
+        results = yield from exchange(
+            self._connection,
+            [*before, *asks] if before else asks,
+            prepare=self._prepare,
+        )
+        return results[len(before) : len(before) + count]
+
+    def _guarded(self, guarded: GuardedBatch) -> PQGen[bool]:
+        asks: list[Ask] = [
+            (_guard(guard.sql, len(some)), [value for row in some for value in row])
+            for guard in guarded.guards
+            for some in portions(guard.rows)
+        ]
+        asks += _asks(guarded.statements)
+        try:
+            yield from self._bare(asks)
+        except psycopg.errors.DivisionByZero:
+            yield from self._undo()
+            return False
+        return True
+
+    def _conditional_insert(self, statement: ConditionalInsert) -> PQGen[bool]:
+        try:
+            results = yield from self._bare([statement])
+        except psycopg.errors.UniqueViolation:  # an earlier attempt has stored the row
+            yield from self._undo()
+            return False
+        return results[0].command_tuples == 1
+
+    def _undo(self) -> PQGen[None]:
+        """Roll back a failed transaction, if it was begun with BEGIN."""
+        if self._connection.pgconn.transaction_status in _OPEN:
+            yield from exchange(self._connection, [_ROLLBACK], prepare=False)
+
+
+_RUN: Final = {
+    Query: _Transaction._query,
+    Queries: _Transaction._queries,
+    Execute: _Transaction._execute,
+    ExecuteMany: _Transaction._execute_many,
+    Batch: _Transaction._batch,
+    GuardedBatch: _Transaction._guarded,
+    ConditionalInsert: _Transaction._conditional_insert,
+}
+"""What runs a statement, by its type. The others are only for databases that are no round trip
+away."""
+
+
+@lru_cache(64)
+def _guard(statement: str, rows: int) -> str:
+    """A statement that fails unless it finds or changes one row for each set of parameters."""
+    is_query = statement.lstrip().startswith("SELECT")
+    if statement.lstrip().startswith("INSERT"):
+        statement = repeated(statement, rows)
+    elif rows > 1:
+        start, condition = re.split(r"\bWHERE\b", statement, maxsplit=1)
+        count = statement.count("%s")
+        names = iter([f"p{n}" for n in range(count)])
+        start, condition = (
+            re.sub("%s", lambda _: f"held_by.{next(names)}", part) for part in (start, condition)
+        )
+        row = f"({', '.join(['%s'] * count)})"
+        statement = (
+            f"{start} {',' if is_query else 'FROM'} (VALUES {', '.join([row] * rows)})"
+            f" AS held_by ({', '.join(f'p{n}' for n in range(count))}) WHERE {condition}"
+        )
+    if not is_query:
+        statement += " RETURNING 1"
+    return f"WITH held AS ({statement}) SELECT 1 / (count(*) = {rows})::integer FROM held"
+
+
+def _asks(statements: Sequence[Query | Execute | ExecuteMany]) -> list[Ask]:
+    asks: list[Ask] = []
+    for one in statements:
+        if isinstance(one, ExecuteMany):
+            asks += asks_of(one.sql, one.rows)
+        else:
+            asks.append((one.sql, one.parameters))
+    return asks

@@ -1,0 +1,1 @@
+"""Operations on SQLite, through sqlite3 or aiosqlite."""

@@ -1,0 +1,136 @@
+"""Runs operations on an aiosqlite connection.
+
+Such a connection belongs to a thread of its own, in which everything has to be done. A whole
+transaction goes there as one function, so that nothing else can come between its statements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost._db.sqlite.engine import IN_CHILD, SqliteEngine
+from milepost._internal import fork_guard
+from milepost.errors import ColourError, ConnectionUnusableError, ForkedProcessError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Coroutine
+
+    from milepost._db.group_commit import Committer, Outcome, Waiting
+    from milepost._db.migrations import TableSetup
+    from milepost._db.operations import Work
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class AiosqliteEngine:
+    """One SQLite database, behind an aiosqlite connection."""
+
+    def __init__(
+        self,
+        connection: Any,
+        *,
+        owner: str,
+        synchronous: str,
+        first: TableSetup | None = None,
+        equip: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
+        if not callable(getattr(connection, "_execute", None)):
+            raise TypeError(
+                f"{owner} needs an aiosqlite or sqlite3 connection, not "
+                f"{type(connection).__name__}. For a file name use "
+                f"`async with {owner}.from_conn_string(...)`."
+            )
+        self.connection = connection
+        self._synchronous = synchronous
+        self._first = first
+        self._equip = equip
+        self._inner: SqliteEngine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._forked = False
+        fork_guard.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: the connection's thread is not there."""
+        fork_guard.keep_for_ever(self.connection, self._inner, self._loop)
+        self._forked, self._loop = True, None
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        engine = self._engine()
+        return await self._there(lambda: engine.run(work, write=write))
+
+    async def aset_up(self, tables: TableSetup) -> None:
+        """Make tables."""
+        engine = self._engine()
+        await self._there(lambda: engine.set_up(tables))
+
+    def set_up(self, tables: TableSetup) -> None:
+        """`aset_up`, from a thread that is not the loop's."""
+        self._from_outside(lambda: self.aset_up(tables))
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """`arun`, from a thread that is not the loop's."""
+        return self._from_outside(lambda: self.arun(work, write=write))
+
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """Take part in a group commit."""
+        engine = self._engine()
+        return await self._there(lambda: engine.commit(committer, waiting))
+
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """`acommit`, from a thread that is not the loop's."""
+        return self._from_outside(lambda: self.acommit(committer, waiting))
+
+    async def avacuum(self) -> None:
+        """Rewrite the file without the rows that were removed."""
+        await self._there(self._engine().vacuum)
+
+    def vacuum(self) -> None:
+        """`avacuum`, from a thread that is not the loop's."""
+        self._from_outside(self.avacuum)
+
+    def _engine(self) -> SqliteEngine:
+        """The engine for the sqlite3 connection inside; it exists once the other is awaited."""
+        if self._forked:
+            raise ForkedProcessError(IN_CHILD)
+        if self._inner is None:
+            inner: sqlite3.Connection | None = getattr(self.connection, "_connection", None)
+            if inner is None:
+                raise ConnectionUnusableError(
+                    "The aiosqlite connection is not open: await it first, as in "
+                    "`async with aiosqlite.connect(...) as conn:`, and keep it open."
+                )
+            self._inner = SqliteEngine(
+                inner, synchronous=self._synchronous, first=self._first, equip=self._equip
+            )
+        self._loop = asyncio.get_running_loop()
+        return self._inner
+
+    async def _there(self, job: Callable[[], R]) -> R:
+        try:
+            result: R = await self.connection._execute(job)
+        except ValueError as error:
+            if "connection" not in str(error).lower():
+                raise
+            raise ConnectionUnusableError(
+                "The aiosqlite connection is closed. Keep it open as long as the saver or store is "
+                "used."
+            ) from error
+        return result
+
+    def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise ColourError(
+                "This saver works through an aiosqlite connection, and a sync call would block the "
+                "event loop that the connection answers to. Use the async method."
+            )
+        if self._loop is None or self._loop.is_closed() or not self._loop.is_running():
+            return asyncio.run(call())
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()

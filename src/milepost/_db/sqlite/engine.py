@@ -1,0 +1,372 @@
+"""Runs operations on a `sqlite3` connection, for sync and async callers.
+
+One connection, one lock. Sync callers take the lock in their own thread. Async callers hand their
+work to one worker thread, so that the event loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from milepost._db.connection_lock import lock_of
+from milepost._db.failures import STILL_THERE, not_erased
+from milepost._db.sqlite.errors import explain, explained, suppress_read_only
+from milepost._db.sqlite.transaction import READ, WRITE, Transaction
+from milepost._db.sqlite.worker import Worker
+from milepost._internal import fork_guard, log
+from milepost.errors import (
+    ConnectionUnusableError,
+    ForkedProcessError,
+    NotErasedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost._db.group_commit import Committer, Outcome, Waiting
+    from milepost._db.migrations import TableSetup
+    from milepost._db.operations import Work
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+_INCREMENTAL: Final = 2
+"""What `PRAGMA auto_vacuum` says where that is so."""
+BUSY_TIMEOUT: Final = 30.0
+"""Seconds to wait for another process's transaction."""
+
+
+class SqliteEngine:
+    """One SQLite database. Engines on one connection take turns."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        synchronous: str = "FULL",
+        first: TableSetup | None = None,
+        equip: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
+        if synchronous not in ("FULL", "NORMAL", "EXTRA"):
+            raise ValueError(f"synchronous must be FULL, EXTRA or NORMAL, not {synchronous!r}")
+        self.connection = connection
+        self._connection_lock = lock_of(connection)
+        self.lock = fork_guard.held_at_fork(self._connection_lock.lock)
+        self._is_own = False
+        """Whether the connection was opened for this engine. The settings of one that is the
+        user's are the user's, but for those that make commits durable."""
+        self._reopen: Callable[[], sqlite3.Connection] | None = None
+        self._reopening = False
+        self._unusable = ""
+        """Why this process cannot use the connection."""
+        self._in_child = IN_CHILD
+        """Why a forked child cannot use the connection, unless it can be opened again."""
+        self._synchronous = synchronous
+        self._first = first
+        """Done once, before anything else."""
+        self._equipment = [] if equip is None else [equip]
+        """Called before that, with the connection, in a thread that may use it."""
+        self._equipped = 0
+        """How many of them this connection has seen."""
+        self._ready = False
+        self._own: sqlite3.Cursor | None = None
+        """For transactions: making one costs as much as a small statement."""
+        self._worker = Worker()
+        fork_guard.renewed_in_child(self)
+
+    def equip(self, equip: Callable[[sqlite3.Connection], None]) -> None:
+        """Give the connection something of its own, such as a function; now, and to one that takes
+        its place."""
+        with self.lock:
+            self._check_process()
+            if not self._reopening:
+                self._equip()
+                equip(self.connection)
+                self._equipped += 1
+            self._equipment.append(equip)
+
+    def _equip(self) -> None:
+        while self._equipped < len(self._equipment):
+            self._equipment[self._equipped](self.connection)
+            self._equipped += 1
+
+    # -- processes
+
+    def owns(self, conn_string: str) -> None:
+        """The connection is the engine's own, opened with this: a forked child opens another."""
+        self._is_own = True
+        if is_in_memory(conn_string):
+            self._in_child = _MEMORY_IN_CHILD
+            return
+        if not conn_string.startswith("file:"):
+            conn_string = os.path.abspath(conn_string)
+        self._reopen = partial(open_sqlite, conn_string)
+
+    def renew(self) -> None:
+        """In a forked child: leave the parent's connection alone.
+
+        For all connections of a process together SQLite notes which locks they have on a file, and
+        the child has a copy of these notes. So the inherited connection is closed before another
+        one is opened: otherwise that one would rely on locks that only the parent has, and the
+        parent could delete the log under it. The parent keeps its locks, since they belong to its
+        process. Where something was under way on the connection, it can only be left as it is.
+        """
+        quiet = fork_guard.was_held(self.lock)
+        self._worker = Worker()
+        cursor, self._own, self._ready = self._own, None, False
+        if self._unusable or self._reopening:
+            return
+        own = self._reopen is not None
+        try:
+            quiet = own and quiet and not self.connection.in_transaction
+        except sqlite3.Error:  # it was closed before
+            return
+        if not quiet:
+            self._unusable = self._in_child
+            fork_guard.keep_for_ever(self.connection, cursor)
+            return
+        self.connection.close()
+        self._reopening = True
+
+    def _check_process(self) -> None:
+        if self._unusable:
+            raise ForkedProcessError(self._unusable)
+
+    # -- sync and async
+
+    def run(self, work: Work[R], *, write: bool) -> R:
+        """Carry out an operation in one transaction."""
+        with self.lock:
+            if not self._ready:
+                self._prepare()
+            return self._transaction(work, WRITE if write else READ)
+
+    async def arun(self, work: Work[R], *, write: bool) -> R:
+        """`run`, for use on an event loop."""
+        return await self.in_worker(lambda: self.run(work, write=write))
+
+    def set_up(self, tables: TableSetup) -> None:
+        """Make tables, if that is not done."""
+        with self.lock:
+            if not self._ready:
+                self._prepare()
+            self._set_up(tables)
+
+    async def aset_up(self, tables: TableSetup) -> None:
+        """`set_up`, for use on an event loop."""
+        await self.in_worker(lambda: self.set_up(tables))
+
+    def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """Take part in a group commit."""
+        return committer.commit(waiting, lambda work: self.run(work, write=True))
+
+    async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
+        """`commit`, for use on an event loop; a cancellation waits until it has ended."""
+        try:
+            return await self.in_worker(lambda: self.commit(committer, waiting))
+        except asyncio.CancelledError:
+            await self._worker.catch_up()
+            raise
+
+    async def in_worker(self, job: Callable[[], R]) -> R:
+        """Call something in the worker thread."""
+        return await self._worker.call(job)
+
+    def vacuum(self) -> None:
+        """Rewrite the file without the rows that were removed, and empty the log beside it."""
+        with self.lock:
+            self._prepare()
+            if self.connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            with not_erased(), explained():
+                self._cursor().execute("VACUUM")
+                [(timeout,)] = self._cursor().execute("PRAGMA busy_timeout").fetchall()
+        until = time.monotonic() + timeout / 1000
+        # Not with one attempt that waits: it would block all writers meanwhile.
+        while not self._empty_log(timeout):
+            if time.monotonic() >= until:
+                raise NotErasedError(
+                    f"{STILL_THERE} Another connection has been reading for longer than the busy "
+                    f"timeout of {timeout / 1000:g} s, and SQLite cannot overwrite what that one "
+                    "may still need. End its transaction, then call vacuum(), or erase() again."
+                )
+            time.sleep(0.01)
+
+    def _empty_log(self, timeout: int) -> bool:
+        """Move the content of the log to the file, and truncate the log. False if it is in use."""
+        with self.lock, not_erased(), explained():
+            cursor = self._cursor()
+            if not self._is_own:
+                # As much as can be without waiting, since others cannot write while the next one
+                # waits. It then waits only for readers that began after the file was rewritten.
+                [(_, pages, moved)] = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                if moved < pages:
+                    return False
+                return _truncated(cursor)
+            cursor.execute("PRAGMA busy_timeout=0")
+            try:
+                return _truncated(cursor)
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout={timeout}")
+
+    async def avacuum(self) -> None:
+        """`vacuum`, for use on an event loop."""
+        await self.in_worker(self.vacuum)
+
+    def close(self) -> None:
+        """Let the worker go, and close the connection."""
+        self._worker.close()
+        with self.lock:
+            if self._ready:
+                try:
+                    # Not with `execute`: that stops after the first page.
+                    self.connection.executescript("PRAGMA incremental_vacuum")
+                except sqlite3.Error as error:
+                    kept = "SQLite: free pages were not given back at the end (%s)."
+                    log.debug(log.STORAGE, kept, error)
+            if not self._unusable:
+                self.connection.close()
+
+    def release(self) -> None:
+        """Let the worker go; the connection is the caller's."""
+        self._worker.close()
+
+    # -- transactions
+
+    def _prepare(self) -> None:
+        """Look at the connection that we were given, and create the tables."""
+        if self._ready:
+            return
+        self._check_process()
+        if self._reopening and self._reopen is not None:
+            self.connection = self._connection_lock.connect(self._reopen())
+            self._reopening, self._equipped = False, 0
+        connection = self.connection
+        with explained():
+            if getattr(connection, "autocommit", None) is False:
+                raise ConnectionUnusableError(
+                    "The sqlite3 connection was made with autocommit=False, so it is always "
+                    "inside a transaction. Make it without that argument, or with autocommit=True."
+                )
+            if connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            if connection.text_factory is not str:
+                raise ConnectionUnusableError(
+                    "The sqlite3 connection has a text_factory of its own, which would change "
+                    "what is read. Give the saver a connection with the default, `str`."
+                )
+            cursor = self._cursor()
+            with suppress_read_only():
+                # Only on a new file. Folding leaves pages free; `close` gives them back.
+                [(former,)] = cursor.execute("PRAGMA auto_vacuum").fetchall()
+                if former != _INCREMENTAL:  # to set it again waits for writers
+                    cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+                _switch_to_wal(cursor)
+            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
+            cursor.close()
+            self._equip()
+        if self._first is not None:
+            self._set_up(self._first)
+        self._ready = True
+
+    def _set_up(self, tables: TableSetup) -> None:
+        if not self._transaction(tables.is_done, READ):
+            self._transaction(tables.make, WRITE)
+
+    def _cursor(self) -> sqlite3.Cursor:
+        cursor = self.connection.cursor()
+        cursor.row_factory = None  # the user may have set one for the connection
+        return cursor
+
+    def _transaction(self, work: Work[R], begin: str) -> R:
+        try:
+            if self.connection.in_transaction:
+                raise ConnectionUnusableError(_OPEN_TRANSACTION)
+            cursor = self._own
+            if cursor is None:
+                cursor = self._own = self._cursor()
+            try:
+                return Transaction(cursor, begin, is_own=self._is_own).drive(work())
+            except BaseException:
+                self._roll_back(cursor)
+                raise
+        except sqlite3.Error as error:
+            raise explain(error) from error
+
+    def _roll_back(self, cursor: sqlite3.Cursor) -> None:
+        # Some failures, a full disk among them, end the transaction by themselves.
+        if self.connection.in_transaction:
+            cursor.execute("ROLLBACK")
+
+
+def _truncated(cursor: sqlite3.Cursor) -> bool:
+    [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not busy
+
+
+def _switch_to_wal(cursor: sqlite3.Cursor) -> None:
+    """Several may open a new file at once, and for this switch SQLite does not wait by itself."""
+    until = time.monotonic() + _WAL_TIMEOUT
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL").fetchall()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.002)
+
+
+_WAL_TIMEOUT: Final = 10.0
+"""Seconds that others may take to make a file and its tables."""
+
+
+_OPEN_TRANSACTION = (
+    "The sqlite3 connection has an open transaction that is not the saver's or store's. Commit it "
+    "or roll it back first, or give them a connection of their own: they must be able to commit by "
+    "themselves."
+)
+
+
+IN_CHILD: Final = (
+    "This process was forked after the saver or store was made, and its SQLite connection is the "
+    "parent's: used by two processes, it can damage the database. Make the connection and the "
+    "saver or store in each process after the fork, or use from_conn_string with a file: then each "
+    "process opens a connection of its own. A store that shares a saver's connection does so too "
+    "if it is given the saver's engine, as in SqliteStore(saver.engine)."
+)
+_MEMORY_IN_CHILD: Final = (
+    "This process was forked after the saver or store was made, and its database is in the memory "
+    "of the parent process, which cannot be shared. Use a file, or make another saver or store in "
+    "each process."
+)
+
+
+def is_in_memory(conn_string: str) -> bool:
+    """Whether a database is gone when its connection is closed."""
+    if conn_string.startswith("file:"):
+        return ":memory:" in conn_string or "mode=memory" in conn_string
+    return conn_string in ("", ":memory:")
+
+
+def open_sqlite(conn_string: str) -> sqlite3.Connection:
+    """A connection as savers and stores want it: shared by threads, transactions by hand."""
+    try:
+        return sqlite3.connect(
+            conn_string,
+            timeout=BUSY_TIMEOUT,
+            check_same_thread=False,
+            isolation_level=None,
+            uri=conn_string.startswith("file:"),
+        )
+    except sqlite3.OperationalError as error:
+        raise ConnectionUnusableError(
+            f"SQLite cannot open '{conn_string}' ({error}). It must be a file, or a name for one, "
+            "in a directory that exists and can be written to."
+        ) from error

@@ -1,0 +1,143 @@
+"""Runs an operation on a `sqlite3` cursor, in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from milepost._db.operations import (
+    Batch,
+    ConditionalInsert,
+    Execute,
+    ExecuteMany,
+    GuardedBatch,
+    LinkedRows,
+    Operation,
+    Queries,
+    Query,
+    ReadCells,
+    Statement,
+)
+from milepost._db.sqlite.cells import read_cells
+from milepost._internal.generators import GeneratorDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+R = TypeVar("R")
+_Rows = list[tuple[Any, ...]]
+
+READ: Final = "BEGIN"
+WRITE: Final = "BEGIN IMMEDIATE"
+
+
+class Transaction:
+    """One transaction. It begins with the first statement that needs one."""
+
+    __slots__ = ("_begin", "_begun", "_cursor", "_is_own")
+
+    def __init__(self, cursor: sqlite3.Cursor, begin: str, *, is_own: bool) -> None:
+        self._cursor = cursor
+        self._begin = begin
+        self._begun = False
+        self._is_own = is_own
+        """Whether the connection was opened for the engine, so that its settings may change."""
+
+    def drive(self, operation: Operation[R]) -> R:
+        """Carry out an operation, and commit."""
+        steps = GeneratorDriver(operation)
+        try:
+            for statement in steps:
+                if not self._begun and not _is_transaction(statement, self._begin):
+                    self._cursor.execute(self._begin)
+                    self._begun = True
+                run: Any = _RUN[type(statement)]
+                steps.answer = run(self, statement)
+            if self._begun:
+                self._cursor.execute("COMMIT")
+            return steps.result
+        except StopIteration as stray:  # of a parameter, a converter or a callback
+            raise RuntimeError("a statement raised StopIteration") from stray
+        finally:
+            operation.close()
+
+    def _query(self, query: Query) -> _Rows:
+        return self._cursor.execute(query.sql, query.parameters).fetchall()
+
+    def _queries(self, queries: Queries) -> list[_Rows]:
+        return [self._query(query) for query in queries.queries]
+
+    def _linked_rows(self, linked: LinkedRows) -> None:
+        wanted = linked.parameters
+        while wanted is not None:
+            row = self._cursor.execute(linked.sql, wanted).fetchone()
+            wanted = None if row is None else linked.onward(row)
+
+    def _read_cells(self, cells: ReadCells) -> list[bytes]:
+        return read_cells(self._cursor, cells, own=self._is_own)
+
+    def _execute(self, statement: Execute) -> int:
+        return self._cursor.execute(statement.sql, statement.parameters).rowcount
+
+    def _execute_many(self, statement: ExecuteMany) -> None:
+        self._cursor.executemany(statement.sql, statement.rows)
+
+    def _batch(self, batch: Batch) -> None:
+        self._run_all(batch.statements)
+
+    def _guarded_batch(self, guarded: GuardedBatch) -> bool:
+        if self._holds(guarded):
+            self._run_all(guarded.statements)
+            return True
+        self._cursor.execute("ROLLBACK")
+        self._cursor.execute(self._begin)
+        return False
+
+    def _conditional_insert(self, statement: ConditionalInsert) -> bool:
+        is_done = self._cursor.execute(statement.sql, statement.parameters).rowcount == 1
+        # sqlite3 begins a transaction by itself, unless the user has told it not to.
+        self._begun = self._cursor.connection.in_transaction
+        return is_done
+
+    def _holds(self, guarded: GuardedBatch) -> bool:
+        cursor = self._cursor
+        for sql, rows in guarded.guards:
+            for row in rows:
+                cursor.execute(sql, row)
+                is_query = cursor.description is not None
+                if cursor.fetchone() is None if is_query else cursor.rowcount != 1:
+                    return False
+        return True
+
+    def _run_all(self, statements: Sequence[Execute | ExecuteMany]) -> None:
+        cursor = self._cursor
+        for one in statements:
+            if isinstance(one, Execute):
+                cursor.execute(one.sql, one.parameters)
+            elif len(one.rows) == 1:
+                cursor.execute(one.sql, one.rows[0])
+            else:
+                cursor.executemany(one.sql, one.rows)
+
+
+_RUN: Final = {
+    Query: Transaction._query,
+    Queries: Transaction._queries,
+    LinkedRows: Transaction._linked_rows,
+    ReadCells: Transaction._read_cells,
+    Execute: Transaction._execute,
+    ExecuteMany: Transaction._execute_many,
+    Batch: Transaction._batch,
+    GuardedBatch: Transaction._guarded_batch,
+    ConditionalInsert: Transaction._conditional_insert,
+}
+"""What runs a statement, by its type."""
+
+
+def _is_transaction(statement: Statement, begin: str) -> bool:
+    """Whether a statement needs nothing around it: a read of one query does not."""
+    if isinstance(statement, Queries):
+        return begin == READ and statement.last and len(statement.queries) == 1
+    if isinstance(statement, Query):
+        return begin == READ and statement.last
+    return isinstance(statement, ConditionalInsert)

@@ -1,0 +1,82 @@
+"""Removes expired items of a store and expired threads of a saver, at intervals."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from milepost._internal import fork_guard, log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Sweeper:
+    """A thread that removes what has expired, at intervals, until it is stopped or fails."""
+
+    def __init__(self, sweep: Callable[[], object]) -> None:
+        self._sweep = sweep
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._done: Future[None] = Future()
+        self._lock = fork_guard.fresh_in_child(threading.Lock())
+        fork_guard.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """A forked child does not sweep: its parent does, until the child starts a sweeper."""
+        self._stop, self._thread, self._done = threading.Event(), None, Future()
+
+    def start(self, seconds: float, sweep: Callable[[], object] | None = None) -> Future[None]:
+        """Begin, unless it is running already. The future ends when the sweeper does.
+
+        `sweep` is what it does from now on, if that is not what it did before.
+        """
+        if not seconds > 0:
+            raise ValueError(f"The interval of a sweeper must be positive, not {seconds} seconds.")
+        with self._lock:
+            # A thread that has ended, or was asked to, may be alive for a moment still.
+            if self._is_running and not (self._done.done() or self._stop.is_set()):
+                return self._done
+            self._sweep = sweep or self._sweep
+            self._stop = threading.Event()
+            self._done = Future()
+            self._thread = threading.Thread(
+                target=self._run,
+                args=(seconds, self._sweep, self._stop, self._done),
+                name="milepost-ttl-sweeper",
+                daemon=True,
+            )
+            self._thread.start()
+            return self._done
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End; whether it has ended within `timeout` seconds."""
+        with self._lock:
+            thread = self._thread
+            self._stop.set()
+        if thread is None:
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    @property
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @staticmethod
+    def _run(
+        seconds: float,
+        sweep: Callable[[], object],
+        stop: threading.Event,
+        done: Future[None],
+    ) -> None:
+        try:
+            while not stop.wait(seconds):
+                sweep()
+                log.debug(log.STORAGE, "A sweep has ended.")
+        except BaseException as error:
+            log.warning(log.STORAGE, "The sweeper has stopped: a sweep failed with %s.", error)
+            done.set_exception(error)
+        else:
+            done.set_result(None)

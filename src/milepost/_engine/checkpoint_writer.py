@@ -1,0 +1,369 @@
+"""The checkpoints of a run: what is stored when, and under which id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.delta_snapshots import DeltaSnapshots
+from milepost._engine.drivers.effects import EffectGenerator, Flush, Save
+from milepost._engine.drivers.saver_effects import ReleaseThread
+from milepost._engine.superstep.plan import is_waiting
+from milepost._engine.superstep.untracked import tracked_value, tracked_writes
+from milepost._internal import log
+from milepost._internal.ids import LateId, checkpoint_id
+from milepost.checkpoint._contract.records import FORMAT_VERSION, Checkpoint, now
+from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit
+from milepost.errors import SerdeError
+from milepost.types import MISSING, RunnableConfig
+
+if TYPE_CHECKING:
+    from milepost._engine.position import Position
+    from milepost._engine.streaming.events import RunEvents
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost._engine.thread_writer import ThreadWriter
+    from milepost.checkpoint._contract.records import (
+        CheckpointMetadata,
+        CheckpointTuple,
+        PendingWrite,
+    )
+    from milepost.checkpoint._contract.step_saver import TaskWrites
+
+OF_A_TASK = frozenset(
+    {
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint_ns",
+        "checkpoint_map",
+        "langgraph_step",
+        "langgraph_node",
+        "langgraph_triggers",
+        "langgraph_path",
+        "langgraph_checkpoint_ns",
+    }
+)
+"""Metadata that says where a task runs, for callbacks: it is not saved."""
+
+
+class CheckpointWriter:
+    """Makes checkpoints of a run's channels, and decides when they are stored.
+
+    Under `sync` and `async` every checkpoint is prepared and handed over at once, together with
+    the writes that led to it. Under `exit` the run goes on without storing anything, and `finish`
+    stores the last checkpoint.
+    """
+
+    __slots__ = (
+        "_authors",
+        "_given",
+        "_prepared",
+        "_source",
+        "_unstored",
+        "_unstored_writes",
+        "channels",
+        "deltas",
+        "events",
+        "made_by",
+        "metadata",
+        "mid_apply",
+        "missing",
+        "next_version",
+        "owns_thread",
+        "pending",
+        "position",
+        "program",
+        "shared",
+        "stores_at_exit",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        program: ExecutableGraph,
+        position: Position,
+        config: RunnableConfig,
+        events: RunEvents,
+    ) -> None:
+        self.program = program
+        self.position = position
+        self.events = events
+        self.channels: ChannelState
+        self.thread: ThreadWriter | None = None
+        """Stores what is prepared; None if the run has no saver."""
+        self.next_version: Callable[[Any, None], Any] = _next_number
+        """The version of a channel after the given one."""
+        self.stores_at_exit = False
+        """Whether nothing is stored before the run ends."""
+        self.owns_thread = False
+        """Whether this run, not one around it, made the thread writer."""
+        self.shared: ThreadWriter | None = None
+        """The thread writer of a run around this one, in whose name this one writes."""
+        self._given: dict[str, Any] = {
+            key: value
+            for key, value in (config.get("metadata") or {}).items()
+            if key not in OF_A_TASK
+        }
+        """What the caller wants to be saved with every checkpoint; nothing else of the config."""
+        if config.get("run_id") is not None:
+            self._given["run_id"] = str(config["run_id"])
+        self.metadata: CheckpointMetadata = {}
+        """Of the present checkpoint."""
+        self.pending: Sequence[PendingWrite] = ()
+        """Writes that were stored at the present checkpoint before this run."""
+        self.missing: Mapping[str, Sequence[str]] = {}
+        """Nodes that the loaded checkpoint waits for and the graph does not have, with the channels
+        that say so."""
+        self.made_by: Sequence[Writer] = ()
+        """Whose writes made the present checkpoint."""
+        self.deltas = DeltaSnapshots(program.delta)
+        self.mid_apply = False
+        """Whether writes are being applied: the channels are between two checkpoints."""
+        self._prepared: list[Any] = []
+        """Encoded steps that are to be stored next."""
+        self._unstored = False
+        """Whether the present checkpoint waits for the end of the run."""
+        self._unstored_writes: list[TaskWrites] = []
+        self._source: str | None = None
+        """Where the present checkpoint comes from, if there is no metadata of it yet."""
+        self._authors: dict[str, str] = {}
+        """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
+
+    def join(self, thread: ThreadWriter, *, owned: bool) -> None:
+        """Write to a thread; `owned`: no run around this one does so too."""
+        self.thread, self.owns_thread = thread, owned
+        self.next_version = thread.saver.get_next_version
+        self.stores_at_exit = thread.durability == "exit"
+
+    # -- while the run goes on
+
+    def save_writes(self, writes: Sequence[TaskWrites]) -> EffectGenerator[None]:
+        """Store what tasks wrote, before their step has ended."""
+        thread = self.thread
+        if self.program.untracked:
+            writes = tracked_writes(writes, self.program.untracked, step_ends=False)
+        if thread is None or not writes:
+            return
+        if self.stores_at_exit:
+            self._unstored_writes.extend(writes)
+            return
+        self._prepared.append(thread.prepare(self._commit(thread, writes, None)))
+        yield from self.store_prepared()
+
+    def save_checkpoint(
+        self,
+        source: str,
+        writes: Sequence[TaskWrites] = (),
+        made_by: Sequence[Writer] = (),
+        *,
+        with_next: bool = False,
+        copied: CheckpointTuple | None = None,
+    ) -> EffectGenerator[None]:
+        """The present state becomes a checkpoint; `writes` are stored along with it.
+
+        `with_next`: stored with the next one; between the two, a crash can lose nothing.
+        `copied`: the checkpoint that this one is a copy of.
+        """
+        thread, position = self.thread, self.position
+        self.made_by = made_by
+        if thread is None:
+            return
+        if self.stores_at_exit:
+            self._unstored = True
+            self._unstored_writes.clear()
+            for writer in made_by:
+                for name, _ in writer.writes:
+                    self._authors[name] = writer.name
+            if self.events.quiet and not self.program.delta:
+                # Most of these checkpoints are never seen: not before one is stored, or a node
+                # asks for it, is there an id or metadata.
+                if isinstance(position.present, LateId):
+                    position.present = position.present.successor()
+                else:
+                    position.present = LateId(position.present, thread.fence.head)
+                self._announce(thread)
+                self._source, self.pending = source, ()
+                return
+        before = str(position.present)
+        position.previous_id = position.stored_id and before
+        position.present = new_id = checkpoint_id(before, thread.fence.head)
+        if thread.fence.forced:
+            self._announce(thread)
+        self._describe(source, made_by)
+        if not self.stores_at_exit:
+            if self.program.untracked:
+                writes = tracked_writes(writes, self.program.untracked, step_ends=True)
+            new = self._new_checkpoint(new_id, copied)
+            self._prepared.append(thread.prepare(self._commit(thread, writes, new)))
+            if not with_next:
+                steps, self._prepared = self._prepared, []
+                yield Save(thread, steps, not thread.deferred)
+            position.stored_id = new_id
+            self.channels.mark_saved()
+        self.pending = ()
+        if not self.events.quiet:
+            self.events.checkpoint(self.channels, self.metadata, made_by)
+
+    def store_prepared(self) -> EffectGenerator[None]:
+        """Store what is ready, in one transaction if the saver can."""
+        if self._prepared:
+            assert self.thread is not None
+            steps, self._prepared = self._prepared, []
+            yield Save(self.thread, steps, not self.thread.deferred)
+
+    # -- the end of the run
+
+    def set_outcome(self, status: str) -> None:
+        """Set the status that the registry gets when the run stops."""
+        if (thread := self._claimed) is not None:
+            thread.fence.waiting = status
+
+    def finish(self, *, succeeded: bool) -> EffectGenerator[None]:
+        """Store what is not stored yet. `succeeded`: nothing waits, and nothing has failed."""
+        yield from self.store_prepared()
+        if not self.stores_at_exit or (self.position.is_transient and succeeded):
+            return
+        if not self.mid_apply:  # half-applied channels are no state to save
+            yield from self._store_at_exit()
+
+    def _store_at_exit(self) -> EffectGenerator[None]:
+        """Under `exit`: store the whole result of the run in one commit."""
+        thread, position = self.thread, self.position
+        assert thread is not None
+        prepared = []
+        if self._unstored:
+            # Steps in between are not stored, so a delta channel cannot be rebuilt from them; and
+            # what others wrote at the parent would be taken for what led here.
+            self.channels.dirty.update(self.deltas.take_all(self.channels))
+            if self._source is not None:
+                self._describe(self._source, ())
+            try:
+                new = self._new_checkpoint(position.checkpoint_id)
+                prepared.append(thread.prepare(self._commit(thread, (), new)))
+            except SerdeError as refused:
+                raise refused.at(node=self._authors.get(refused.channel or "")) from None
+            position.stored_id = position.checkpoint_id
+            self.channels.mark_saved()
+            self._unstored = False
+        if self._unstored_writes:
+            prepared.append(thread.prepare(self._commit(thread, self._unstored_writes, None)))
+            self._unstored_writes = []
+        if prepared:
+            yield Save(thread, prepared, True)
+
+    def flush(self) -> EffectGenerator[None]:
+        """Wait until all is stored, unless a run around this one does."""
+        if self.thread is not None and self.owns_thread:
+            yield Flush(self.thread)
+
+    def release(self) -> EffectGenerator[None]:
+        """Make sure that the registry does not list this run as running."""
+        if (thread := self._claimed) is None:
+            return
+        fence = thread.fence
+        fence.ended = True
+        status = fence.waiting if fence.status == "running" else None
+        if fence.status is None:
+            status = fence.before  # nothing was stored: the thread keeps its status
+        if thread.native is not None and status is not None:
+            # If that fails, the lease expires before long.
+            try:
+                yield ReleaseThread(thread.native, thread.thread_id, fence, status)
+            except Exception as error:
+                text = "Thread '%s' could not be released (%s): it shows as running for a minute."
+                log.warning(log.THREADS, text, thread.thread_id, error)
+
+    @property
+    def _claimed(self) -> ThreadWriter | None:
+        """The thread writer, if this run, and not a run around it, has claimed the thread."""
+        return self.thread if self.owns_thread and self.shared is None else None
+
+    # -- what a checkpoint is made of
+
+    def _announce(self, thread: ThreadWriter) -> None:
+        """Tell the fence of a run in the past where its own checkpoints begin."""
+        fence, position = thread.fence, self.position
+        if (
+            fence.forced
+            and position.parent is None
+            and not fence.taken
+            and (fence.begins is None or self.stores_at_exit)
+        ):
+            fence.begins = (position.ns, position.present)
+
+    def _describe(self, source: str, made_by: Sequence[Writer]) -> None:
+        """Make the metadata of the present checkpoint."""
+        position = self.position
+        metadata: dict[str, Any] = {**self._given, "source": source, "step": position.step}
+        metadata["parents"] = position.parents
+        if self.program.delta:
+            counters = self.metadata.get("counters_since_delta_snapshot") or {}
+            metadata["counters_since_delta_snapshot"] = self.deltas.count(
+                self.channels, counters, made_by
+            )
+        self.metadata, self._source = metadata, None  # type: ignore[assignment]
+
+    def _commit(
+        self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None
+    ) -> StepCommit:
+        position = self.position
+        status = thread.fence.waiting
+        if new is not None and not position.ns and (not thread.instant or status != "running"):
+            waiting = is_waiting(self.program, self.channels)
+            status = status if waiting else "idle"
+        return StepCommit(
+            thread.thread_id, position.ns, position.stored_id, writes, new, thread.fence, status
+        )
+
+    def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:
+        channels = self.channels
+        if copied is not None:
+            whole = self.deltas.take_all(channels)
+        live = channels.live
+        changed = {
+            name: live[name].checkpoint() if name in live else MISSING for name in channels.dirty
+        }
+        if self.program.delta:
+            self.deltas.substitute(changed)
+        if self.program.untracked:
+            changed = self._tracked(changed)
+        checkpoint: Checkpoint = {
+            "v": FORMAT_VERSION,
+            "id": new_id,
+            "ts": now(),
+            "channel_values": {},
+            "channel_versions": channels.versions,
+            "versions_seen": channels.seen,
+            "updated_channels": None if channels.changed is None else sorted(channels.changed),
+        }
+        seen = channels.unsaved_seen
+        new = NewCheckpoint(checkpoint, self.metadata, changed, self._all_values, seen)
+        return new if copied is None else self._as_copy(new, copied, whole)
+
+    def _as_copy(
+        self, new: NewCheckpoint, copied: CheckpointTuple, whole: Mapping[str, Any]
+    ) -> NewCheckpoint:
+        """A copy shares its parent with the original, but nothing that the parent has.
+
+        So every channel counts as changed. Delta channels are kept whole: the writes that made the
+        original's value are not taken to have made that of a fork.
+        """
+        changed: dict[str, Any] = dict.fromkeys(copied.checkpoint["channel_versions"], MISSING)
+        changed |= copied.checkpoint["channel_values"]
+        changed |= whole
+        if (counters := self.metadata.get("counters_since_delta_snapshot")) is not None:
+            self.metadata["counters_since_delta_snapshot"] = dict.fromkeys(counters, (0, 0))
+        return replace(new, changed={**changed, **new.changed}, seen=None, again=True)
+
+    def _all_values(self) -> dict[str, Any]:
+        values = {**self.channels.stored_values(), **self.deltas.values}
+        return self._tracked(values) if self.program.untracked else values
+
+    def _tracked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        untracked = self.program.untracked
+        return {name: tracked_value(name, value, untracked) for name, value in values.items()}
+
+
+def _next_number(current: Any, _channel: None) -> Any:
+    return 1 if current is None else current + 1

@@ -1,0 +1,131 @@
+"""Configs: what a caller says about a run, and what nodes get."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.errors import GraphBuildError
+from milepost.types import All, RetryPolicy, RunnableConfig
+
+if TYPE_CHECKING:
+    from milepost._engine.position import Position
+    from milepost._engine.superstep.plan import Task
+
+DEFAULT_RECURSION_LIMIT = int(os.environ.get("MILEPOST_DEFAULT_RECURSION_LIMIT", "10007"))
+
+_MAPPINGS = ("configurable", "metadata")
+
+
+def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
+    """One config out of several; later ones win, mappings and tags are joined."""
+    merged: dict[str, Any] = {}
+    for config in configs:
+        for key, value in checked_config(config or {}).items():
+            if value is None:
+                continue
+            if key in _MAPPINGS:
+                if not isinstance(value, dict):
+                    raise TypeError(f"config['{key}'] must be a dict, not {type(value).__name__}.")
+                merged[key] = {**merged.get(key, {}), **value}
+            elif key == "tags":
+                # Once each: a graph inside a node may be given the config that it has anyway.
+                merged[key] = list(dict.fromkeys([*merged.get(key, ()), *value]))  # type: ignore[misc]
+            else:
+                merged[key] = value
+    return merged  # type: ignore[return-value]
+
+
+def checked_config(config: Any) -> RunnableConfig:
+    """`config`; TypeError if it cannot be one."""
+    if type(config) is not dict and not isinstance(config, Mapping):
+        raise TypeError(
+            'A config is a dict such as {"configurable": {"thread_id": "1"}}, not '
+            f"{type(config).__name__}."
+        )
+    return config  # type: ignore[return-value]
+
+
+def recursion_limit(config: RunnableConfig) -> int:
+    """How many super-steps a run may take."""
+    limit = config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"recursion_limit must be a number of steps from 1 up, not {limit!r}.")
+    return limit
+
+
+def retry_policies(
+    given: RetryPolicy | Sequence[RetryPolicy] | None,
+) -> tuple[RetryPolicy, ...]:
+    """The policies of a node or task, checked when they are given and not when it fails."""
+    if given is None:
+        return ()
+    policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
+    for policy in policies:
+        if not isinstance(policy, RetryPolicy):
+            raise GraphBuildError(f"A retry policy must be a RetryPolicy, not {policy!r}.")
+        on = policy.retry_on
+        kinds = on if isinstance(on, (list, tuple)) else [on] if isinstance(on, type) else []
+        if not kinds and not callable(on):
+            raise GraphBuildError(
+                "retry_on must be an exception class, a list or tuple of them, or a function of "
+                f"the error, not {on!r}."
+            )
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise GraphBuildError(f"retry_on names {kind!r}, which is no exception class.")
+    return policies
+
+
+def node_config(config: RunnableConfig, position: Position, task: Task) -> RunnableConfig:
+    """The config that a node sees, in a run with this config."""
+    configurable = {
+        key: value
+        for key, value in (config.get("configurable") or {}).items()
+        if key not in ("checkpoint_id", "checkpoint_map", "checkpoint_ns")
+    }
+    configurable["checkpoint_ns"] = position.ns
+    configurable["checkpoint_id"] = position.stored_id
+    metadata = {
+        # Of the outermost task: an inner graph gets those of its caller.
+        "checkpoint_ns": task.ns,
+        **(config.get("metadata") or {}),
+        **task.node.metadata,
+        "langgraph_step": position.step + 1,
+        "langgraph_node": task.name,
+        "langgraph_triggers": tuple(task.triggers),
+        "langgraph_path": task.path,
+        "langgraph_checkpoint_ns": task.ns,
+    }
+    if "thread_id" in configurable:
+        metadata.setdefault("thread_id", configurable["thread_id"])
+    seen: RunnableConfig = {
+        **config,
+        "configurable": configurable,
+        "metadata": metadata,
+        "tags": [*config.get("tags", ()), *task.node.tags],
+    }
+    # They name this run; a LangChain runnable that got them would take them for its own.
+    seen.pop("run_id", None)
+    seen.pop("run_name", None)
+    return seen
+
+
+def concurrency(config: RunnableConfig) -> int | None:
+    """How many tasks may run at the same time; None if the config does not say."""
+    limit = config.get("max_concurrency")
+    if limit is not None and (not isinstance(limit, int) or limit < 1):
+        raise ValueError(f"max_concurrency must be a number of tasks from 1 up, not {limit!r}.")
+    return limit
+
+
+def check_interrupt_nodes(names: All | Sequence[str] | None, nodes: Collection[str]) -> None:
+    """Raise GraphBuildError if an interrupt list names a node that is not there."""
+    if names and names != "*":
+        for name in names:
+            if name not in nodes:
+                raise GraphBuildError(
+                    f"Interrupt node '{name}' is not in the graph. "
+                    f"Its nodes are: {', '.join(sorted(nodes))}."
+                )

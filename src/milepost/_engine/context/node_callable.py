@@ -1,0 +1,155 @@
+"""What can be called as a node, and what it is given besides its input.
+
+A node may be a sync or async function, a bound method, a callable object, a partial, or anything
+with `invoke`/`ainvoke`. Its signature is read once, when the graph is built.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from milepost._internal.dataclass_tools import record
+from milepost.errors import GraphBuildError, NodeError
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+
+Injection = tuple[str, "Callable[[TaskContext], Any]"]
+"""A parameter, and how its argument is found."""
+
+_INJECTED: dict[str, Callable[[TaskContext], Any]] = {
+    "config": lambda context: context.config,
+    "store": lambda context: context.runtime.store,
+    "writer": lambda context: context.stream_writer,
+    "previous": lambda context: context.runtime.previous,
+    "runtime": lambda context: context.runtime,
+}
+
+
+@record
+class Callee:
+    """Something to call with an input: sync, async, or both."""
+
+    name: str
+    sync: Callable[..., Any] | None
+    aio: Callable[..., Awaitable[Any]] | None
+    inject: tuple[Injection, ...] = ()
+    target: Any = None
+    """What the user gave."""
+    quick: bool = False
+    """A function of milepost that never blocks: it may run on the event loop."""
+
+    def arguments(self, context: TaskContext) -> dict[str, Any]:
+        """The keyword arguments that the signature asks for."""
+        return {name: find(context) for name, find in self.inject}
+
+
+def callee_of(target: Any, name: str | None = None) -> Callee:
+    """How to call `target`; raises GraphBuildError if it cannot be called."""
+    label = name or name_of(target) or "node"
+    if _is_runnable(target):
+        return Callee(
+            label,
+            getattr(target, "invoke", None),
+            getattr(target, "ainvoke", None),
+            _runnable_injections(target),
+            target,
+        )
+    if not callable(target):
+        raise GraphBuildError(
+            f"{target!r} cannot be a node: give a function, a callable object, or an object "
+            "with an invoke() or ainvoke() method."
+        )
+    function = function_of(target)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise GraphBuildError(
+            f"{label} is a generator function, which cannot be a node: return the update, and "
+            "send what should arrive earlier through the stream writer."
+        )
+    inject = _injections(target)
+    if is_async(target):
+        return Callee(label, None, target, inject, target)
+    return Callee(label, target, None, inject, target)
+
+
+def name_of(target: Any) -> str | None:
+    """The name that a node gets from its function."""
+    name = getattr(target, "__name__", None)
+    if name is None and isinstance(target, functools.partial):
+        return name_of(target.func)
+    if name is None and (get_name := getattr(target, "get_name", None)) is not None:
+        name = get_name()
+    if name is None:
+        name = getattr(target, "name", None)
+    if name is None:
+        name = type(target).__name__
+    return name if isinstance(name, str) else None
+
+
+def is_async(target: Any) -> bool:
+    """Whether calling `target` gives something to await."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    if inspect.iscoroutinefunction(target):
+        return True
+    call = getattr(target, "__call__", None)  # noqa: B004
+    return call is not None and inspect.iscoroutinefunction(call)
+
+
+def function_of(target: Any) -> Any:
+    """The plain function whose signature and annotations describe `target`."""
+    while isinstance(target, functools.partial):
+        target = target.func
+    if inspect.isfunction(target) or inspect.ismethod(target):
+        return target
+    return getattr(target, "__call__", target)  # noqa: B004
+
+
+def hints_of(target: Any) -> Mapping[str, Any]:
+    """Type hints of a callable; empty where they cannot be resolved."""
+    try:
+        return get_type_hints(function_of(target), include_extras=True)
+    except Exception:
+        return {}
+
+
+def _is_runnable(target: Any) -> bool:
+    return not inspect.isclass(target) and (hasattr(target, "invoke") or hasattr(target, "ainvoke"))
+
+
+def _injections(target: Any) -> tuple[Injection, ...]:
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):
+        return ()  # a builtin without a signature takes its input alone
+    hints = hints_of(target)
+    found: list[Injection] = []
+    for parameter in parameters[1:]:
+        hint = hints.get(parameter.name, parameter.annotation)
+        find = _by_annotation(hint) or _INJECTED.get(parameter.name)
+        if find is None or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+            parameter.POSITIONAL_ONLY,
+        ):
+            continue
+        found.append((parameter.name, find))
+    return tuple(found)
+
+
+def _by_annotation(hint: Any) -> Callable[[TaskContext], Any] | None:
+    if hint is NodeError or hint == "NodeError":
+        return lambda context: context.failure
+    return None
+
+
+def _runnable_injections(target: Any) -> tuple[Injection, ...]:
+    method = getattr(target, "invoke", None) or target.ainvoke
+    try:
+        parameters = inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return ()
+    return (("config", _INJECTED["config"]),) if "config" in parameters else ()

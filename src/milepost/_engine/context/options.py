@@ -1,0 +1,61 @@
+"""What a run is started with, and what its tasks can use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.task_context import RunControl
+from milepost._internal.dataclass_tools import record
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
+    from milepost.store.base import BaseStore
+    from milepost.types import All, Checkpointer, Durability, OnConflict, RunnableConfig
+
+
+@record(kw_only=True)
+class RunSettings:
+    """What a caller says about a run, and what the graph was compiled with."""
+
+    config: RunnableConfig
+    checkpointer: Checkpointer = None
+    durability: Durability | None = None
+    on_conflict: OnConflict = "newest"
+    context: Any = None
+    interrupt_before: All | Sequence[str] = ()
+    interrupt_after: All | Sequence[str] = ()
+    output_keys: str | Sequence[str] | None = None
+    control: RunControl | None = None
+    store: BaseStore | None = None
+    cache: BaseCache[Any] | None = None
+
+
+@record(frozen=False)
+class RunResources:
+    """What the tasks of a run can use: given by the caller, or inherited from the run around."""
+
+    config: RunnableConfig
+    context: Any
+    """What the caller passed as `context=`."""
+    store: BaseStore | None
+    cache: BaseCache[Any] | None
+    control: RunControl
+    previous: Any = None
+    """For an entrypoint: what its last run on this thread returned."""
+
+
+def resources_of(settings: RunSettings, above: RunResources | None) -> RunResources:
+    """The resources of a run with these settings, inside a run with those of `above`."""
+    context, store, cache, control = (
+        settings.context,
+        settings.store,
+        settings.cache,
+        settings.control,
+    )
+    if above is not None:
+        context = above.context if context is None else context
+        store = above.store if store is None else store
+        cache = above.cache if cache is None else cache
+        control = control or above.control
+    return RunResources(settings.config, context, store, cache, control or RunControl())

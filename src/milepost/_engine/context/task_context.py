@@ -1,0 +1,248 @@
+"""What a running task can reach: its config, the store, the stream, its interrupts.
+
+One typed object, the TaskContext, travels with a task, in a context variable. Functions that work
+only inside a node (`interrupt`, `get_config`, `get_stream_writer`, ...) and graphs called inside a
+node find the run that they belong to through it.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import field, replace
+from sys import modules
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from milepost._engine.context.config import node_config
+from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
+from milepost._internal.dataclass_tools import frozen
+from milepost._internal.ids import interrupt_id
+from milepost.constants import NS_SEP
+from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
+from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from milepost._engine.run import GraphRun
+    from milepost._engine.superstep.plan import Task
+    from milepost.store.base import BaseStore
+
+_current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
+_enter = _current.set
+
+
+def inside(context: TaskContext) -> Context:
+    """A copy of the context variables here, with a task's context among them.
+
+    So context variables that a node sets end with the node.
+    """
+    variables = copy_context()
+    variables.run(_enter, context)
+    if LANGCHAIN in modules:
+        share_config(variables, context)
+    return variables
+
+
+def find_context() -> TaskContext | None:
+    """The context of the task that this code runs in, if it runs in one."""
+    return _current.get()
+
+
+def current_context(wanted_by: str) -> TaskContext:
+    """The context of the task that this code runs in; `wanted_by` is named in the error."""
+    context = _current.get()
+    if context is None:
+        raise OutsideRunError(
+            f"{wanted_by}() works only inside a node or task of a running graph. "
+            "Call it from a node's function, not from the code that calls the graph."
+        )
+    return context
+
+
+class RunControl:
+    """Lets other code ask a run to stop at the end of its present step."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+
+    def request_drain(self, reason: str = "shutdown") -> None:
+        """Ask the run to finish the tasks in flight, save, and stop."""
+        self._reason = reason
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._reason is not None
+
+    @property
+    def drain_reason(self) -> str | None:
+        """The reason given to `request_drain`."""
+        return self._reason
+
+
+@frozen(kw_only=True)
+class ExecutionInfo:
+    """Which attempt of which task this is."""
+
+    task_id: str
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    thread_id: str | None = None
+    run_id: str | None = None
+    node_attempt: int = 1
+    node_first_attempt_time: float | None = None
+    idempotency_key: str = ""
+    """The same on a retry and on a resume after a crash, another one on a replay or fork.
+
+    Pass it to services that deduplicate requests, so that an effect is not repeated.
+    """
+
+
+ContextT = TypeVar("ContextT", default=Any)
+
+
+def _no_writer(_chunk: Any) -> None:
+    return None
+
+
+def _no_heartbeat() -> None:
+    return None
+
+
+@frozen(kw_only=True)
+class Runtime(Generic[ContextT]):
+    """What a node gets when it has a parameter `runtime`."""
+
+    context: ContextT = None  # type: ignore[assignment]
+    """What the caller passed as `context=`."""
+    store: BaseStore | None = None
+    stream_writer: StreamWriter = _no_writer
+    heartbeat: Callable[[], None] = _no_heartbeat
+    """Tells an idle timeout that the node is alive."""
+    previous: Any = None
+    """For an entrypoint: what its last run on this thread returned."""
+    execution_info: ExecutionInfo | None = None
+    server_info: None = None
+    """What LangGraph's platform says about itself; always None here."""
+    control: RunControl | None = field(default=None, repr=False)
+
+    def override(self, **changes: Any) -> Runtime[ContextT]:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def drain_requested(self) -> bool:
+        """Whether the run was asked to stop: a long node may want to end early."""
+        return self.control is not None and self.control.drain_requested
+
+    @property
+    def drain_reason(self) -> str | None:
+        """The reason given to `RunControl.request_drain`."""
+        return None if self.control is None else self.control.drain_reason
+
+
+def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
+    """The runtime of the node that this is called in.
+
+    `context_schema` only tells type checkers what `runtime.context` is.
+    """
+    return current_context("get_runtime").runtime
+
+
+class TaskContext:
+    """One attempt of one task."""
+
+    # Defaults are kept on the class: a context is made for every attempt, and few are changed.
+    failure: NodeError | None = None
+    """For an error handler: what it handles."""
+    heartbeat: Callable[[], None] = staticmethod(_no_heartbeat)
+    open_inside: tuple[Interrupt, ...] = ()
+    """Open interrupts of an inner graph of this task, where the task has failed as well."""
+    interrupts_asked: int = 0
+    children: int = 0
+    """Graphs called in this attempt so far: keeps their namespaces apart."""
+    calls: int = 0
+    """Tasks called in this attempt so far: keeps their ids apart."""
+    pushed: Sequence[tuple[str, Any]] = ()
+    """Writes from inside the node: they come before those that it returns."""
+    _config: RunnableConfig | None = None
+    _runtime: Runtime[Any] | None = None
+
+    def __init__(self, run: GraphRun, task: Task, attempt: int) -> None:
+        self.run = run
+        self.task = task
+        self.attempt = attempt
+
+    def interrupt(self, value: Any) -> Any:
+        """The answer to this interrupt if there is one; otherwise the run pauses."""
+        at = self.interrupts_asked
+        self.interrupts_asked += 1
+        task = self.task
+        if at < len(task.answers):
+            return task.answers[at]
+        identity = interrupt_id(task.ns, at)
+        answer = self.run.answers.get(identity, MISSING)
+        if answer is MISSING:
+            raise GraphInterrupt([Interrupt(value, identity)])
+        task.answers = [*task.answers, answer]
+        return answer
+
+    @property
+    def config(self) -> RunnableConfig:
+        """What the node sees as its config."""
+        if self._config is None:
+            run = self.run
+            config = node_config(run.resources.config, run.position, self.task)
+            if config.get("callbacks") or run.events.stream.wants("messages"):
+                config = with_callbacks(config, self)
+            self._config = config
+        return self._config
+
+    @property
+    def stream_writer(self) -> StreamWriter:
+        """Sends to the `custom` stream."""
+
+        def write(chunk: Any) -> None:
+            self.heartbeat()
+            self.run.events.custom(chunk)
+
+        return write
+
+    @property
+    def runtime(self) -> Runtime[Any]:
+        """What the node sees as its runtime."""
+        if self._runtime is None:
+            self._runtime = self._make_runtime()
+        return self._runtime
+
+    def _make_runtime(self) -> Runtime[Any]:
+        task, position, resources = self.task, self.run.position, self.run.resources
+        run_id = resources.config.get("run_id")
+        return Runtime(
+            context=resources.context,
+            store=resources.store,
+            stream_writer=self.stream_writer,
+            heartbeat=self.heartbeat,
+            previous=resources.previous,
+            execution_info=ExecutionInfo(
+                task_id=task.id,
+                checkpoint_id=position.stored_id,
+                checkpoint_ns=task.ns,
+                thread_id=position.thread_id,
+                run_id=None if run_id is None else str(run_id),
+                node_attempt=self.attempt,
+                node_first_attempt_time=task.started,
+                idempotency_key=position.idempotency_key(self.run.channels, task),
+            ),
+            control=resources.control,
+        )
+
+    def child_ns(self) -> str:
+        """The namespace of the next graph that this task calls."""
+        at = self.children
+        self.children += 1
+        return self.task.ns if at == 0 else f"{self.task.ns}{NS_SEP}{at}"

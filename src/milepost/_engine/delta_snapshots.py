@@ -1,0 +1,94 @@
+"""Delta channels: checkpoints hold only what was written, and a whole value now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.drivers.saver_effects import LoadDeltaHistory
+from milepost._engine.superstep.apply import merged_writes
+from milepost._engine.superstep.renames import as_renamed
+from milepost.types import MISSING, _DeltaSnapshot
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost.checkpoint._contract.records import CheckpointTuple
+    from milepost.checkpoint.base import BaseCheckpointSaver
+
+Counters = Mapping[str, tuple[int, int]]
+"""Delta channel → writes and steps since its value was last stored whole."""
+
+
+class DeltaSnapshots:
+    """The delta channels whose present version is stored as a whole value."""
+
+    __slots__ = ("keeps_whole", "names", "values")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.values: dict[str, _DeltaSnapshot] = {}
+        self.keeps_whole = False
+        """Whether the stored writes would not be enough to rebuild changed delta channels."""
+
+    def count(
+        self, channels: ChannelState, counters: Counters, writers: Sequence[Writer]
+    ) -> dict[str, tuple[int, int]]:
+        """How far each delta channel is from its last whole value; decides on new ones."""
+        written = merged_writes(writers)
+        counted = {}
+        for name in self.names:
+            if name not in channels.versions:
+                continue
+            updates, steps = counters.get(name, (0, 0))
+            updates, steps = updates + written.get(name, 0), steps + 1
+            if name in channels.dirty:
+                self.values.pop(name, None)
+                channel: Any = channels.live[name]
+                if self.keeps_whole or updates >= channel.snapshot_frequency:
+                    self.values[name] = _DeltaSnapshot(channel.get())
+                    updates = steps = 0
+            counted[name] = (updates, steps)
+        return counted
+
+    def take_all(self, channels: ChannelState) -> dict[str, _DeltaSnapshot]:
+        """Store the whole values of all delta channels, changed or not."""
+        for name in self.names:
+            if name in channels.versions:
+                self.values[name] = _DeltaSnapshot(channels.live[name].get())
+        return self.values
+
+    def substitute(self, changed: dict[str, Any]) -> None:
+        """Add the stored form of delta channels to that of the other changed channels."""
+        for name in self.names:
+            if name in changed:
+                changed[name] = self.values.get(name, MISSING)
+
+
+def rebuild_deltas(
+    saver: BaseCheckpointSaver[Any],
+    program: ExecutableGraph,
+    channels: ChannelState,
+    saved: CheckpointTuple,
+) -> EffectGenerator[None]:
+    """Replay the stored writes of delta channels that the checkpoint holds no value of."""
+    renamed = as_renamed(saved)
+    former = {} if renamed is None else renamed.former_names
+    wanted = {
+        name: former.get(name, name)
+        for name in program.delta
+        if name in channels.versions and name not in saved.checkpoint["channel_values"]
+    }
+    if not wanted:
+        return
+    history = yield from LoadDeltaHistory(saver, saved.config, list(wanted.values()))
+    for name, stored_name in wanted.items():
+        found = history.get(stored_name) or {"writes": []}
+        pattern: Any = program.channels[name]
+        if "seed" in found:
+            channel = pattern.from_checkpoint(found["seed"])
+        else:
+            channel = channels.live[name]
+        channel.replay_writes(found["writes"])
+        channels.replace(name, channel)

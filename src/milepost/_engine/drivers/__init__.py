@@ -1,0 +1,1 @@
+"""The drivers: they carry out effects, with threads or on an event loop."""

@@ -1,0 +1,445 @@
+"""The driver for asyncio: carries out the effects of the engine's generators on the running loop.
+
+A step's only async task is awaited right here, unless its events are streamed while it runs.
+Several tasks become asyncio tasks; sync nodes run on worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from contextlib import suppress
+from functools import partial
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost._engine.context.task_context import inside
+from milepost._engine.drivers.effects import (
+    Abandoned,
+    Await,
+    Call,
+    Effect,
+    EffectGenerator,
+    Flush,
+    Pause,
+    Save,
+    Start,
+    TaskGenerator,
+    is_deep,
+)
+from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
+from milepost._engine.drivers.saver_effects import (
+    METHOD_CALLS,
+    Cursor,
+    ListCheckpoints,
+    MethodCall,
+    NextCheckpoint,
+)
+from milepost._engine.drivers.saver_methods import is_sync_only
+from milepost._engine.drivers.timeouts import within
+from milepost._engine.streaming.events import Event, EventStream
+from milepost._engine.superstep.task import outcome_of, raise_own_cancellation
+from milepost._engine.write_behind import QUEUE_LIMIT, WriteBehindQueue
+from milepost._internal.asyncio_tools import (
+    InContext,
+    apart,
+    in_thread,
+    on_its_own_stack,
+    see_through,
+    setter,
+    to_the_end,
+)
+from milepost._internal.generators import adrive
+from milepost._internal.threads import runs_here
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.thread_writer import ThreadWriter
+
+R = TypeVar("R")
+
+
+class AsyncDriver:
+    """Carries out the effects of one run."""
+
+    def __init__(self, events: EventStream | None = None) -> None:
+        self.events = events or EventStream()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The one that the run is on, once that has begun."""
+        self._ended: deque[Ended] = deque()
+        self._news = asyncio.Event()
+        """Set when a task has ended or there is an event to deliver."""
+        self._waiting: deque[tuple[Task, TaskGenerator]] = deque()
+        """Tasks that are still to be started."""
+        self._running: set[asyncio.Task[Any]] = set()
+        self._at_once: int | None = None
+        self.result: Any = None
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        assert self.loop is not None
+        return self.loop
+
+    # -- running generators
+
+    async def run(self, program: EffectGenerator[R]) -> R:
+        """Run a generator to its end and return its result."""
+        async for _event in self.stream(lambda: program):
+            pass
+        result: R = self.result
+        return result
+
+    async def stream(
+        self,
+        begin: Callable[[], EffectGenerator[Any]],
+        show: Callable[[Event], Any] = lambda event: event,
+    ) -> AsyncGenerator[Any, None]:
+        """Run a generator to its end, and yield its events as they come; see `result`.
+
+        This is what a consumer iterates over, with no generator around it: a loop that ends
+        closes all that are open at once, and one of two would find the other running.
+        """
+        loop = self.loop = asyncio.get_running_loop()
+        program = begin()
+        if self.events.flows_during_nodes:
+            self.events.wake = setter(loop, self._news)
+        undelivered = self.events.undelivered
+        steps: RunDriver[Any] = RunDriver(program, self._ended_now)
+        carry_out = self.carry_out
+        answered = True
+        effect: Effect[Any] | None = None
+        try:
+            for effect in steps:
+                answered = False
+                if steps.reason is not None and steps.is_stopped_at(effect):
+                    continue
+                try:
+                    if type(effect) is Start:
+                        while undelivered:
+                            yield show(undelivered.popleft())
+                        steps.answer = await self._start(effect)
+                    elif type(effect) is Await:
+                        while undelivered:
+                            yield show(undelivered.popleft())
+                        while not self._ended:
+                            self._news.clear()
+                            while undelivered:
+                                yield show(undelivered.popleft())
+                            if not self._ended:
+                                await self._news.wait()
+                        steps.answer = self._collect()
+                    else:
+                        steps.answer = await carry_out(effect)
+                    answered = True
+                    while undelivered:
+                        yield show(undelivered.popleft())
+                except GeneratorExit:
+                    raise
+                except BaseException as failure:
+                    if isinstance(failure, asyncio.CancelledError):
+                        # The run ends now, and saves what it has. Another cancellation must not
+                        # keep it from doing so.
+                        carry_out = self._carry_out_anyway
+                        await to_the_end(self._stop_tasks())
+                    steps.fail(failure, effect, answered=answered)
+        except GeneratorExit:
+            # Perhaps while a cancellation is dealt with: a loop that ends may cancel the very task
+            # that closes this generator.
+            if runs_here(loop):  # otherwise the generator was dropped, and nothing can be awaited
+                try:
+                    await self._wind_up(steps, None if answered else effect)
+                finally:
+                    undelivered.clear()  # no caller is left for it
+            raise
+        except Exception:
+            # What was said before the failure still counts.
+            while undelivered:
+                yield show(undelivered.popleft())
+            raise
+        finally:
+            if self._running and runs_here(loop):
+                await to_the_end(self._stop_tasks())
+        if steps.reason is not None:
+            raise steps.reason
+        self.result = steps.result
+        while undelivered:
+            yield show(undelivered.popleft())
+
+    async def _wind_up(self, steps: RunDriver[Any], effect: Effect[Any] | None) -> None:
+        """The run is broken off: let it save what it has, without starting more.
+
+        `effect` is what the run still waits for.
+        """
+        await to_the_end(self._stop_tasks())
+        steps.abandon(effect, Abandoned())
+        with suppress(Abandoned):
+            for following in steps:
+                if not steps.is_stopped_at(following):
+                    try:
+                        steps.answer = await self._carry_out_anyway(following)
+                    except BaseException as failure:
+                        steps.error = failure
+
+    async def _stop_tasks(self) -> None:
+        self._waiting.clear()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def carry_out(self, effect: Effect[R]) -> Coroutine[Any, Any, R]:
+        """Do what an effect says, and return its result."""
+        return _CARRY_OUT[type(effect)](self, effect)
+
+    async def _carry_out_anyway(self, effect: Effect[R]) -> R:
+        """Carry an effect out, though it may be cancelled meanwhile."""
+        return await to_the_end(self.carry_out(effect))
+
+    # -- savers and caches
+
+    async def _call_method(self, effect: MethodCall[R]) -> R:
+        if is_sync_only(effect.saver):
+            return await in_thread(effect.call)
+        return await effect.acall()
+
+    async def _list(self, effect: ListCheckpoints) -> Cursor:
+        if not is_sync_only(effect.saver):
+            return Cursor(aiter(effect.acall()))
+
+        async def listed() -> AsyncIterator[Any]:
+            items = iter(await in_thread(effect.call))
+            while (found := await in_thread(next, items, None)) is not None:
+                yield found
+
+        return Cursor(listed())
+
+    async def _next(self, effect: NextCheckpoint) -> Any:
+        return await anext(effect.cursor.items, None)
+
+    # -- saving
+
+    async def _save(self, effect: Save) -> None:
+        writer = effect.writer
+        if writer.instant:
+            writer.store_now(effect.steps)
+            return
+        queue = writer.queue
+        if effect.wait:
+            if queue is not None:
+                await self._wait_for(queue, 0)
+            # Once begun, a commit is seen through: a cancelled run keeps what it has saved.
+            storing = self._store(writer, effect.steps)
+            await (storing if writer.steadfast else see_through(storing))
+            return
+        while True:
+            queue, is_new = writer.open_queue()
+            if is_new:
+                queue.loop = self._loop
+                self._writer = worker = asyncio.create_task(self._write_behind(writer, queue))
+                _background.add(worker)
+                worker.add_done_callback(_background.discard)
+            queue.raise_error()
+            if queue.add(effect.steps):
+                break
+        await self._wait_for(queue, QUEUE_LIMIT)
+
+    def _store(self, writer: ThreadWriter, steps: Sequence[Any]) -> Coroutine[Any, Any, None]:
+        if writer.native is not None:
+            return writer.astore_now(steps)
+        return adrive(writer.store(steps), self.carry_out)
+
+    async def _write_behind(self, writer: ThreadWriter, queue: WriteBehindQueue) -> None:
+        """The background writer: stores whatever waits, several steps at once if it lags."""
+        loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
+        cancelled: asyncio.CancelledError | None = None
+        while True:
+            woken.clear()
+            steps = queue.take(setter(loop, woken))
+            if not steps:
+                if queue.closed or (cancelled is not None and queue.desert()):
+                    break
+                try:
+                    await woken.wait()
+                except asyncio.CancelledError as error:
+                    # The end of the loop cancels all of its tasks. What the run has left to
+                    # store when it is closed after that gets a writer of its own.
+                    cancelled = error
+                continue
+            while True:
+                try:
+                    await self._store(writer, steps)
+                except asyncio.CancelledError as error:
+                    cancelled = error  # how far it came is unknown: to store it again is safe
+                    continue
+                except BaseException as error:
+                    queue.stored(error)
+                    if not isinstance(error, Exception):
+                        raise
+                else:
+                    queue.stored()
+                break
+        if cancelled is not None:
+            raise cancelled
+
+    async def leave(self) -> None:
+        """Wait until the loop has no task of the run left."""
+        if self._writer is not None:
+            await asyncio.wait([self._writer], timeout=1.0)
+
+    @staticmethod
+    async def _wait_for(queue: WriteBehindQueue, limit: int) -> None:
+        if queue.unstored <= limit and queue.error is None:
+            return
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        if queue.is_above(limit, setter(loop, ready)):
+            await ready.wait()
+        queue.raise_error()
+
+    async def _flush(self, effect: Flush) -> None:
+        writer = effect.writer
+        queue = writer.queue
+        if queue is None:
+            return
+        try:
+            await see_through(self._wait_for(queue, 0))
+        finally:
+            if effect.last:
+                queue.close()
+                writer.queue = None
+
+    # -- tasks
+
+    async def _start(self, effect: Start) -> Sequence[Task]:
+        if runs_inline(effect, self.events):
+            task, program = effect.tasks[0]
+            await adrive(program, self.carry_out)
+            return (task,)
+        self._at_once = effect.at_once
+        self._waiting.extend(effect.tasks)
+        self._start_queued()
+        return ()
+
+    def _start_queued(self) -> None:
+        while self._waiting and (self._at_once is None or len(self._running) < self._at_once):
+            self._run_apart(*self._waiting.popleft())
+
+    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+        """Start a task that a running task has called."""
+        context = contextvars.copy_context()
+        self._loop.call_soon_threadsafe(
+            lambda: self._run_apart(task, program, ended, context), context=context
+        )
+
+    def _run_apart(
+        self,
+        task: Task,
+        program: TaskGenerator,
+        ended: Callable[[], None] | None = None,
+        context: contextvars.Context | None = None,
+    ) -> None:
+        async def work() -> BaseException | None:
+            # Returned: an exit or an interrupt would leave the loop.
+            try:
+                await adrive(program, self.carry_out)
+            except BaseException as error:
+                return error
+            return None
+
+        def finished(running: asyncio.Task[BaseException | None]) -> None:
+            # Not at the end of `work`, which never begins if it is cancelled before.
+            self._running.discard(running)
+            crash = asyncio.CancelledError() if running.cancelled() else running.result()
+            self._ended.append((task, outcome_of(task, crash, ended)))
+            self._news.set()
+            self._start_queued()
+
+        running = self._loop.create_task(work(), context=context)
+        self._running.add(running)
+        running.add_done_callback(finished)
+        if task.cancellation is not None:
+            task.cancellation.bind(partial(self._cancel, running))
+
+    def _cancel(self, running: asyncio.Task[Any]) -> None:
+        """Cancel a task, from any thread."""
+        if runs_here(self._loop):
+            running.cancel()
+        else:
+            with suppress(RuntimeError):  # the loop was closed, and the task with it
+                self._loop.call_soon_threadsafe(running.cancel)
+
+    def _collect(self) -> list[Task]:
+        """The tasks that have ended by now."""
+        items = list(self._ended)
+        self._ended.clear()
+        ended, crashed = sorted_out(items)
+        self._ended.extend(crashed)
+        return ended
+
+    def _ended_now(self) -> list[Task]:
+        """The tasks that have ended by now, though the run was broken off."""
+        ended = [task for task, crash in self._ended if crash is None]
+        self._ended.clear()
+        return ended
+
+    async def _pause(self, effect: Pause) -> None:
+        await asyncio.sleep(effect.seconds)
+
+    async def _call(self, effect: Call) -> Any:
+        callee = effect.callee
+        context = effect.context
+        if context.task.started is None:
+            context.task.started = time.time()
+        variables = inside(context)
+        try:
+            arguments = callee.arguments(context) if callee.inject else {}
+            if callee.aio is None:
+                assert callee.sync is not None
+                if effect.routes or callee.quick:
+                    result = variables.run(callee.sync, effect.argument, **arguments)
+                else:
+                    call = partial(callee.sync, effect.argument, **arguments)
+                    result = await apart(variables, call)
+                if type(result) is not CoroutineType:
+                    return result
+                work: Any = result
+            else:
+                work = variables.run(callee.aio, effect.argument, **arguments)
+            if effect.timeout is not None and callee.aio is not None:
+                work = within(work, effect.timeout, effect)
+            if context.run.depth and is_deep(context.run.depth):
+                return await on_its_own_stack(InContext(work, variables))
+            return await InContext(work, variables)
+        except asyncio.CancelledError as error:
+            running = asyncio.current_task()
+            if running is None or not running.cancelling():
+                raise_own_cancellation(error, context.task.name)
+            raise
+
+
+_background: set[asyncio.Task[None]] = set()
+"""Background writers; asyncio itself keeps only weak references to tasks."""
+
+_CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]] = {
+    Save: AsyncDriver._save,
+    Flush: AsyncDriver._flush,
+    Call: AsyncDriver._call,
+    Pause: AsyncDriver._pause,
+    ListCheckpoints: AsyncDriver._list,
+    NextCheckpoint: AsyncDriver._next,
+    **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),
+}
+"""How each effect is carried out, but for those that `stream` has to wait for."""

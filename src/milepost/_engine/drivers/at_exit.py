@@ -1,0 +1,117 @@
+"""Ends the streams that are open when the interpreter exits.
+
+A stream that a program has not gone through has a run behind it with steps that are still to be
+stored, by threads. Left to the end of the interpreter, it would be closed when those threads do
+not run any more, and wait for them without end. Callbacks of `atexit` come early enough: threads
+still run then, though none can be started from Python 3.12 on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from types import AsyncGeneratorType, GeneratorType
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from milepost._internal import log, threads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from milepost._engine.drivers.aio import AsyncDriver
+
+PATIENCE = 10.0
+"""Seconds that a node on an event loop has to end when it is cancelled at exit."""
+
+S = TypeVar("S", bound="Generator[Any, None, Any]")
+A = TypeVar("A", bound="AsyncGenerator[Any, None]")
+
+_streams: WeakKeyDictionary[Generator[Any, None, Any], None] = WeakKeyDictionary()
+_async_streams: WeakKeyDictionary[AsyncGenerator[Any, None], AsyncDriver] = WeakKeyDictionary()
+
+
+def end_at_exit(stream: S) -> S:
+    """Close this stream, should it be open when the interpreter exits."""
+    _register()
+    _streams[stream] = None
+    return stream
+
+
+def end_async_at_exit(stream: A, driver: AsyncDriver) -> A:
+    """`end_at_exit`, for a stream on an event loop."""
+    _register()
+    _async_streams[stream] = driver
+    return stream
+
+
+_registered = False
+
+
+def _register() -> None:
+    # Not when this is imported: what a program registers before its first stream, such as the
+    # closing of its saver, then comes after the end of the stream.
+    global _registered
+    if not _registered:
+        _registered = True
+        atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    threads.start_no_more()
+    for stream in list(_streams):
+        if _is_running(stream):
+            continue  # a daemon thread is inside it, and goes no further soon
+        try:
+            stream.close()
+        except Exception as error:
+            _tell(error)
+    for astream, driver in list(_async_streams.items()):
+        try:
+            _end_async(astream, driver)
+        except Exception as error:
+            _tell(error)
+
+
+def _end_async(stream: AsyncGenerator[Any, None], driver: AsyncDriver) -> None:
+    loop = driver.loop
+    if loop is None or loop.is_closed() or _is_running(stream):
+        return
+    import asyncio
+
+    async def end() -> None:
+        closing = asyncio.ensure_future(stream.aclose())
+        await asyncio.wait([closing], timeout=PATIENCE)
+        if closing.done():
+            closing.result()
+        await driver.leave()
+
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(end(), loop).result(PATIENCE)
+    else:
+        loop.run_until_complete(end())
+
+
+def _is_running(stream: object) -> bool:
+    if isinstance(stream, GeneratorType):
+        return stream.gi_running
+    return isinstance(stream, AsyncGeneratorType) and stream.ag_running
+
+
+def _tell(error: Exception) -> None:
+    log.warning(
+        log.RUN,
+        "A stream that was open when the interpreter exited could not be ended, and the last steps "
+        "of its run may not be stored: %s. Close streams that are left: stream.close().",
+        error,
+    )
+
+
+def _forget() -> None:
+    """The streams are the parent's; a forked child must not go on with them."""
+    _streams.clear()
+    _async_streams.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

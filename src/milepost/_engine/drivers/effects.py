@@ -1,0 +1,124 @@
+"""What the engine asks its driver to do.
+
+The engine's generators yield effects and are sent the results; an error is thrown in. They never
+wait, and never call a node or a saver themselves. There is a class for each effect, here for what
+concerns steps and tasks, in `saver_effects.py` for what concerns savers and caches. Drivers find
+the way to carry out an effect in a table, by its class.
+
+    effect   of       result
+    Start    a run    tasks that have ended, if any has; others are under way
+    Await    a run    tasks that have ended, at least one
+    Save     a run    None; the step is durable, or queued
+    Flush    a run    None; everything queued is durable
+    Call     a task   what the callable returned
+    Pause    a task   None, after some seconds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+
+from milepost._internal.dataclass_tools import record
+
+if TYPE_CHECKING:
+    from milepost._engine.context.node_callable import Callee
+    from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.thread_writer import ThreadWriter
+    from milepost.types import TimeoutPolicy
+
+R = TypeVar("R")
+
+
+class Effect(Generic[R]):
+    """Something that a driver does for a generator. `yield from effect` is typed as its result."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Generator[Self, R, R]:
+        return (yield self)
+
+
+EffectGenerator: TypeAlias = Generator[Effect[Any], Any, R]
+"""Yields effects, is sent their results, and returns a result of its own."""
+TaskGenerator: TypeAlias = EffectGenerator[None]
+"""The effects of one task; its outcome is in the task."""
+Spawn: TypeAlias = "Callable[[Task, TaskGenerator, Callable[[], None]], None]"
+"""Starts a task that a running task has called, and reports its end."""
+
+
+@record
+class Start(Effect["Sequence[Task]"]):
+    """Start tasks. A step's only task may have ended by the time that this is answered."""
+
+    tasks: Sequence[tuple[Task, TaskGenerator]]
+    at_once: int | None
+    """How many may run at the same time."""
+    apart: bool = False
+    """Whether events of inner calls are streamed while the tasks run, even of a single task."""
+
+
+class Await(Effect["Sequence[Task]"]):
+    """Wait until a started task has ended; all that have ended are sent back together."""
+
+    __slots__ = ()
+
+
+AWAIT = Await()
+STARTING = (Start, Await)
+"""Where a run whose consumer has gone is stopped: before tasks begin, never while it saves."""
+
+
+@record
+class Save(Effect[None]):
+    """Store prepared steps: now, or soon and in order."""
+
+    writer: ThreadWriter
+    steps: Sequence[Any]
+    wait: bool
+
+
+@record
+class Flush(Effect[None]):
+    """Wait until everything that was queued is stored."""
+
+    writer: ThreadWriter
+    last: bool = True
+    """Whether the run has nothing more to store."""
+
+
+@record
+class Call(Effect[Any]):
+    """Call a node, a branch or an error handler in the context of a task."""
+
+    callee: Callee
+    argument: Any
+    context: TaskContext
+    timeout: TimeoutPolicy | None = None
+    routes: bool = False
+    """A branch: a quick decision, which may run on the event loop."""
+
+
+@record
+class Pause(Effect[None]):
+    """Wait before the next attempt."""
+
+    seconds: float
+
+
+class Abandoned(BaseException):
+    """Thrown into a run whose consumer has gone: the run saves what it has, and starts no more.
+
+    Not GeneratorExit, which a generator gets when it is dropped: then no driver carries out
+    effects any more.
+    """
+
+
+STACKED = 24
+"""Nested graphs that may share one stack: Python allows for a thousand calls."""
+
+
+def is_deep(depth: int) -> bool:
+    """Whether a graph that has so many around it needs a stack of its own."""
+    return depth > 0 and depth % STACKED == 0

@@ -1,0 +1,264 @@
+"""Effects that are calls of savers and caches.
+
+Each knows its call in the sync and in the async form. The driver decides which form is called and
+how to wait for it: a saver may have only one of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost._engine.drivers.effects import Effect
+from milepost._internal.dataclass_tools import record
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache, FullKey
+    from milepost.checkpoint._contract.records import (
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
+    from milepost.checkpoint._contract.step_saver import Fence, StepSaver
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.types import RunnableConfig
+
+    Saver = BaseCheckpointSaver[Any]
+
+R = TypeVar("R")
+
+
+class MethodCall(Effect[R]):
+    """A method that has a sync and an async form."""
+
+    __slots__ = ()
+    saver: Any
+    """Whose method it is: a saver, or a cache."""
+
+    @abstractmethod
+    def call(self) -> R:
+        """Call the sync form."""
+
+    @abstractmethod
+    def acall(self) -> Awaitable[R]:
+        """Call the async form."""
+
+
+@record
+class LoadCheckpoint(MethodCall["CheckpointTuple | None"]):
+    """The checkpoint that a config names, or the latest of its thread."""
+
+    saver: Saver
+    config: RunnableConfig
+
+    def call(self) -> CheckpointTuple | None:
+        return self.saver.get_tuple(self.config)
+
+    def acall(self) -> Awaitable[CheckpointTuple | None]:
+        return self.saver.aget_tuple(self.config)
+
+
+@record
+class LoadHead(MethodCall["str | None"]):
+    """The id of a thread's latest checkpoint."""
+
+    saver: StepSaver[Any]
+    thread_id: str
+
+    def call(self) -> str | None:
+        return self.saver.head(self.thread_id)
+
+    def acall(self) -> Awaitable[str | None]:
+        return self.saver.ahead(self.thread_id)
+
+
+@record
+class LoadDeltaHistory(MethodCall["Mapping[str, DeltaChannelHistory]"]):
+    """What delta channels of a checkpoint are rebuilt from."""
+
+    saver: Saver
+    config: RunnableConfig
+    channels: Sequence[str]
+
+    def call(self) -> Mapping[str, DeltaChannelHistory]:
+        return self.saver.get_delta_channel_history(config=self.config, channels=self.channels)
+
+    def acall(self) -> Awaitable[Mapping[str, DeltaChannelHistory]]:
+        return self.saver.aget_delta_channel_history(config=self.config, channels=self.channels)
+
+
+@record
+class PutCheckpoint(MethodCall["RunnableConfig"]):
+    """Store a checkpoint in a saver that has only the methods of the contract."""
+
+    saver: Saver
+    config: RunnableConfig
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    versions: dict[str, Any]
+
+    def call(self) -> RunnableConfig:
+        return self.saver.put(self.config, self.checkpoint, self.metadata, self.versions)
+
+    def acall(self) -> Awaitable[RunnableConfig]:
+        return self.saver.aput(self.config, self.checkpoint, self.metadata, self.versions)
+
+
+@record
+class PutWrites(MethodCall[None]):
+    """Store what a task wrote in a saver that has only the methods of the contract."""
+
+    saver: Saver
+    config: RunnableConfig
+    writes: Sequence[tuple[str, Any]]
+    task_id: str
+    task_path: str
+
+    def call(self) -> None:
+        self.saver.put_writes(self.config, self.writes, self.task_id, self.task_path)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.aput_writes(self.config, self.writes, self.task_id, self.task_path)
+
+
+@record
+class DeleteThread(MethodCall[None]):
+    """Remove everything that is saved of a thread."""
+
+    saver: Saver
+    thread_id: str
+
+    def call(self) -> None:
+        self.saver.delete_thread(self.thread_id)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.adelete_thread(self.thread_id)
+
+
+@record
+class HoldThread(MethodCall[None]):
+    """Claim a thread for a run; raises ThreadConflict if another run has it."""
+
+    saver: StepSaver[Any]
+    thread_id: str
+    fence: Fence
+
+    def call(self) -> None:
+        self.saver.hold(self.thread_id, self.fence)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.ahold(self.thread_id, self.fence)
+
+
+@record
+class ReleaseThread(MethodCall[None]):
+    """Store the status of an ended run in the registry, if its last commit did not."""
+
+    saver: StepSaver[Any]
+    thread_id: str
+    fence: Fence
+    status: str
+
+    def call(self) -> None:
+        self.saver.release(self.thread_id, self.fence, self.status)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.arelease(self.thread_id, self.fence, self.status)
+
+
+@record
+class GetCached(MethodCall["dict[FullKey, Any]"]):
+    """What the node cache has under some keys."""
+
+    saver: BaseCache[Any]
+    keys: Sequence[FullKey]
+
+    def call(self) -> dict[FullKey, Any]:
+        return self.saver.get(self.keys)
+
+    def acall(self) -> Awaitable[dict[FullKey, Any]]:
+        return self.saver.aget(self.keys)
+
+
+@record
+class SetCached(MethodCall[None]):
+    """Give the node cache results of tasks."""
+
+    saver: BaseCache[Any]
+    entries: Mapping[FullKey, tuple[Any, int | None]]
+
+    def call(self) -> None:
+        self.saver.set(self.entries)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.aset(self.entries)
+
+
+@record
+class ClearCache(MethodCall[None]):
+    """Forget what the node cache has under some namespaces."""
+
+    saver: BaseCache[Any]
+    namespaces: Sequence[tuple[str, ...]]
+
+    def call(self) -> None:
+        self.saver.clear(self.namespaces)
+
+    def acall(self) -> Awaitable[None]:
+        return self.saver.aclear(self.namespaces)
+
+
+METHOD_CALLS: tuple[type[MethodCall[Any]], ...] = (
+    LoadCheckpoint,
+    LoadHead,
+    LoadDeltaHistory,
+    PutCheckpoint,
+    PutWrites,
+    DeleteThread,
+    HoldThread,
+    ReleaseThread,
+    GetCached,
+    SetCached,
+    ClearCache,
+)
+
+
+@record
+class ListCheckpoints(Effect["Cursor"]):
+    """Open a listing of checkpoints, newest first."""
+
+    saver: Saver
+    config: RunnableConfig
+    filter: dict[str, Any] | None = None
+    before: RunnableConfig | None = None
+    limit: int | None = None
+
+    def call(self) -> Iterator[CheckpointTuple]:
+        """Open it in sync code."""
+        return self.saver.list(
+            self.config, filter=self.filter, before=self.before, limit=self.limit
+        )
+
+    def acall(self) -> AsyncIterator[CheckpointTuple]:
+        """Open it on an event loop."""
+        return self.saver.alist(
+            self.config, filter=self.filter, before=self.before, limit=self.limit
+        )
+
+
+@record
+class NextCheckpoint(Effect["CheckpointTuple | None"]):
+    """The next checkpoint of an open listing; None at its end."""
+
+    cursor: Cursor
+
+
+class Cursor:
+    """An open listing; only the driver that opened it can go on with it."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Any) -> None:
+        self.items = items

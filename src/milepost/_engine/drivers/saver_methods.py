@@ -1,0 +1,23 @@
+"""Which methods a saver has: sync, async, or both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.checkpoint.base import BaseCheckpointSaver
+
+
+def is_sync_only(target: Any) -> bool:
+    """A saver whose async methods were left out."""
+    return isinstance(target, BaseCheckpointSaver) and not _has(target, "aput")
+
+
+def is_async_only(target: Any) -> bool:
+    """A saver whose sync methods were left out."""
+    return (
+        isinstance(target, BaseCheckpointSaver) and not _has(target, "put") and _has(target, "aput")
+    )
+
+
+def _has(saver: BaseCheckpointSaver[Any], method: str) -> bool:
+    return getattr(type(saver), method) is not getattr(BaseCheckpointSaver, method)

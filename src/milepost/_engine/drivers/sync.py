@@ -1,0 +1,344 @@
+"""The driver for sync code: carries out the effects of the engine's generators with threads.
+
+A step's only task runs right here, in the caller's thread, unless its events are streamed while it
+runs. Several tasks run on threads (`thread_pool.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost._engine.context.task_context import inside
+from milepost._engine.drivers.effects import (
+    Abandoned,
+    Await,
+    Call,
+    Effect,
+    EffectGenerator,
+    Flush,
+    Pause,
+    Save,
+    Start,
+    TaskGenerator,
+    is_deep,
+)
+from milepost._engine.drivers.run_driver import RunDriver, runs_inline
+from milepost._engine.drivers.saver_effects import (
+    METHOD_CALLS,
+    Cursor,
+    ListCheckpoints,
+    MethodCall,
+    NextCheckpoint,
+)
+from milepost._engine.drivers.saver_methods import is_async_only
+from milepost._engine.drivers.thread_pool import TaskThreadPool
+from milepost._engine.streaming.events import Event, EventStream
+from milepost._engine.superstep.task import raise_own_cancellation
+from milepost._engine.write_behind import QUEUE_LIMIT, WriteBehindQueue
+from milepost._internal import threads
+from milepost._internal.generators import drive
+from milepost.errors import ColourError
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.thread_writer import ThreadWriter
+
+R = TypeVar("R")
+
+
+class SyncDriver:
+    """Carries out the effects of one run."""
+
+    def __init__(self, events: EventStream | None = None) -> None:
+        self.events = events or EventStream()
+        self._pool = TaskThreadPool(self._perform, hurried=bool(self.events.modes))
+        self._lock = threading.Lock()
+        self._loop: threads.LoopThread | None = None
+        if self.events.flows_during_nodes:
+            self.events.wake = self._pool.wake
+
+    # -- running generators
+
+    def run(self, program: EffectGenerator[R]) -> R:
+        """Run a generator to its end and return its result."""
+        events = self.stream(program)
+        while True:
+            try:
+                next(events)
+            except StopIteration as done:
+                result: R = done.value
+                return result
+
+    def stream(self, program: EffectGenerator[R]) -> Generator[Event, None, R]:
+        """Run a generator to its end, and yield its events as they come."""
+        undelivered = self.events.undelivered
+        steps: RunDriver[R] = RunDriver(program, self._pool.ended)
+        is_finalizing = sys.is_finalizing  # by then modules may have been emptied
+        try:
+            for effect in steps:
+                answered = False
+                if steps.reason is not None and steps.is_stopped_at(effect):
+                    continue
+                try:
+                    if type(effect) is Start:
+                        while undelivered:
+                            yield undelivered.popleft()
+                        steps.answer = self._start(effect)
+                    elif type(effect) is Await:
+                        while undelivered:
+                            yield undelivered.popleft()
+                        while (item := self._pool.wait()) is None:
+                            while undelivered:
+                                yield undelivered.popleft()
+                        steps.answer = self._pool.collect(item)
+                    else:
+                        steps.answer = self.carry_out(effect)
+                    answered = True
+                    while undelivered:
+                        yield undelivered.popleft()
+                except GeneratorExit:
+                    if not is_finalizing():  # no thread runs then that could be waited for
+                        steps.abandon(None if answered else effect, Abandoned())
+                        try:
+                            self._wind_up(steps)
+                        finally:
+                            undelivered.clear()  # no caller is left for it
+                    raise
+                except BaseException as failure:
+                    if not isinstance(failure, Exception):
+                        self._pool.dismiss()
+                    steps.fail(failure, effect, answered=answered)
+        except Exception:
+            # What was said before the failure still counts.
+            while undelivered:
+                yield undelivered.popleft()
+            raise
+        except BaseException as failure:
+            if isinstance(program, GeneratorType) and program.gi_frame is not None:
+                # Between two effects: the run does not know of the error.
+                steps.error = steps.reason = failure
+                self._wind_up(steps)
+            raise
+        finally:
+            if self._loop is not None:
+                self._loop.close()
+                self._loop = None
+        if steps.reason is not None:
+            raise steps.reason
+        while undelivered:
+            yield undelivered.popleft()
+        return steps.result
+
+    def _wind_up(self, steps: RunDriver[Any]) -> None:
+        """The run is broken off: let it save what it has, without starting more."""
+        self._pool.dismiss()
+        assert steps.reason is not None
+        with suppress(type(steps.reason)):
+            for effect in steps:
+                if not steps.is_stopped_at(effect):
+                    try:
+                        steps.answer = self.carry_out(effect)
+                    except BaseException as failure:
+                        steps.error = failure
+
+    def carry_out(self, effect: Effect[R]) -> R:
+        """Do what an effect says, and return its result."""
+        result: R = _CARRY_OUT[type(effect)](self, effect)
+        return result
+
+    # -- savers and caches
+
+    def _call_method(self, effect: MethodCall[Any]) -> Any:
+        if is_async_only(effect.saver):
+            return self._await(effect.acall(), f"{type(effect.saver).__name__} is async only")
+        return effect.call()
+
+    def _list(self, effect: ListCheckpoints) -> Cursor:
+        if not is_async_only(effect.saver):
+            return Cursor(iter(effect.call()))
+
+        async def collect() -> list[Any]:
+            return [found async for found in effect.acall()]
+
+        reason = f"{type(effect.saver).__name__} is async only"
+        return Cursor(iter(self._await(collect(), reason)))
+
+    def _next(self, effect: NextCheckpoint) -> Any:
+        return next(effect.cursor.items, None)
+
+    # -- saving
+
+    def _save(self, effect: Save) -> None:
+        writer = effect.writer
+        if writer.instant:
+            writer.store_now(effect.steps)
+            return
+        queue = writer.queue
+        if effect.wait:
+            if queue is not None:
+                self._wait_for(queue, 0)
+            self._store(writer, effect.steps)
+            return
+        while True:
+            queue, is_new = writer.open_queue()
+            if is_new:
+                try:
+                    threads.submit(partial(self._write_behind, writer, queue))
+                except RuntimeError:  # no thread can be started: the interpreter exits, maybe
+                    writer.queue = None
+                    self._store(writer, effect.steps)
+                    return
+            queue.raise_error()
+            if queue.add(effect.steps):
+                break
+        self._wait_for(queue, QUEUE_LIMIT)
+
+    def _store(self, writer: ThreadWriter, steps: Sequence[Any]) -> None:
+        if writer.native is not None:
+            writer.store_now(steps)
+        else:
+            drive(writer.store(steps), self.carry_out)
+
+    def _write_behind(self, writer: ThreadWriter, queue: WriteBehindQueue) -> None:
+        """The background worker: stores whatever waits, several steps at once if it lags."""
+        # Not an Event, here and below: Ctrl-C inside one may leave it locked for ever.
+        woken: SimpleQueue[None] = SimpleQueue()
+        driver = SyncDriver()
+        try:
+            while True:
+                steps = queue.take(partial(woken.put, None))
+                if not steps:
+                    if queue.closed:
+                        return
+                    woken.get()
+                    continue
+                try:
+                    driver._store(writer, steps)
+                except BaseException as error:
+                    queue.stored(error)
+                else:
+                    queue.stored()
+        finally:
+            if driver._loop is not None:
+                driver._loop.close()
+
+    @staticmethod
+    def _wait_for(queue: WriteBehindQueue, limit: int) -> None:
+        if queue.unstored <= limit and queue.error is None:
+            return
+        ready: SimpleQueue[None] = SimpleQueue()
+        if queue.is_above(limit, partial(ready.put, None)):
+            threads.check_running()
+            ready.get()
+        queue.raise_error()
+
+    def _flush(self, effect: Flush) -> None:
+        writer = effect.writer
+        queue = writer.queue
+        if queue is None:
+            return
+        if queue.unstored and queue.loop is not None and threads.runs_here(queue.loop):
+            raise ColourError(
+                f"Steps of thread '{writer.thread_id}' are still being saved by this event loop, "
+                "which a sync call would block. Use the async method: aget_state, aupdate_state."
+            )
+        try:
+            self._wait_for(queue, 0)
+        except (KeyboardInterrupt, SystemExit):
+            # A first interrupt must not lose steps whose results the run has streamed.
+            self._wait_for(queue, 0)
+            raise
+        finally:
+            if effect.last:
+                queue.close()
+                writer.queue = None
+
+    # -- tasks
+
+    def _start(self, effect: Start) -> Sequence[Task]:
+        if runs_inline(effect, self.events):
+            task, program = effect.tasks[0]
+            drive(program, self.carry_out)
+            return (task,)
+        self._pool.start(effect.tasks, effect.at_once)
+        return ()
+
+    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+        """Start a task that a running task has called."""
+        self._pool.spawn(task, program, ended)
+
+    def _perform(self, program: TaskGenerator) -> None:
+        drive(program, self.carry_out)
+
+    def _pause(self, effect: Pause) -> None:
+        time.sleep(effect.seconds)
+
+    def _call(self, effect: Call) -> Any:
+        callee = effect.callee
+        context = effect.context
+        if context.task.started is None:
+            context.task.started = time.time()
+        variables = inside(context)
+        try:
+            if callee.sync is None or (effect.timeout is not None and callee.aio is not None):
+                assert callee.aio is not None
+                arguments = callee.arguments(context)
+                work = variables.run(callee.aio, effect.argument, **arguments)
+                if effect.timeout is not None:
+                    from milepost._engine.drivers.timeouts import within
+
+                    work = within(work, effect.timeout, effect)
+                cancellation = context.task.cancellation
+                reason = f"node '{callee.name}' is async"
+                return variables.run(self._await, work, reason, cancellation)
+            arguments = callee.arguments(context) if callee.inject else {}
+            if context.run.depth and is_deep(context.run.depth):
+                call = partial(variables.run, callee.sync, effect.argument, **arguments)
+                result = threads.elsewhere(call)
+            else:
+                result = variables.run(callee.sync, effect.argument, **arguments)
+            if type(result) is CoroutineType:
+                return variables.run(self._await, result, f"node '{callee.name}' is async")
+            return result
+        except BaseException as error:
+            if not context.task.was_cancelled:
+                raise_own_cancellation(error, context.task.name)
+            raise
+
+    def _await(
+        self, work: Any, reason: str, cancellation: threads.Cancellation | None = None
+    ) -> Any:
+        """Wait for async work from sync code."""
+        if threads.loop_is_running():
+            if hasattr(work, "close"):
+                work.close()
+            raise ColourError(
+                f"{reason}, and this thread is inside a running event loop, which a sync call "
+                "would block. Use the async method: ainvoke, astream, aget_state, ..."
+            )
+        if self._loop is None:
+            with self._lock:
+                if self._loop is None:
+                    self._loop = threads.LoopThread()
+
+        return self._loop.run(work, cancellation)
+
+
+_CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
+    Save: SyncDriver._save,
+    Flush: SyncDriver._flush,
+    Call: SyncDriver._call,
+    Pause: SyncDriver._pause,
+    ListCheckpoints: SyncDriver._list,
+    NextCheckpoint: SyncDriver._next,
+    **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),
+}
+"""How each effect is carried out, but for those that `stream` has to wait for."""

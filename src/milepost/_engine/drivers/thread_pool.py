@@ -1,0 +1,142 @@
+"""Runs the tasks of a step side by side, on threads, and hands back those that have ended.
+
+One thread takes the tasks one after the other. While tasks wait that no thread has begun, the
+number of threads doubles every half millisecond: slow tasks soon run at once, and quick ones do not
+wake threads for nothing, which would take longer than the tasks.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
+
+from milepost._engine.drivers.effects import TaskGenerator
+from milepost._engine.drivers.run_driver import Ended, sorted_out
+from milepost._engine.superstep.task import outcome_of
+from milepost._internal import threads
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+
+Item: TypeAlias = "Ended | None"
+"""A task that has ended; None only wakes the thread that waits."""
+
+_MANY = 64
+"""Tasks of one step that run at once if the config does not say."""
+_PATIENCE = 0.0005
+"""Seconds that tasks wait for the threads that there are."""
+
+
+class TaskThreadPool:
+    """The threads of one run. One thread asks them for tasks, and for those that have ended."""
+
+    def __init__(self, perform: Callable[[TaskGenerator], None], *, hurried: bool) -> None:
+        self._perform = perform
+        self._hurried = hurried
+        """Whether the consumer of events may pause for long, so that threads must be added without
+        waiting for it."""
+        self._mailbox: SimpleQueue[Item] = SimpleQueue()
+        self._queue: deque[tuple[Task, TaskGenerator]] = deque()
+        self._running = 0
+        self._at_once = _MANY
+        self._more_at = 0.0
+        """When there will be more threads, if tasks still wait for one."""
+        self._lock = threading.Lock()
+
+    def start(self, tasks: Sequence[tuple[Task, TaskGenerator]], at_once: int | None) -> None:
+        """Begin with the tasks of a step."""
+        self._at_once = at_once or _MANY
+        self._queue.extend(tasks)
+        self._add_thread()
+        self._more_at = time.monotonic() + _PATIENCE
+
+    def dismiss(self) -> None:
+        """Begin no more of them."""
+        self._queue.clear()
+
+    def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
+        """Begin a task that a running task has called."""
+        context = contextvars.copy_context()
+        threads.submit(lambda: context.run(self._run, task, program, ended))
+
+    def wake(self) -> None:
+        """Let `wait` return, though no task has ended."""
+        self._mailbox.put(None)
+
+    def wait(self) -> Item:
+        """The next task that ends."""
+        while self._queue and self._running < self._at_once:
+            left = self._more_at - time.monotonic()
+            if left > 0:
+                with suppress(Empty):
+                    return self._mailbox.get(timeout=left)
+            for _ in range(max(1, self._running)):
+                self._add_thread()
+            self._more_at = time.monotonic() + _PATIENCE
+        return self._mailbox.get()
+
+    def collect(self, item: Item) -> list[Task]:
+        """The tasks that have ended by now, `item` among them."""
+        items: list[Ended] = []
+        while True:
+            if item is not None:
+                items.append(item)
+            if self._mailbox.empty():
+                break
+            item = self._mailbox.get()
+        ended, crashed = sorted_out(items)
+        for each in crashed:
+            self._mailbox.put(each)
+        return ended
+
+    def ended(self) -> list[Task]:
+        """The tasks that have ended by now, after the caller has stopped waiting for them."""
+        found: list[Task] = []
+        with suppress(Empty):
+            while True:
+                item = self._mailbox.get_nowait()
+                if item is not None and item[1] is None:
+                    found.append(item[0])
+        return found
+
+    # -- in the threads
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            if not self._queue or self._running >= self._at_once:
+                return
+            self._running += 1
+        context = contextvars.copy_context()
+        threads.submit(lambda: context.run(self._work))
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._running -= 1
+                    return
+                task, program = self._queue.popleft()
+            if self._hurried:
+                self._add_thread()
+            self._run(task, program)
+
+    def _run(
+        self, task: Task, program: TaskGenerator, ended: Callable[[], None] | None = None
+    ) -> None:
+        crash: BaseException | None = None
+        try:
+            if task.was_cancelled:
+                from concurrent.futures import CancelledError  # loaded, where there are futures
+
+                task.give_up(CancelledError())
+            else:
+                self._perform(program)
+        except BaseException as error:
+            crash = error
+        self._mailbox.put((task, outcome_of(task, crash, ended)))

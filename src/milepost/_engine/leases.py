@@ -1,0 +1,101 @@
+"""Renews the claims of runs that keep other runs off their threads.
+
+A claim that is not renewed lapses, so that a process that was killed does not block a thread for
+ever; and a node may well run for longer than that. One thread for the whole process looks
+at all claims now and then; it goes away when there are none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from milepost._internal import log, threads
+from milepost._internal.dataclass_tools import record
+from milepost.errors import ThreadConflict
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.step_saver import Fence, StepSaver
+
+BEAT = 15.0
+"""Seconds between two renewals: a few of them must fit into a lease."""
+
+
+@record(frozen=False)
+class _Claim:
+    saver: StepSaver[Any]
+    thread_id: str
+    fence: Fence
+    waiting: bool = False
+    """Whether the database has still to answer the last renewal."""
+
+
+_claims: list[_Claim] = []
+_lock = threading.Lock()
+_watch: threading.Thread | None = None
+
+
+def keep(saver: StepSaver[Any], thread_id: str, fence: Fence) -> None:
+    """Renew a claim until its run has ended."""
+    global _watch
+    with _lock:
+        _claims.append(_Claim(saver, thread_id, fence))
+        if _watch is None:
+            _watch = threading.Thread(target=_look, name="milepost-leases", daemon=True)
+            _watch.start()
+
+
+def renew() -> None:
+    """Renew all claims; each on a thread of its own, since a loop or a database may be busy.
+
+    One whose last renewal is still under way is left out: where a database does not answer,
+    threads would pile up.
+    """
+    with _lock:
+        _claims[:] = [claim for claim in _claims if not claim.fence.ended]
+        due = [claim for claim in _claims if not claim.waiting]
+        for claim in due:
+            claim.waiting = True
+    for claim in due:
+        try:
+            threads.submit(partial(_renew, claim))
+        except RuntimeError:  # no thread can be started: there will be another beat
+            claim.waiting = False
+
+
+def _renew(claim: _Claim) -> None:
+    try:
+        claim.saver.hold(claim.thread_id, claim.fence)
+    except ThreadConflict:
+        lost = "Thread '%s': another run has taken the lease; this run's next commit fails."
+        log.warning(log.THREADS, lost, claim.thread_id)
+    except Exception as error:
+        late = "Thread '%s': the lease was not renewed (%s); that is tried again in %.0f s."
+        log.warning(log.THREADS, late, claim.thread_id, error, BEAT)
+    finally:
+        claim.waiting = False
+
+
+def _look() -> None:
+    global _watch
+    pause = threading.Event()
+    while True:
+        pause.wait(BEAT)
+        renew()
+        with _lock:
+            if not _claims:
+                _watch = None
+                return
+
+
+def _forget() -> None:
+    """The claims are the parent's; a forked child has neither them nor the thread."""
+    global _lock, _watch
+    _lock, _watch = threading.Lock(), None
+    _claims.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,331 @@
+"""Finds a run's position in its thread, and loads what is saved there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine import leases
+from milepost._engine.delta_snapshots import rebuild_deltas
+from milepost._engine.drivers.effects import EffectGenerator, Flush
+from milepost._engine.drivers.saver_effects import (
+    HoldThread,
+    ListCheckpoints,
+    LoadCheckpoint,
+    LoadHead,
+    NextCheckpoint,
+)
+from milepost._engine.missing_nodes import missing_nodes
+from milepost._engine.position import LINEAGE, Position, remembered, without_ids
+from milepost._engine.superstep.apply import apply_writes
+from milepost._engine.superstep.pending_writes import null_writes
+from milepost._engine.superstep.program import Outside, Write
+from milepost._engine.superstep.renames import as_renamed
+from milepost._engine.thread_writer import ThreadWriter
+from milepost.checkpoint._contract.names import LONGEST
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._contract.step_saver import Fence, StepSaver, thread_metadata_of
+from milepost.checkpoint._contract.threads import checkpoint_gone
+from milepost.constants import INPUT, NS_END, NS_SEP, PREVIOUS
+from milepost.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    InvalidIdError,
+    OutsideRunError,
+)
+
+if TYPE_CHECKING:
+    from milepost._engine.checkpoint_writer import CheckpointWriter
+    from milepost._engine.context.options import RunSettings
+    from milepost.checkpoint.base import BaseCheckpointSaver
+
+    Saver = BaseCheckpointSaver[Any]
+
+
+# -- the saver and the namespace
+
+
+def find_saver(
+    settings: RunSettings, position: Position, checkpoints: CheckpointWriter
+) -> Saver | None:
+    """The saver of a run; the run learns its namespace, and joins the thread of a run around it."""
+    chosen = settings.checkpointer
+    own: Saver | None = None if chosen is None or isinstance(chosen, bool) else chosen
+    parent = position.parent
+    if chosen is True and parent is None:
+        raise OutsideRunError(
+            "checkpointer=True means the parent's checkpointer, but this graph was called on "
+            "its own. Compile it with a saver to run it by itself."
+        )
+    above = parent.run.checkpoints.thread if parent is not None else None
+    if chosen is False or (above is None and own is None):
+        if parent is not None:
+            position.ns = parent.child_ns()
+            position.thread_id = parent.run.position.thread_id
+        return None
+    if above is not None:
+        thread_id = (settings.config.get("configurable") or {}).get("thread_id")
+        if own is None:
+            checkpoints.join(above, owned=False)
+        elif thread_id not in (None, above.thread_id):
+            # A graph with its own saver and thread is a run of its own.
+            position.parent = None
+            return own
+        elif above.saver is own:
+            checkpoints.join(above, owned=False)
+    elif parent is not None:
+        position.parent = None
+        return own
+    if parent is not None:
+        position.ns = parent.child_ns()
+        if chosen is True:
+            position.ns = without_ids(position.ns)
+    saver = checkpoints.thread.saver if checkpoints.thread is not None else own
+    assert saver is not None
+    _check_depth(saver, position, checkpoints.program.name)
+    return saver
+
+
+def _check_depth(saver: Saver, position: Position, graph: str) -> None:
+    ns = position.ns
+    if len(ns) > LONGEST and isinstance(saver, StepSaver):
+        assert position.parent is not None
+        raise InvalidIdError(
+            f"Graph '{graph}' is nested {position.parent.run.depth + 1} graphs deep, in the "
+            f"namespace '{without_ids(ns)}', which has {len(ns)} characters with the ids of "
+            f"its tasks; at most {LONGEST} can be stored, about 24 graphs. Nest fewer, give "
+            "nodes shorter names, or compile inner graphs with checkpointer=False."
+        )
+
+
+# -- loading
+
+
+def load_checkpoint(
+    saver: Saver,
+    settings: RunSettings,
+    position: Position,
+    checkpoints: CheckpointWriter,
+    *,
+    in_place: bool = False,
+) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
+    """The checkpoint to start from, and whether the caller named it.
+
+    `in_place`: the run starts where the config points, in an inner graph too.
+    """
+    if checkpoints.thread is not None:
+        position.thread_id = checkpoints.thread.thread_id
+        inner = yield from _load_inner(saver, position, checkpoints.thread)
+        return checkpoints.program.renames.apply(inner), False
+    shared = checkpoints.shared
+    if shared is not None and shared.deferred:
+        yield Flush(shared, last=False)
+    place = place_of(settings.config)
+    position.thread_id = place.thread_id
+    thread = yield from _claim(saver, settings, place.thread_id, shared)
+    checkpoints.join(thread, owned=True)
+    if position.parent is not None:
+        place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
+    elif in_place:
+        position.ns = place.checkpoint_ns
+    else:
+        place = yield from _root_place(saver, settings, position, place)
+    saved = yield from LoadCheckpoint(saver, place.config())
+    saved = checkpoints.program.renames.apply(saved)
+    explicit = place.checkpoint_id is not None
+    if explicit and saved is None:
+        raise CheckpointNotFoundError(
+            f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
+            "get_state_history(config) lists those that it has."
+        )
+    loaded: str | None = saved.checkpoint["id"] if saved else None
+    head = loaded
+    if explicit or place.checkpoint_ns:
+        head = yield from head_of(saver, place.thread_id)
+    if shared is None:
+        thread.fence.head, thread.fence.forced = head, explicit and loaded != head
+    return saved, explicit
+
+
+def _claim(
+    saver: Saver, settings: RunSettings, thread_id: str, shared: ThreadWriter | None
+) -> EffectGenerator[ThreadWriter]:
+    """Become a writer of the thread; claim it first if no other run may be busy with it."""
+    if shared is None:
+        described = thread_metadata_of(saver, thread_id, settings.config)
+        fence = Fence(None, thread_metadata=described)
+    else:
+        fence = shared.fence
+    if settings.on_conflict == "reject" and shared is None:
+        if not isinstance(saver, StepSaver):
+            raise CheckpointError(
+                f"on_conflict='reject' needs a saver that knows which run owns a thread. "
+                f"{type(saver).__name__} has only the methods of BaseCheckpointSaver. Use one "
+                "of milepost's savers, or leave on_conflict out."
+            )
+        yield HoldThread(saver, thread_id, fence)
+        if not saver.instant:
+            leases.keep(saver, thread_id, fence)
+    return ThreadWriter(saver, thread_id, settings.durability or "async", fence)
+
+
+def _root_place(
+    saver: Saver, settings: RunSettings, position: Position, place: Place
+) -> EffectGenerator[Place]:
+    """Where a run from an inner graph's checkpoint starts: at the root's around it."""
+    ns, checkpoint_id = place.checkpoint_ns, place.checkpoint_id
+    if ns == "":
+        return place
+    if checkpoint_id is None:
+        return Place(place.thread_id, "", None)
+    configurable = settings.config.get("configurable") or {}
+    around: Mapping[str, str] | None = configurable.get("checkpoint_map")
+    if around is None:
+        inner = yield from LoadCheckpoint(saver, place.config())
+        around = inner.metadata.get("parents") if inner is not None else None
+    travel = {**(around or {}), ns: checkpoint_id}
+    root = travel.pop("", None)
+    if root is None:
+        raise CheckpointNotFoundError(
+            f"Thread '{place.thread_id}' has no checkpoint '{checkpoint_id}' in the inner "
+            f"graph '{ns}'. get_state_history lists those that it has."
+        )
+    position.travel = travel
+    return Place(place.thread_id, "", root)
+
+
+def head_of(saver: Saver, thread_id: str) -> EffectGenerator[str | None]:
+    """The id of a thread's latest checkpoint."""
+    if isinstance(saver, StepSaver):
+        return (yield from LoadHead(saver, thread_id))
+    latest = yield from LoadCheckpoint(saver, Place(thread_id, "", None).config())
+    return latest.checkpoint["id"] if latest else None
+
+
+# -- graphs inside a run
+
+
+def _load_inner(
+    saver: Saver, position: Position, thread: ThreadWriter
+) -> EffectGenerator[CheckpointTuple | None]:
+    """The state of a graph inside a run: of an earlier attempt, or of its own memory."""
+    parent, ns = position.parent, position.ns
+    assert parent is not None
+    above = parent.run
+    if NS_END in ns and parent.attempt == 1 and not above.is_retry and not above.position.travel:
+        return None  # the task is new, and so is everything inside it
+    if thread.deferred:
+        yield Flush(thread, last=False)
+    origin = _step_into(above.position.travel, ns)
+    if origin is not None:
+        old_ns, old_id, position.travel = origin
+        place = Place(thread.thread_id, old_ns, old_id)
+        found = yield from LoadCheckpoint(saver, place.config())
+        if found is not None:
+            position.moved_from = old_ns
+            return found
+    latest = yield from LoadCheckpoint(saver, Place(thread.thread_id, ns, None).config())
+    if latest is None or is_of_this_call(position, latest):
+        return latest
+    if above.is_retry or parent.attempt > 1:
+        mine = yield from _earlier_attempt(saver, position, thread.thread_id)
+        if mine is not None:
+            return mine
+    memory = remembered(position)
+    if memory is None:
+        # Its memory was made on another branch, after the two branches split.
+        return None
+    if memory == latest.checkpoint["id"]:
+        return latest
+    past = yield from LoadCheckpoint(saver, Place(thread.thread_id, ns, memory).config())
+    if past is None:
+        raise checkpoint_gone(thread.thread_id, memory)
+    return past
+
+
+def _earlier_attempt(
+    saver: Saver, position: Position, thread_id: str
+) -> EffectGenerator[CheckpointTuple | None]:
+    """How far this call had come, if others of its step have gone on with the memory since."""
+    cursor = yield from ListCheckpoints(saver, Place(thread_id, position.ns, None).config())
+    found = yield from NextCheckpoint(cursor)
+    while found is not None and _is_of_this_step(position, found):
+        if is_of_this_call(position, found):
+            return found
+        found = yield from NextCheckpoint(cursor)
+    return None
+
+
+def _is_of_this_step(position: Position, saved: CheckpointTuple) -> bool:
+    assert position.parent is not None
+    above = position.parent.run.position
+    return saved.metadata.get("parents", {}).get(above.ns) == above.checkpoint_id
+
+
+def is_of_this_call(position: Position, saved: CheckpointTuple) -> bool:
+    """Whether an earlier attempt of the task around a graph has made a checkpoint of it."""
+    if not _is_of_this_step(position, saved):
+        return False
+    assert position.parent is not None
+    served = saved.checkpoint["versions_seen"].get(LINEAGE, {}).get(LINEAGE)
+    # LangGraph does not note whose call it was.
+    return position.is_transient or served is None or served == position.parent.task.id
+
+
+def _step_into(travel: Mapping[str, str], own_ns: str) -> tuple[str, str, Mapping[str, str]] | None:
+    """The checkpoint that a journey into inner graphs has for this one, and the journey's rest.
+
+    Task ids in namespaces are new after a fork, so levels are matched by their names.
+    """
+    depth = len(own_ns.split(NS_SEP))
+    for ns, checkpoint_id in travel.items():
+        if len(ns.split(NS_SEP)) == depth and without_ids(ns) == without_ids(own_ns):
+            return ns, checkpoint_id, {n: c for n, c in travel.items() if n != ns}
+    return None
+
+
+# -- taking it over
+
+
+def restore(
+    saved: CheckpointTuple, position: Position, checkpoints: CheckpointWriter
+) -> EffectGenerator[Any]:
+    """Go on from a loaded checkpoint, of which the channels are open.
+
+    Returns what the last run of an entrypoint returned.
+    """
+    checkpoint = saved.checkpoint
+    position.present = position.stored_id = checkpoint["id"]
+    position.previous_id = (
+        place_of(saved.parent_config).checkpoint_id if saved.parent_config else None
+    )
+    position.step = saved.metadata.get("step", -1)
+    checkpoints.metadata = saved.metadata
+    checkpoints.pending = saved.pending_writes or ()
+    thread = checkpoints.thread
+    assert thread is not None
+    if position.moved_from is None:
+        thread.fence.load(position.ns, checkpoint["id"], checkpoints.pending)
+    channels = checkpoints.channels
+    yield from rebuild_deltas(thread.saver, checkpoints.program, channels, saved)
+    previous = channels.live[PREVIOUS].get() if channels.available(PREVIOUS) else None
+    for writes in null_writes(checkpoints.pending):
+        apply_outside(checkpoints, writes)
+    checkpoints.missing = missing_nodes(checkpoints.program, channels, saved)
+    if (renamed := as_renamed(saved)) is not None:
+        former = renamed.former_names.keys()
+        channels.dirty |= former & checkpoints.program.channels.keys()
+        channels.unsaved_seen |= renamed.changed_seen
+        checkpoints.deltas.keeps_whole = not former.isdisjoint(checkpoints.program.delta)
+    return previous
+
+
+def apply_outside(checkpoints: CheckpointWriter, writes: Sequence[Write]) -> set[str]:
+    """Apply what no task wrote, between two steps; the channels that changed."""
+    return apply_writes(
+        checkpoints.program,
+        checkpoints.channels,
+        [Outside(INPUT, (), writes)],
+        checkpoints.next_version,
+        is_step=False,
+    )

@@ -1,0 +1,94 @@
+"""Nodes that a thread waits for and that the graph no longer has: renamed or removed ones.
+
+Without this a run would pass over them: it ends as if the thread had come to its end, and a
+question that is open there is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.superstep.plan import is_waiting
+from milepost._engine.superstep.renames import nodes_of_join, passes_for_one_step
+from milepost.checkpoint._contract.records import place_of
+from milepost.constants import BRANCH_TO, JOIN, TASKS
+from milepost.errors import MissingNodeError
+from milepost.types import Send
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost.checkpoint._contract.records import Checkpoint, CheckpointTuple
+
+
+def missing_nodes(
+    program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple
+) -> dict[str, list[str]]:
+    """Nodes that something waits for and the graph does not have, with the channels that say so."""
+    checkpoint = saved.checkpoint
+    found: dict[str, list[str]] = {}
+    for node, channel in _in_values(program, channels, checkpoint):
+        found.setdefault(node, []).append(channel)
+    for owner, channel, value in saved.pending_writes or ():
+        if ":" in owner:
+            continue  # an update, which is part of the checkpoint that it made
+        for node in _named(channel, value):
+            if not _is_known(program, node):
+                found.setdefault(node, [])
+    return found
+
+
+def check_nodes(program: ExecutableGraph, channels: ChannelState, saved: CheckpointTuple) -> None:
+    """Raise MissingNodeError if a thread waits for a node that the graph does not have."""
+    if missing := missing_nodes(program, channels, saved):
+        place = place_of(saved.config)
+        raise MissingNodeError.of(sorted(missing), place.thread_id, program.name)
+
+
+def _in_values(
+    program: ExecutableGraph, channels: ChannelState, checkpoint: Checkpoint
+) -> Iterator[tuple[str, str]]:
+    values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+    seen: Mapping[str, Mapping[str, Any]] = checkpoint["versions_seen"]
+    for send in values.get(TASKS) or ():
+        if not _is_known(program, send.node):
+            yield send.node, TASKS
+    for name in values:
+        if name in program.channels or not name.startswith((BRANCH_TO, JOIN)):
+            continue
+        value = values[name]
+        if name.startswith(JOIN):
+            arrived = value[0] if isinstance(value, tuple) else value
+            sources, end = nodes_of_join(name)
+            unknown = [node for node in (end, *sources) if not _is_known(program, node)]
+            if not arrived or not unknown:
+                continue
+        else:
+            end = name.removeprefix(BRANCH_TO)
+            unknown = [end]
+        version, before = versions.get(name), seen.get(end, {}).get(name)
+        if version is None or (before is not None and not version > before):
+            continue
+        # What holds its value for longer than a step may have been left behind in a thread that
+        # has come to its end.
+        is_new = version == max(versions.values())
+        if name.startswith(JOIN):
+            is_new = is_new and arrived == set(sources)
+        if is_new or (not passes_for_one_step(name, value) and is_waiting(program, channels)):
+            yield unknown[0], name
+
+
+def _named(channel: str, value: Any) -> list[str]:
+    """The nodes that a write of a task leads to."""
+    if channel == TASKS:
+        return [value.node] if isinstance(value, Send) else []
+    if channel.startswith(BRANCH_TO):
+        return [channel.removeprefix(BRANCH_TO)]
+    return [nodes_of_join(channel)[1]] if channel.startswith(JOIN) else []
+
+
+def _is_known(program: ExecutableGraph, node: str) -> bool:
+    return program.renames.node(node) in program.nodes

@@ -1,0 +1,192 @@
+"""The position of a run in its thread, and the lines of history that it is part of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from milepost._engine.superstep.plan import Base, Task, path_text
+from milepost._internal.ids import LateId, digest_id, random_token
+from milepost.checkpoint._contract.records import Place
+from milepost.constants import CHILDREN, NS_END, NS_SEP
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost.types import RunnableConfig
+
+LINEAGE = "__lineage__"
+"""Where a checkpoint keeps the name of its line of history, among what nodes have seen.
+
+A new input, a fork and an update start a new line; a resume goes on with the old one. With the
+step and the path it names a task even if a crash has lost the task's checkpoint.
+"""
+
+
+class Position:
+    """Where a run is: its thread and namespace, its step, and the checkpoints around it."""
+
+    __slots__ = (
+        "enclosing",
+        "moved_from",
+        "ns",
+        "parent",
+        "present",
+        "previous_id",
+        "step",
+        "stored_id",
+        "thread_id",
+        "travel",
+    )
+
+    def __init__(self, parent: TaskContext | None) -> None:
+        self.parent = parent
+        """The task that the run is inside of."""
+        self.thread_id: str | None = None
+        self.ns = ""
+        self.step = -2
+        """The step of the present checkpoint."""
+        self.present: str | LateId = ""
+        """The checkpoint that the next step starts from, stored or not."""
+        self.stored_id: str | None = None
+        """The last checkpoint that is stored."""
+        self.previous_id: str | None = None
+        """The checkpoint before the present one."""
+        self.travel: Mapping[str, str] = {}
+        """Inner graphs that are to start from checkpoints of their past: namespace → id."""
+        self.moved_from: str | None = None
+        """The namespace that the loaded checkpoint was found in, if it was such a start."""
+        self.enclosing: Mapping[str, str] | None = None
+        """The checkpoints of the enclosing graphs, if not those that `parent` leads to."""
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The id of the present checkpoint."""
+        return str(self.present)
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The checkpoints of the enclosing graphs: namespace → id."""
+        if self.enclosing is not None:
+            return dict(self.enclosing)
+        if self.parent is None:
+            return {}
+        above = self.parent.run.position
+        return {**above.parents, above.ns: above.checkpoint_id}
+
+    @property
+    def place(self) -> Place | None:
+        """The present checkpoint, for configs."""
+        if self.thread_id is None:
+            return None
+        return Place(self.thread_id, self.ns, self.checkpoint_id)
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the state of this graph is of no use once the graph has come to its end."""
+        return self.parent is not None and NS_END in self.ns
+
+    def task_base(self) -> Base:
+        """What the ids of the next step's tasks are made of."""
+        return (self.present, self.ns, self.step + 1)
+
+    def idempotency_key(self, channels: ChannelState, task: Task) -> str:
+        """Identifies the work of a task, across attempts and processes."""
+        if (parent := self.parent) is not None:
+            above = parent.run.position.idempotency_key(parent.run.channels, parent.task)
+            line = f"{above} {without_ids(self.ns)}"
+        else:
+            line = channels.seen.get(LINEAGE, {}).get(LINEAGE, "")
+        return digest_id("idempotency", line, str(task.base[2]), path_text(task.path))
+
+
+# -- lines of history
+
+
+def start_lineage(position: Position, channels: ChannelState, config: RunnableConfig) -> None:
+    """A new line of history begins with the next checkpoint.
+
+    The line of a graph with memory of its own is the call that the graph serves: several calls of
+    a step may share the memory.
+    """
+    if position.parent is not None and not position.is_transient:
+        token = position.parent.task.id
+    else:
+        run_id = config.get("run_id")
+        token = random_token() if run_id is None else f"run {run_id}"
+    channels.mark_seen(LINEAGE, {LINEAGE: token})
+
+
+# -- inner graphs with memory of their own
+
+
+def pin(position: Position, channels: ChannelState, tasks: Sequence[Task]) -> None:
+    """Give the tasks around a run the positions of the run and of the runs inside it."""
+    reached = dict(channels.seen.get(CHILDREN, {}))
+    for task in tasks:
+        reached.update(task.pins)
+    if not position.is_transient:
+        reached[position.ns] = position.checkpoint_id
+    around = position.parent if reached else None
+    while around is not None:
+        owner: Task | None = around.task
+        while owner is not None:
+            owner.pins = {**owner.pins, **reached}
+            owner = owner.caller
+        around = around.run.position.parent
+
+
+def pin_children(channels: ChannelState, tasks: Sequence[Task]) -> None:
+    """Keep in the next checkpoint where inner graphs with memory of their own are."""
+    newest: dict[str, str] = {}
+    for task in tasks:
+        newest |= {ns: max(id, newest.get(ns, "")) for ns, id in task.pins.items()}
+    channels.mark_seen(CHILDREN, {**channels.seen.get(CHILDREN, {}), **newest})
+
+
+def remembered(position: Position) -> str | None:
+    """How far a graph with memory of its own had come when it is called.
+
+    What an earlier attempt of the call has done comes first, then what calls of this step that
+    have ended did, and then what was so when this branch of history was last saved.
+    """
+    around = position.parent
+    while around is not None:
+        found = _own_pin(around.task, position.ns)
+        if found is None:
+            found = _reached(around.run.channels, around.run.tasks, position.ns)
+        if found is not None:
+            return found
+        around = around.run.position.parent
+    return None
+
+
+def _reached(channels: ChannelState, tasks: Sequence[Task], ns: str) -> str | None:
+    """How far the tasks of a run have brought an inner graph."""
+    ended = [task.pins[ns] for task in tasks if task.finished and ns in task.pins]
+    saved: str | None = channels.seen.get(CHILDREN, {}).get(ns)
+    return max(ended, default=saved)
+
+
+def _own_pin(task: Task | None, ns: str) -> str | None:
+    while task is not None:
+        if ns in task.pins:
+            return task.pins[ns]
+        task = task.caller
+    return None
+
+
+# -- namespaces
+
+
+def without_ids(ns: str) -> str:
+    """A namespace without task ids: `outer:uuid|1|inner:uuid` → `outer|1|inner`.
+
+    The number stays: it tells a task's second call of a graph from its first.
+    """
+    return NS_SEP.join(part.partition(NS_END)[0] for part in ns.split(NS_SEP))
+
+
+def node_names(ns: str) -> list[str]:
+    """The nodes on the way to a namespace: `outer:uuid|1|inner:uuid` → `outer`, `inner`."""
+    return [part for part in without_ids(ns).split(NS_SEP) if part and not part.isdigit()]

@@ -1,0 +1,1 @@
+"""Reading threads: snapshots and history."""

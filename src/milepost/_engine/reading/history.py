@@ -1,0 +1,157 @@
+"""Reading threads: `get_state` and `get_state_history`, as generators of effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.delta_snapshots import rebuild_deltas
+from milepost._engine.drivers.effects import EffectGenerator, Flush
+from milepost._engine.drivers.saver_effects import (
+    ListCheckpoints,
+    LoadCheckpoint,
+    NextCheckpoint,
+)
+from milepost._engine.missing_nodes import check_nodes
+from milepost._engine.reading.snapshot import (
+    channels_of,
+    child_config,
+    empty_snapshot,
+    snapshot,
+    snapshot_later,
+    tasks_at,
+    with_null_writes,
+)
+from milepost._engine.superstep.plan import Task
+from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.errors import BrokenChainError, CheckpointNotFoundError, SerdeError
+from milepost.types import RunnableConfig, StateSnapshot
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost._engine.thread_writer import ThreadWriter
+    from milepost.checkpoint.base import BaseCheckpointSaver
+
+
+@record
+class View:
+    """Reads the threads of one graph from a saver."""
+
+    program: ExecutableGraph
+    saver: BaseCheckpointSaver[Any]
+    writing: ThreadWriter | None
+    """The run that the caller is part of, if it writes to this saver: it reads what it wrote."""
+    inside: Callable[[str], View | None]
+    """The view of the graph inside a node."""
+
+
+def read_state(
+    view: View, config: RunnableConfig, *, subgraphs: bool, goes_on: bool = True
+) -> EffectGenerator[StateSnapshot]:
+    """The state at one checkpoint, or at the latest, from which the thread may go on."""
+    place = place_of(config)
+    if view.writing is not None:
+        yield Flush(view.writing, last=False)
+    saved = yield from LoadCheckpoint(view.saver, place.config())
+    saved = view.program.renames.apply(saved)
+    if saved is None:
+        if place.checkpoint_id is not None:
+            raise CheckpointNotFoundError(
+                f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
+                "get_state_history(config) lists those that it has."
+            )
+        return empty_snapshot(config)
+    latest = place.checkpoint_id is None
+    return (
+        yield from _show(
+            view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=latest and goes_on
+        )
+    )
+
+
+def read_history(
+    view: View,
+    config: RunnableConfig,
+    *,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+    emit: Callable[[StateSnapshot], None],
+) -> EffectGenerator[None]:
+    """The states of a thread, newest first; `emit` takes each as it is read."""
+    place = place_of(config)
+    if view.writing is not None:
+        yield Flush(view.writing, last=False)
+    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    more = None if limit is None else limit + 1
+    cursor = yield from ListCheckpoints(view.saver, place.config(), filter, before, more)
+    renamed = view.program.renames.apply
+    saved = renamed((yield from NextCheckpoint(cursor)))
+    given = 0
+    while saved is not None and given != limit:
+        following = renamed((yield from NextCheckpoint(cursor)))
+        if view.program.delta:
+            emit((yield from _show(view, saved, following, latest=False, subgraphs=False)))
+        else:
+            parent = yield from _parent(view, saved, following)
+            emit(snapshot_later(view.program, saved, parent))
+        given += 1
+        saved = following
+
+
+def _show(
+    view: View,
+    saved: CheckpointTuple,
+    following: CheckpointTuple | None,
+    *,
+    latest: bool,
+    subgraphs: bool,
+    goes_on: bool = False,
+) -> EffectGenerator[StateSnapshot]:
+    channels, tasks = yield from _open(view, saved)
+    if goes_on:
+        check_nodes(view.program, channels, saved)
+    states: dict[str, RunnableConfig | StateSnapshot] = {}
+    place = place_of(saved.config)
+    for task in tasks:
+        where = child_config(place.thread_id, task)
+        if where is None:
+            continue
+        if not subgraphs:
+            states[task.id] = where
+        elif (inner := view.inside(task.name)) is not None:
+            found = yield from read_state(inner, where, subgraphs=True, goes_on=not task.finished)
+            if found.metadata is not None:
+                states[task.id] = found
+    parent = yield from _parent(view, saved, following)
+    return snapshot(view.program, channels, saved, tasks, parent, latest=latest, states=states)
+
+
+def _open(view: View, saved: CheckpointTuple) -> EffectGenerator[tuple[ChannelState, list[Task]]]:
+    channels = channels_of(view.program, saved)
+    yield from rebuild_deltas(view.saver, view.program, channels, saved)
+    with_null_writes(channels, saved, channels.specs)
+    return channels, tasks_at(view.program, channels, saved.checkpoint, saved)
+
+
+def _parent(
+    view: View, saved: CheckpointTuple, candidate: CheckpointTuple | None
+) -> EffectGenerator[CheckpointTuple | None]:
+    """The checkpoint before this one, where that tells what made this one."""
+    try:
+        before, source = saved.parent_config, saved.metadata.get("source")
+    except (BrokenChainError, SerdeError):
+        return None  # reading this snapshot raises the error
+    if before is None or source not in ("loop", "update"):
+        return None
+    wanted = place_of(before)
+    # Our own savers fetch it along.
+    for parent in (candidate, getattr(saved, "parent", None)):
+        if parent is not None and place_of(parent.config) == wanted:
+            found: CheckpointTuple = parent
+            return found
+    # In a listing, a checkpoint is read on access: a damaged one does not hide the others.
+    cursor = yield from ListCheckpoints(view.saver, before, limit=1)
+    return view.program.renames.apply((yield from NextCheckpoint(cursor)))

@@ -1,0 +1,343 @@
+"""How a checkpoint is shown: StateSnapshot, and the events of the `checkpoints` stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.position import without_ids
+from milepost._engine.streaming.payloads import result_of, written
+from milepost._engine.superstep.channel_state import ChannelState
+from milepost._engine.superstep.pending_writes import null_writes, recall
+from milepost._engine.superstep.plan import Task, finished_writes, sketch
+from milepost._internal.lazy_tuple import LazyTuple
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.constants import RETURN, START
+from milepost.types import PregelTask, RunnableConfig, StateSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost._engine.position import Position
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata
+
+
+def tasks_at(
+    program: ExecutableGraph, channels: ChannelState, checkpoint: Checkpoint, saved: CheckpointTuple
+) -> list[Task]:
+    """The tasks that follow a checkpoint, with what is stored of them."""
+    ns = place_of(saved.config).checkpoint_ns
+    base = (checkpoint["id"], ns, saved.metadata.get("step", -1) + 1)
+    tasks = sketch(program, channels, base)
+    recall(tasks, saved.pending_writes or ())
+    return tasks
+
+
+def channels_of(program: ExecutableGraph, saved: CheckpointTuple) -> ChannelState:
+    """The channels of a checkpoint; delta channels are still to be rebuilt."""
+    return program.open_channels(saved.checkpoint)
+
+
+def outlined(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
+    """A checkpoint with the values of these channels; with all, if its saver leaves none out."""
+    outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
+    return saved.checkpoint if outline is None else outline(channels)
+
+
+def _tasks_seen(
+    program: ExecutableGraph, saved: CheckpointTuple, checkpoint: Checkpoint | None = None
+) -> list[Task]:
+    """The tasks that follow a checkpoint, found without reading the state."""
+    checkpoint = checkpoint or outlined(saved, program.deciding)
+    channels = program.open_channels(checkpoint)
+    with_null_writes(channels, saved, program.deciding)
+    return tasks_at(program, channels, checkpoint, saved)
+
+
+def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
+    """Apply what came from outside, in a Command, while the thread was paused here."""
+    for name, value in chain.from_iterable(null_writes(saved.pending_writes or ())):
+        if name in names:
+            channels.channel(name).update([value])
+            channels.versions.setdefault(name, channels.top)
+            channels.refresh([name])
+
+
+def snapshot(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    saved: CheckpointTuple,
+    tasks: Sequence[Task],
+    parent: CheckpointTuple | None,
+    *,
+    latest: bool,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> StateSnapshot:
+    """A checkpoint as users see it; what its parent tells about it, when that is looked at.
+
+    For the latest one, what finished tasks of the interrupted or failed step wrote is shown as
+    part of the values, since a resume will not run them again.
+    """
+    made = _shown(program, channels, saved, tasks, latest=latest, states=states)
+    later: StateSnapshot = Snapshot(made, lambda _: _metadata(program, saved, parent))
+    return later
+
+
+def snapshot_later(
+    program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
+) -> StateSnapshot:
+    """The same for a checkpoint of the history, of which nothing is read before that.
+
+    A program that searches the history by tasks or metadata does not read values.
+    """
+
+    def show(field: str) -> Any:
+        if field == "metadata":
+            return _metadata(program, saved, parent)
+        if field == "config":
+            return config_of(saved)
+        if field == "parent_config":
+            return _parent_config_of(saved)
+        if field == "values":
+            channels = channels_of(program, saved)
+            with_null_writes(channels, saved, channels.specs)
+            return channels.pick(program.stream_keys, channels.values)
+        if not seen:
+            checkpoint = outlined(saved, program.deciding)
+            tasks = _tasks_seen(program, saved, checkpoint)
+            thread_id = place_of(saved.config).thread_id
+            inner = {task.id: child_config(thread_id, task) for task in tasks}
+            states = {id: config for id, config in inner.items() if config is not None}
+            seen.update(_ahead(program, tasks, latest=False, states=states))
+            seen["created_at"] = checkpoint["ts"]
+        return seen[field]
+
+    seen: dict[str, Any] = {}
+    later: StateSnapshot = Snapshot({}, show)
+    return later
+
+
+class Snapshot(LazyTuple, plain=StateSnapshot):
+    """A state whose fields are made when they are read."""
+
+
+def _metadata(
+    program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
+) -> dict[str, Any]:
+    return {**saved.metadata, "writes": writes_behind(program, saved, parent)}
+
+
+def _shown(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    saved: CheckpointTuple,
+    tasks: Sequence[Task],
+    *,
+    latest: bool,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> dict[str, Any]:
+    """All fields of a snapshot but the metadata."""
+    values = channels.preview(finished_writes(tasks)) if latest else channels.values
+    return {
+        "values": channels.pick(program.stream_keys, values),
+        "config": config_of(saved),
+        "created_at": saved.checkpoint["ts"],
+        "parent_config": _parent_config_of(saved),
+        **_ahead(program, tasks, latest=latest, states=states),
+    }
+
+
+def _ahead(
+    program: ExecutableGraph,
+    tasks: Sequence[Task],
+    *,
+    latest: bool,
+    states: Mapping[str, RunnableConfig | StateSnapshot],
+) -> dict[str, Any]:
+    """The fields about the tasks that follow."""
+    tasks = _as_added(program, tasks)
+    shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
+    return {
+        "next": tuple(task.name for task in tasks if not (latest and task.finished)),
+        "tasks": shown,
+        "interrupts": tuple(interrupt for task in shown for interrupt in task.interrupts),
+    }
+
+
+def _as_added(program: ExecutableGraph, tasks: Sequence[Task]) -> Sequence[Task]:
+    """Tasks of Sends as they were sent, then those of nodes in the order of the program's text."""
+    if len(tasks) < 2:
+        return tasks
+    places = {name: place for place, name in enumerate(program.nodes)}
+    return sorted(tasks, key=lambda task: -1 if task.send is not None else places[task.name])
+
+
+def _show(
+    program: ExecutableGraph, task: Task, latest: bool, state: RunnableConfig | StateSnapshot | None
+) -> PregelTask:
+    asked = (*task.asked, *task.interrupts)
+    waiting = () if task.finished else task.interrupts
+    error: Any = task.error
+    return PregelTask(
+        id=task.id,
+        name=task.name,
+        path=task.path,
+        error=error,
+        interrupts=waiting if latest else asked,
+        state=state,
+        result=_task_result(program, task) if task.finished else None,
+    )
+
+
+def _task_result(program: ExecutableGraph, task: Task) -> Any:
+    """What a finished task wrote; several writes to one key are together under that key."""
+    keys = program.stream_keys
+    found = written(keys, task.writes)
+    if RETURN in found:
+        return found[RETURN]
+    return found.get(keys) if isinstance(keys, str) else found
+
+
+def _result(program: ExecutableGraph, task: Task) -> Any:
+    found = result_of(program.stream_keys, task.writes)
+    return {} if found is None and not isinstance(program.stream_keys, str) else found
+
+
+def config_of(saved: CheckpointTuple) -> RunnableConfig:
+    """The config that leads back to a checkpoint, through the graphs around it."""
+    place = place_of(saved.config)
+    if not place.checkpoint_ns:
+        return place.config()
+    return place.config_inside(saved.metadata.get("parents", {}))
+
+
+def _parent_config_of(saved: CheckpointTuple) -> RunnableConfig | None:
+    parent = saved.parent_config
+    if parent is None:
+        return None
+    place = place_of(parent)
+    if not place.checkpoint_ns or without_ids(place.checkpoint_ns) == place.checkpoint_ns:
+        # In a memory that lasts, the parent may have been made in a call of another checkpoint.
+        return parent
+    return place.config_inside(saved.metadata.get("parents", {}))
+
+
+def empty_snapshot(config: RunnableConfig) -> StateSnapshot:
+    """What a thread without checkpoints looks like."""
+    return StateSnapshot(
+        values={},
+        next=(),
+        config=config,
+        metadata=None,
+        created_at=None,
+        parent_config=None,
+        tasks=(),
+        interrupts=(),
+    )
+
+
+def writes_behind(
+    program: ExecutableGraph,
+    saved: CheckpointTuple,
+    parent: CheckpointTuple | None,
+) -> Mapping[str, Any] | None:
+    """What made a checkpoint: the input, or node → what it wrote in the step before."""
+    source = saved.metadata.get("source")
+    if source == "input":
+        start = program.input_channel
+        return outlined(saved, [start])["channel_values"].get(start)
+    if parent is None:
+        return None
+    found: dict[str, list[Any]] = {}
+    if source == "loop":
+        for task in _tasks_seen(program, parent):
+            if task.finished and task.name != START:
+                found.setdefault(task.name, []).append(_result(program, task))
+    elif source == "update":
+        by_owner: dict[str, list[tuple[str, Any]]] = {}
+        mark = outlined(saved, ())["id"] + ":"
+        for owner, channel, value in parent.pending_writes or ():
+            if owner.startswith(mark):
+                by_owner.setdefault(owner, []).append((channel, value))
+        for owner, writes in by_owner.items():
+            node = owner.split(":", 2)[2]
+            found.setdefault(node, []).append(result_of(program.stream_keys, writes))
+    return _by_node(found)
+
+
+def _by_node(found: Mapping[str, list[Any]]) -> dict[str, Any] | None:
+    """Node → what it wrote; of one that ran several times, a list."""
+    return {node: made[0] if len(made) == 1 else made for node, made in found.items()} or None
+
+
+def checkpoint_event(
+    program: ExecutableGraph,
+    position: Position,
+    channels: ChannelState,
+    metadata: CheckpointMetadata,
+    made_by: Sequence[Writer],
+    tasks: Sequence[Task] | None,
+) -> dict[str, Any]:
+    """The present checkpoint of a run, as the `checkpoints` stream shows it."""
+    if tasks is None:
+        tasks = sketch(program, channels, position.task_base(), channels.changed)
+    writes = _writes_of(program, channels, metadata, made_by)
+    return {
+        "config": _event_config(position, position.checkpoint_id),
+        "parent_config": _event_config(position, position.previous_id),
+        "values": channels.pick(program.stream_keys, channels.values),
+        "metadata": {**metadata, "writes": writes},
+        "next": [task.name for task in tasks if not task.finished],
+        "tasks": [_event_task(program, position.thread_id, task) for task in tasks],
+    }
+
+
+def _writes_of(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    metadata: CheckpointMetadata,
+    made_by: Sequence[Writer],
+) -> Any:
+    """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
+    if metadata.get("source") == "input":
+        start = program.input_channel
+        return channels.live[start].get() if channels.available(start) else None
+    found: dict[str, list[Any]] = {}
+    for writer in made_by:
+        if writer.name != START:
+            written = result_of(program.stream_keys, writer.writes)
+            found.setdefault(writer.name, []).append({} if written is None else written)
+    return _by_node(found)
+
+
+def _event_task(program: ExecutableGraph, thread_id: str | None, task: Task) -> dict[str, Any]:
+    waiting = () if task.finished else task.interrupts
+    event: dict[str, Any] = {
+        "id": task.id,
+        "name": task.name,
+        "interrupts": tuple({"value": i.value, "id": i.id} for i in waiting),
+        "state": child_config(thread_id, task),
+    }
+    if task.finished:
+        event["result"] = _task_result(program, task)
+    elif task.error is not None:
+        event["error"] = repr(task.error)
+    return event
+
+
+def _event_config(position: Position, checkpoint_id: str | None) -> RunnableConfig | None:
+    if position.thread_id is None or checkpoint_id is None:
+        return None
+    place = Place(position.thread_id, position.ns, checkpoint_id)
+    return place.config_inside(position.parents)
+
+
+def child_config(thread_id: str | None, task: Task) -> RunnableConfig | None:
+    """Where the state of the graph inside a task is, if it is saved at all."""
+    graphs = [g for g in task.node.subgraphs if g.checkpointer is not False]
+    if not graphs or thread_id is None:
+        return None
+    ns = without_ids(task.ns) if graphs[0].checkpointer is True else task.ns
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}

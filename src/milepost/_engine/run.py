@@ -1,0 +1,440 @@
+"""One run of one graph: a generator that yields effects and is sent their results.
+
+    load what is saved → take the input → step, step, step → flush
+
+A step plans its tasks, runs them, applies what they wrote, and commits a checkpoint. Everything
+that waits is the driver's business (see `drivers/effects.py`).
+
+A run is put together from a position in its thread, the channels, a checkpoint writer, the events
+that it tells, and the resources that its tasks can use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.checkpoint_writer import CheckpointWriter
+from milepost._engine.context.config import concurrency, recursion_limit
+from milepost._engine.context.options import RunResources, RunSettings, resources_of
+from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
+from milepost._engine.position import Position, pin, pin_children
+from milepost._engine.start import open_run
+from milepost._engine.streaming.events import EventStream, RunEvents
+from milepost._engine.superstep.apply import apply_writes, cannot_fail
+from milepost._engine.superstep.node_cache import keep_cached, recall_cached
+from milepost._engine.superstep.pending_writes import is_worth_storing, to_store
+from milepost._engine.superstep.plan import Task, finished_writes, in_path_order, plan
+from milepost._engine.superstep.subtasks import Subtasks, gather_interrupts
+from milepost._engine.superstep.task import addressed_here, perform
+from milepost.constants import INTERRUPT, START
+from milepost.errors import (
+    GraphDrained,
+    GraphInterrupt,
+    GraphRecursionError,
+    InvalidUpdateError,
+    ParentCommand,
+)
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost.types import All, Interrupt
+
+
+class GraphRun:
+    """A run in progress."""
+
+    __slots__ = (
+        "answers",
+        "channels",
+        "checkpoints",
+        "depth",
+        "events",
+        "has_answers",
+        "has_output",
+        "interrupts",
+        "is_retry",
+        "paused",
+        "planned",
+        "position",
+        "program",
+        "resources",
+        "resumed",
+        "settings",
+        "stop",
+        "subtasks",
+        "tasks",
+    )
+
+    def __init__(
+        self,
+        program: ExecutableGraph,
+        settings: RunSettings,
+        stream: EventStream,
+        parent: TaskContext | None = None,
+    ) -> None:
+        above = parent.run if parent is not None else None
+        self.program = program
+        self.settings = settings
+        self.depth: int = 0 if above is None else above.depth + 1
+        """How many graphs there are around this one."""
+        config = settings.config
+        self.position = Position(parent)
+        self.events = RunEvents(stream, program, self.position, config, settings.output_keys)
+        self.checkpoints = CheckpointWriter(program, self.position, config, self.events)
+        self.channels: ChannelState
+        inherited = above.resources if above is not None else None
+        self.resources: RunResources = resources_of(settings, inherited)
+        self.answers: Mapping[str, Any] = {} if above is None else above.answers
+        """Interrupt id → answer, for this run and the graphs inside it."""
+        self.has_answers: bool = False if above is None else above.has_answers
+        """Whether this call answers some of what is open."""
+        self.stop = 0
+        """The step at which the recursion limit ends the run."""
+        self.tasks: Sequence[Task] = ()
+        """Of the step that is taken, or was taken last."""
+        self.subtasks = Subtasks()
+        self.planned: Sequence[Task] | None = None
+        """Tasks of the next step if they are planned already."""
+        self.resumed = False
+        """The next step was planned before, by a run that paused in front of it."""
+        self.is_retry = False
+        """The step was begun by an earlier run: what is inside it may be saved already."""
+        self.interrupts: tuple[Interrupt, ...] = ()
+        self.paused = False
+        """The run has stopped at an interrupt."""
+        self.has_output = False
+        """Whether there is a state to return: an input was taken or something was written."""
+
+    # -- from the beginning to the end
+
+    def run(self, input: Any) -> EffectGenerator[Any]:
+        """Run to the end, to an interrupt or to an error; return the graph's output."""
+        settings, control = self.settings, self.resources.control
+        try:
+            yield from open_run(self, input)
+            at_once = concurrency(settings.config)
+            while tasks := self._next_tasks():
+                if control.drain_requested:
+                    raise GraphDrained(control.drain_reason or "shutdown")
+                if (
+                    settings.interrupt_before
+                    and not self.resumed
+                    and _names_one(settings.interrupt_before, tasks)
+                ):
+                    self._pause_statically()
+                    break
+                self.resumed = False
+                done = yield from self._step(tasks, at_once)
+                if not done:
+                    break
+                if settings.interrupt_after and _names_one(settings.interrupt_after, tasks):
+                    self._pause_statically()
+                    break
+        except GeneratorExit:
+            raise  # it was dropped: no driver carries out what it would ask for
+        except BaseException as error:
+            if (parent := self.position.parent) is not None:
+                # The task around us fails, but what is open in here can still be answered.
+                parent.open_inside = tuple(
+                    i for task in self.tasks if not task.finished for i in task.interrupts
+                )
+            yield from self.close(self._outcome(error), succeeded=False)
+            if isinstance(error, ParentCommand):
+                self._leave(error)
+            raise
+        yield from self.close(self._outcome(None), succeeded=not self.paused)
+        if self.paused and self.position.parent is not None:
+            raise GraphInterrupt(self.interrupts)
+        return self._output()
+
+    def close(self, outcome: str, *, succeeded: bool) -> EffectGenerator[None]:
+        """Save what is not saved yet, whatever ended the run."""
+        checkpoints = self.checkpoints
+        if checkpoints.thread is None:
+            return
+        checkpoints.set_outcome(outcome)
+        try:
+            yield from checkpoints.finish(succeeded=succeeded)
+            if self.position.parent is not None and self.position.present:
+                pin(self.position, self.channels, self.tasks)
+            yield from checkpoints.flush()
+        except GeneratorExit:
+            raise  # it was dropped: no driver carries out what it would ask for
+        except BaseException:
+            yield from checkpoints.release()
+            raise
+        yield from checkpoints.release()
+
+    def _outcome(self, error: BaseException | None) -> str:
+        """How the run ends, in the registry's words."""
+        if isinstance(error, Exception) and not isinstance(error, GraphDrained):
+            return "error"
+        return "interrupted" if self.paused or error is not None else "idle"
+
+    def _leave(self, up: ParentCommand) -> None:
+        """Hand a command to the graph around this one."""
+        if self.position.parent is None:
+            raise InvalidUpdateError(
+                f"A node returned {up.command!r}, but '{self.program.name}' runs on its own: "
+                "there is no parent graph to take the command."
+            ) from None
+        raise ParentCommand(addressed_here(up.command)) from None
+
+    def _output(self) -> Any:
+        """What `invoke` returns."""
+        keys = self.settings.output_keys
+        result = self._read(self.program.output_keys if keys is None else keys)
+        if self.interrupts and self.position.parent is None:
+            shown = list(self.interrupts)
+            return {**result, INTERRUPT: shown} if isinstance(result, dict) else {INTERRUPT: shown}
+        return result if self.has_output else None
+
+    # -- one super-step: plan, run, apply, commit
+
+    def _next_tasks(self) -> Sequence[Task]:
+        if self.position.step + 1 > self.stop:
+            raise GraphRecursionError(
+                f"Graph '{self.program.name}' took {recursion_limit(self.settings.config)} steps "
+                "without coming to an end. Check that its loop has a way out, or allow more: "
+                'config={"recursion_limit": ...}.'
+            )
+        if self.planned is not None:
+            tasks, self.planned = self.planned, None
+        else:
+            channels, base = self.channels, self.position.task_base()
+            tasks = plan(self.program, channels, base, self.stop, channels.changed)
+        self.tasks = tasks
+        return tasks
+
+    def _step(self, tasks: Sequence[Task], at_once: int | None) -> EffectGenerator[bool]:
+        """Take one super-step; False if it was interrupted."""
+        channels, checkpoints, events = self.channels, self.checkpoints, self.events
+        if not events.quiet:
+            events.tasks_start(tasks)
+        todo: Sequence[Task] = tasks
+        if self.is_retry:
+            todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
+        cached: Sequence[Task] = ()
+        cache = self.resources.cache
+        if cache is not None:
+            yield from recall_cached(cache, todo)
+            cached = [task for task in todo if task.finished]
+            todo = [task for task in todo if not task.finished]
+            for task in cached:
+                self._ended(task, alone=len(tasks) == 1)
+        unsaved = yield from self._run_tasks(todo, cached, at_once, alone=len(tasks) == 1)
+        for task in tasks:
+            if not task.finished:
+                yield from self._stop_unfinished(tasks, todo, unsaved)
+                return False
+        if cache is not None:
+            yield from keep_cached(cache, todo)
+
+        ordered = in_path_order(tasks) if len(tasks) > 1 else tasks
+        # Under `exit` the steps before are still to be saved if this one fails, and of this one
+        # only the checkpoint. Otherwise they are saved, and will be loaded again.
+        at_exit = checkpoints.stores_at_exit
+        undo = None
+        if at_exit and not cannot_fail(self.program, channels, ordered):
+            undo = self._rollback_point(ordered)
+        checkpoints.mid_apply = True
+        try:
+            channels.changed = apply_writes(
+                self.program, channels, ordered, checkpoints.next_version
+            )
+        except BaseException as error:
+            if undo is not None:
+                undo()
+                checkpoints.mid_apply = False
+            if len(tasks) > 1 and isinstance(error, Exception):
+                # Each was sound by itself: they contradict each other, and are all kept, so that
+                # a graph that is corrected can go on with them.
+                yield from checkpoints.save_writes(list(map(to_store, unsaved)))
+            raise
+        self.position.step += 1
+        self.is_retry = False
+        for task in tasks:
+            if task.pins:
+                pin_children(channels, tasks)
+                break
+        writes = () if at_exit else list(map(to_store, unsaved))
+        yield from checkpoints.save_checkpoint("loop", writes, ordered)
+        checkpoints.mid_apply = False
+        if not (events.quiet and self.has_output):
+            self._show_changes()
+        return True
+
+    def _run_tasks(
+        self,
+        tasks: Sequence[Task],
+        cached: Sequence[Task],
+        at_once: int | None,
+        *,
+        alone: bool,
+    ) -> EffectGenerator[Sequence[Task]]:
+        """Run tasks until none is left; return those of which something is still to be stored.
+
+        `cached` are those that the cache had the results of: by the time of a resume it may have
+        forgotten them.
+
+        What has ended while others run is stored at once: a crash, or a sibling that fails, shall
+        not cost it. What ends last can wait for the checkpoint.
+        """
+        unsaved = list(cached)
+        if not tasks:
+            return unsaved
+        checkpoints, subtasks = self.checkpoints, self.subtasks
+        subtasks.called = []
+        apart = self.program.starts_tasks and self._stores_calls(tasks)
+        ended = yield Start([(task, perform(self, task)) for task in tasks], at_once, apart)
+        left, has_saver = len(tasks), checkpoints.thread is not None
+        waiting: list[Task] = []
+        while left or subtasks.running:
+            if not ended:
+                ended = yield AWAIT
+            for task in ended:
+                if task.called:
+                    subtasks.one_has_ended()
+                else:
+                    left -= 1
+                    if task.paused and subtasks.called:
+                        # Tasks that it called may still run, and come to interrupts of their own.
+                        waiting.append(task)
+                        continue
+                    self._ended(task, alone=alone)
+                if has_saver and (task.finished or is_worth_storing(task)):
+                    unsaved.append(task)
+            ended = ()
+            if unsaved and (left or subtasks.running):
+                yield from checkpoints.save_writes(list(map(to_store, unsaved)))
+                unsaved = []
+        for task in waiting:
+            gather_interrupts(subtasks.called, task)
+            self.events.task_ended(task)
+            unsaved.append(task)
+        return unsaved
+
+    def _stores_calls(self, tasks: Sequence[Task]) -> bool:
+        """Whether what these tasks call is stored before they have ended themselves."""
+        thread = self.checkpoints.thread
+        return (
+            thread is not None
+            and not self.checkpoints.stores_at_exit
+            and any(task.node.starts_tasks for task in tasks)
+        )
+
+    def _ended(self, task: Task, *, alone: bool) -> None:
+        """A task has ended: check what it wrote, and tell the streams.
+
+        A task whose writes the state cannot take fails before they are stored beside others'.
+        Stored, they would be applied at every resume, and fail there for ever.
+        """
+        if task.finished and not alone:
+            try:
+                self.channels.preview(task.writes)
+            except Exception as error:
+                error.add_note(f"While what task '{task.name}' wrote was checked.")
+                task.finished, task.writes, task.error = False, (), error
+        if not self.events.quiet:
+            self.events.task_ended(task)
+
+    def _rollback_point(self, writers: Sequence[Task]) -> Callable[[], None]:
+        touched = {name for writer in writers for name, _ in writer.writes}
+        touched.update(name for writer in writers for name in writer.triggers)
+        touched.update(self.channels.volatile, self.program.waiting)
+        return self.channels.rollback_point(touched, [writer.name for writer in writers])
+
+    # -- interrupts
+
+    def still_waits(self, task: Task) -> bool:
+        """Answers came, but none for this task: it need not ask again."""
+        return (
+            bool(task.interrupts)
+            and not task.failed
+            and self.has_answers
+            and not any(i.id in self.answers for i in task.interrupts)
+        )
+
+    def _stop_unfinished(
+        self, tasks: Sequence[Task], performed: Sequence[Task], unsaved: Sequence[Task]
+    ) -> EffectGenerator[None]:
+        """Some tasks of a step have not finished: the run ends with an error or an interrupt."""
+        unfinished = [task for task in tasks if not task.finished]
+        errors = [task.error for task in unfinished if task.error is not None]
+        self.checkpoints.set_outcome("error" if errors else "interrupted")
+        if unsaved:
+            yield from self.checkpoints.save_writes(list(map(to_store, unsaved)))
+        if (cache := self.resources.cache) is not None:
+            yield from keep_cached(cache, [task for task in performed if task.finished])
+        self.paused = True
+        self.interrupts = tuple(
+            {
+                i.id: i
+                for task in unfinished
+                if not isinstance(task.error, ParentCommand)
+                for i in task.interrupts
+            }.values()
+        )
+        if self.interrupts and not self.events.quiet:
+            values = self._read(self.events.keys) if self.events.stream.wants("values") else None
+            self.events.interrupts(self.interrupts, values)
+        if errors:
+            raise _first(errors)
+        self._show_breakpoint()
+
+    def _pause_statically(self) -> None:
+        self.paused = True
+        self.tasks = ()
+        self._show_breakpoint()
+
+    # -- what is shown
+
+    def show_checkpoint(self) -> None:
+        """Stream the present checkpoint."""
+        if not self.events.quiet:
+            checkpoints = self.checkpoints
+            self.events.checkpoint(
+                self.channels, checkpoints.metadata, checkpoints.made_by, self.planned
+            )
+
+    def show_values(self) -> None:
+        """Stream the state."""
+        self.has_output = True
+        if self.events.stream.wants("values"):
+            self.events.values(self._read(self.events.keys))
+
+    def _show_changes(self) -> None:
+        """Stream the state, if something has changed that the streams show."""
+        keys = self.events.keys
+        changed = self.channels.changed
+        if changed is None or not changed.isdisjoint((keys,) if isinstance(keys, str) else keys):
+            self.show_values()
+
+    def _show_breakpoint(self) -> None:
+        """A breakpoint asks nothing; of one inside, too, the outermost graph tells."""
+        if self.position.parent is None and not self.interrupts:
+            self.events.breakpoint()
+
+    def _read(self, keys: str | Sequence[str]) -> Any:
+        values = self.channels.values
+        if self.paused:
+            values = self.channels.preview(finished_writes(self.tasks))
+        return self.channels.pick(keys, values)
+
+
+def _names_one(names: All | Sequence[str], tasks: Sequence[Task]) -> bool:
+    """Whether a list of interrupt nodes names one of these tasks."""
+    if names == "*":
+        return any(task.name != START for task in tasks)
+    return any(task.name in names for task in tasks)
+
+
+def _first(errors: Sequence[Any]) -> BaseException:
+    for error in errors:
+        if not isinstance(error, ParentCommand):
+            return error if isinstance(error, BaseException) else RuntimeError(error)
+    parent_command: ParentCommand = errors[0]
+    return parent_command

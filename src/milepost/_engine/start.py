@@ -1,0 +1,340 @@
+"""The beginning of a run: take what is saved and what the caller gave, and get ready to step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.config import recursion_limit
+from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.loading import (
+    apply_outside,
+    find_saver,
+    is_of_this_call,
+    load_checkpoint,
+    restore,
+)
+from milepost._engine.position import start_lineage
+from milepost._engine.superstep.apply import apply_writes
+from milepost._engine.superstep.pending_writes import (
+    answered_before_failures,
+    answers_in,
+    command_writes,
+    is_id,
+    null_task_id,
+    open_interrupts,
+    own_questions,
+    recall,
+)
+from milepost._engine.superstep.plan import Task, plan, sketch
+from milepost._engine.superstep.program import Outside, Write
+from milepost._internal.ids import LateId, interrupt_id
+from milepost.checkpoint._contract.records import CheckpointTuple
+from milepost.checkpoint._contract.step_saver import TaskWrites
+from milepost.constants import ANSWERS, INPUT, START
+from milepost.errors import (
+    EmptyInputError,
+    MissingNodeError,
+    OutsideRunError,
+    UnknownInterruptError,
+)
+from milepost.types import Command
+
+if TYPE_CHECKING:
+    from milepost._engine.run import GraphRun
+    from milepost._engine.streaming.events import EventStream
+    from milepost._engine.superstep.program import ExecutableGraph
+
+
+def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
+    """Load what is saved, and get ready for the first step."""
+    position = run.position
+    saver = find_saver(run.settings, position, run.checkpoints)
+    saved: CheckpointTuple | None = None
+    explicit = False
+    if saver is not None:
+        saved, explicit = yield from load_checkpoint(saver, run.settings, position, run.checkpoints)
+    elif position.parent is None:
+        position.present = LateId()  # the tasks of two runs have different ids
+    yield from open_channels(run, saved)
+    run.stop = position.step + recursion_limit(run.resources.config) + 2
+
+    if isinstance(input, Command):
+        yield from _open_with_command(run, input, saved, explicit)
+    elif input is None or (position.parent is not None and _is_repeated(run, saved)):
+        yield from go_on(run, saved, explicit and position.parent is None)
+    else:
+        yield from take_input(run, input)
+
+
+def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerator[None]:
+    """Give a run the channels as a checkpoint has them, or as they are at the beginning."""
+    channels = run.program.open_channels(saved.checkpoint if saved else None)
+    run.channels = run.checkpoints.channels = channels
+    if saved is not None:
+        run.resources.previous = yield from restore(saved, run.position, run.checkpoints)
+
+
+# -- with an input
+
+
+def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
+    """A new input: tasks that were still waiting are dropped, and the graph starts over."""
+    position, channels = run.position, run.channels
+    waiting: Sequence[Task] = ()
+    if position.stored_id:
+        waiting = sketch(run.program, channels, position.task_base())
+    else:
+        position.step = -2
+    dropped = [Outside(task.name, task.triggers, ()) for task in waiting]
+    dropped += left_behind(run)
+    channels.changed = apply_writes(
+        run.program,
+        channels,
+        [
+            *dropped,
+            Outside(INPUT, (), [(run.program.input_channel, input)]),
+        ],
+        run.checkpoints.next_version,
+        is_step=bool(dropped),
+    )
+    position.step += 1
+    start_lineage(position, channels, run.resources.config)
+    with_next = _only_passes_input_on(run.program, run.events.stream)
+    yield from run.checkpoints.save_checkpoint("input", with_next=with_next)
+
+
+def left_behind(run: GraphRun) -> list[Outside]:
+    """Writers that have seen what waited for nodes which the graph does not have."""
+    missing, run.checkpoints.missing = run.checkpoints.missing, {}
+    return [Outside(node, channels, ()) for node, channels in missing.items()]
+
+
+def check_nodes(run: GraphRun) -> None:
+    """Refuse to go on past what waits for a node that the graph does not have."""
+    if missing := run.checkpoints.missing:
+        assert run.position.thread_id is not None
+        raise MissingNodeError.of(sorted(missing), run.position.thread_id, run.program.name)
+
+
+def _only_passes_input_on(program: ExecutableGraph, stream: EventStream) -> bool:
+    """Whether the first step calls nothing of the user's, and checkpoints are not streamed."""
+    start = program.nodes.get(START)
+    return (
+        start is not None
+        and not start.branches
+        and program.triggers.get(START) == (START,)
+        and not stream.wants("checkpoints")
+        and not stream.wants("debug")
+    )
+
+
+# -- with what is saved
+
+
+def go_on(run: GraphRun, saved: CheckpointTuple | None, replay: bool) -> EffectGenerator[None]:
+    """Continue from what is saved: a resume, a retry, or a deliberate replay."""
+    if saved is None:
+        raise EmptyInputError(
+            f"Graph '{run.program.name}' was started without input, and "
+            + (
+                "it has no checkpointer to go on from."
+                if run.checkpoints.thread is None
+                else f"thread '{run.position.thread_id}' has nothing saved to go on from."
+            )
+            + " Pass an input."
+        )
+    check_nodes(run)
+    run.resumed = True
+    if (replay and not _is_fresh_fork(run)) or run.position.moved_from is not None:
+        yield from _fork(run)
+    else:
+        _recall_answers(run)
+        _recall_tasks(run)
+        run.show_checkpoint()
+        _try_failed_again(run)
+    run.show_values()
+
+
+def _is_repeated(run: GraphRun, saved: CheckpointTuple | None) -> bool:
+    """Whether an earlier attempt of the same task has already begun this inner run."""
+    if saved is None:
+        return False
+    return run.position.moved_from is not None or is_of_this_call(run.position, saved)
+
+
+def _is_fresh_fork(run: GraphRun) -> bool:
+    """Whether the head is an update or a fork that nothing has run from yet.
+
+    A replay of it needs no fork of its own: `invoke(None, update_state(...))` is common.
+    """
+    assert run.checkpoints.thread is not None
+    return (
+        run.position.checkpoint_id == run.checkpoints.thread.fence.head
+        and not run.checkpoints.pending
+        and run.checkpoints.metadata.get("source") in ("update", "fork")
+    )
+
+
+def _fork(run: GraphRun) -> EffectGenerator[None]:
+    """A new line of history starts at the loaded checkpoint; nothing of the old one counts."""
+    position, channels = run.position, run.channels
+    run.checkpoints.pending = ()
+    if position.moved_from is not None and position.moved_from != position.ns:
+        # Another namespace shares no stored values with the one that we come from.
+        position.stored_id = None
+        channels.dirty |= set(channels.versions) & set(run.program.channels)
+    position.moved_from = None
+    position.step += 1
+    channels.changed = None
+    start_lineage(position, channels, run.resources.config)
+    yield from run.checkpoints.save_checkpoint("fork")
+
+
+def _recall_tasks(run: GraphRun) -> None:
+    """Plan the next step again, with what an earlier attempt has stored of it."""
+    run.planned = plan(run.program, run.channels, run.position.task_base(), run.stop, None)
+    recall(run.planned, run.checkpoints.pending)
+    run.is_retry = True
+
+
+def _recall_answers(run: GraphRun) -> None:
+    """Take what was answered before this call; a graph inside a run has what the run has."""
+    if run.position.parent is None:
+        run.answers = answers_in(run.checkpoints.pending)
+
+
+def _try_failed_again(run: GraphRun) -> None:
+    """What failed in an earlier attempt may succeed in this one."""
+    for task in run.planned or ():
+        if not task.finished and task.error is not None:
+            task.error = None
+            task.failed = True
+
+
+def waiting_tasks(run: GraphRun) -> list[Task]:
+    """The tasks of the next step, with what is stored of them and without their inputs."""
+    tasks = sketch(run.program, run.channels, run.position.task_base())
+    recall(tasks, run.checkpoints.pending)
+    return tasks
+
+
+# -- with a command
+
+
+def _open_with_command(
+    run: GraphRun, command: Command[Any], saved: CheckpointTuple | None, explicit: bool
+) -> EffectGenerator[None]:
+    thread, position = run.checkpoints.thread, run.position
+    if command.resume is not None and thread is None:
+        raise OutsideRunError(
+            "Command(resume=...) needs a checkpointer: without one there is nothing saved to "
+            "resume. Compile the graph with one."
+        )
+    writes = command_writes(run.program, command)
+    if saved is None:
+        yield from _start_with_command(run, command, writes)
+        return
+    check_nodes(run)
+    past = explicit and position.checkpoint_id != (thread.fence.head if thread else None)
+    before = waiting_tasks(run) if past else ()
+    if past:
+        # Before anything is stored: what cannot be answered leaves no fork behind.
+        given = chosen_answers(position.thread_id, command.resume, *_to_ask_again(before))
+        yield from _fork(run)
+    if writes:
+        apply_outside(run.checkpoints, writes)
+    _recall_tasks(run)
+    assert run.planned is not None
+    if past:
+        given = _asked_again(before, run.planned, given)
+    else:
+        _recall_answers(run)
+        opened = open_interrupts(run.planned)
+        left = [id for id in opened if id not in run.answers]
+        again = answered_before_failures(run.planned)
+        given = chosen_answers(
+            position.thread_id, command.resume, [*opened, *again], left or opened or again
+        )
+    run.answers = {**run.answers, **given}
+    run.has_answers = run.has_answers or bool(given)
+    yield from _keep(run, [*writes, (ANSWERS, given)] if given else writes)
+    run.resumed = True
+    if not past:
+        run.show_checkpoint()
+    _try_failed_again(run)
+    run.show_values()
+
+
+def _start_with_command(
+    run: GraphRun, command: Command[Any], writes: Sequence[Write]
+) -> EffectGenerator[None]:
+    """A command is the first thing that comes to a thread."""
+    if command.resume is not None and not writes:
+        raise EmptyInputError(
+            f"Thread '{run.position.thread_id}' has nothing saved to resume: start it with input."
+        )
+    if not command.targets():
+        yield from take_input(run, command.update)
+        return
+    run.position.step = -1
+    run.channels.changed = apply_outside(run.checkpoints, writes)
+    start_lineage(run.position, run.channels, run.resources.config)
+    yield from run.checkpoints.save_checkpoint("input")
+
+
+def _keep(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
+    """Store what a command has brought before anything is done with it: the caller must not be
+    asked for it again because a node fails or the process dies."""
+    if writes:
+        pending = run.checkpoints.pending
+        owner = null_task_id(pending)
+        run.checkpoints.pending = [*pending, *((owner, name, value) for name, value in writes)]
+        yield from run.checkpoints.save_writes([TaskWrites(owner, "", INPUT, writes)])
+
+
+# -- answers
+
+
+def chosen_answers(
+    thread_id: str | None, resume: Any, opened: Sequence[str], next_to_answer: Sequence[str]
+) -> dict[str, Any]:
+    """Which answer belongs to which interrupt."""
+    if resume is None:
+        return {}
+    if isinstance(resume, dict) and resume and all(key in opened or is_id(key) for key in resume):
+        # Some may be answered already: the caller may have looked a while ago.
+        answers = {id: answer for id, answer in resume.items() if id in opened}
+        if not answers:
+            raise UnknownInterruptError(
+                f"No interrupt of thread '{thread_id}' that is open has one of these ids: "
+                f"{', '.join(resume)}. Open are: {', '.join(opened)}."
+            )
+        return answers
+    if len(next_to_answer) <= 1:
+        return dict.fromkeys(next_to_answer, resume)
+    raise UnknownInterruptError(
+        f"Thread '{thread_id}' has {len(next_to_answer)} open interrupts, so one value is "
+        "not enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
+        f"{', '.join(next_to_answer)}."
+    )
+
+
+def _to_ask_again(tasks: Sequence[Task]) -> tuple[list[str], list[str]]:
+    """What a fork asks again: all of it, and what each task asks first."""
+    asked = [own_questions(task) for task in tasks]
+    return list(chain.from_iterable(asked)), [next(iter(own)) for own in asked if own]
+
+
+def _asked_again(
+    before: Sequence[Task], tasks: Sequence[Task], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Answers that use the ids of before a fork, with those under which it asks."""
+    by_path = {task.path: task for task in tasks}
+    return {
+        interrupt_id(by_path[old.path].ns, at): given[id]
+        for old in before
+        for id, at in own_questions(old).items()
+        if id in given and old.path in by_path
+    }

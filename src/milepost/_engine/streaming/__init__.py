@@ -1,0 +1,1 @@
+"""Events of a run, and how they reach their consumer."""

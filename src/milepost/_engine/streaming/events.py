@@ -1,0 +1,264 @@
+"""Events of a run: what they contain, and the way of an event to its consumer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost._engine.context import langchain_bridge
+from milepost._engine.context.config import node_config
+from milepost._engine.reading.snapshot import checkpoint_event
+from milepost._engine.streaming import payloads
+from milepost._engine.streaming.messages import messages_in, messages_of
+from milepost._internal.ids import random_uuid
+from milepost.constants import INTERRUPT, NS_SEP
+from milepost.errors import ParentCommand
+from milepost.messages._kinds import is_removal
+
+if TYPE_CHECKING:
+    from milepost._engine.position import Position
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+    from milepost.checkpoint._contract.records import CheckpointMetadata
+    from milepost.types import Interrupt, RunnableConfig, StreamMode
+
+
+class Event(NamedTuple):
+    """One event."""
+
+    ns: tuple[str, ...]
+    """The graph that it comes from: () for the root."""
+    mode: StreamMode
+    payload: Any
+
+
+def _wake_nothing() -> None:
+    return None
+
+
+class EventStream:
+    """Collects the events of one graph, and passes them on to the graph around it."""
+
+    __slots__ = (
+        "flows_during_nodes",
+        "heard",
+        "modes",
+        "parent",
+        "subgraphs",
+        "undelivered",
+        "wake",
+    )
+
+    def __init__(
+        self,
+        modes: frozenset[StreamMode] = frozenset(),
+        subgraphs: bool = False,
+        parent: EventStream | None = None,
+        *,
+        eager: bool = False,
+    ) -> None:
+        """`eager`: nodes of this graph start tasks whose events should not wait for the nodes."""
+        self.modes = modes
+        self.subgraphs = subgraphs
+        """Whether the consumer wants events of inner graphs too."""
+        self.parent = parent if parent is not None and parent.takes_from_children else None
+        self.flows_during_nodes = bool(modes) and (
+            eager or subgraphs or bool(modes & {"custom", "messages"})
+        )
+        """Whether events may come up while a node runs, so that nodes must not block them."""
+        self.undelivered: deque[Event] = deque()
+        """Events that the driver has not delivered yet."""
+        self.wake: Callable[[], None] = _wake_nothing
+        """Tells a driver that waits for tasks to look here."""
+        self.heard: set[str] = set()
+        """Ids of the messages that the consumer of `messages` knows."""
+        if "messages" in modes:
+            langchain_bridge.load()
+
+    @property
+    def takes_from_children(self) -> bool:
+        """Whether events of inner graphs have somewhere to go."""
+        return (self.subgraphs and bool(self.modes)) or self.parent is not None
+
+    def wants(self, mode: StreamMode) -> bool:
+        """Whether an event of this mode has somewhere to go."""
+        if mode in self.modes:
+            return True
+        return self.parent is not None and self.parent.wants(mode)
+
+    @property
+    def silent(self) -> bool:
+        """Whether no event has anywhere to go."""
+        return not self.modes and self.parent is None
+
+    def push(self, event: Event, *, from_child: bool = False) -> None:
+        """Deliver an event, from any thread."""
+        if event.mode in self.modes and (self.subgraphs or not from_child):
+            self.undelivered.append(event)
+            self.wake()
+        if self.parent is not None:
+            self.parent.push(event, from_child=True)
+
+    def push_message(
+        self, event: Event, id: str | None, *, once: bool, from_child: bool = False
+    ) -> None:
+        """Deliver a message; with `once` only where its id was not heard yet."""
+        if "messages" in self.modes and (self.subgraphs or not from_child):
+            known = id in self.heard
+            if id is not None:
+                self.heard.add(id)
+            if not (once and known):
+                self.undelivered.append(event)
+                self.wake()
+        if self.parent is not None:
+            self.parent.push_message(event, id, once=once, from_child=True)
+
+    def know_messages(self, ids: Iterable[str | None], *, from_child: bool = False) -> None:
+        """Remember messages that need not be streamed."""
+        known = [id for id in ids if id is not None]
+        if "messages" in self.modes and (self.subgraphs or not from_child):
+            self.heard.update(known)
+        if self.parent is not None:
+            self.parent.know_messages(known, from_child=True)
+
+
+class RunEvents:
+    """Tells a stream what happens in one run."""
+
+    __slots__ = ("config", "keys", "position", "program", "quiet", "stream")
+
+    def __init__(
+        self,
+        stream: EventStream,
+        program: ExecutableGraph,
+        position: Position,
+        config: RunnableConfig,
+        keys: str | Sequence[str] | None,
+    ) -> None:
+        self.stream = stream
+        self.program = program
+        self.position = position
+        self.config = config
+        self.keys = program.stream_keys if keys is None else keys
+        """The part of the state that the caller wants to see."""
+        self.quiet = stream.silent
+        """Whether the stream has no consumer."""
+
+    def push(self, mode: StreamMode, payload: Any) -> None:
+        """Send an event of this graph."""
+        self.stream.push(Event(ns_parts(self.position.ns), mode, payload))
+
+    def custom(self, chunk: Any) -> None:
+        """A node sends something of its own."""
+        if self.stream.wants("custom"):
+            self.push("custom", chunk)
+
+    # -- steps
+
+    def checkpoint(
+        self,
+        channels: ChannelState,
+        metadata: CheckpointMetadata,
+        made_by: Sequence[Writer],
+        tasks: Sequence[Task] | None = None,
+    ) -> None:
+        """There is a new checkpoint; `tasks` follow it, if they are planned already."""
+        if not (self.stream.wants("checkpoints") or self.stream.wants("debug")):
+            return
+        event = checkpoint_event(self.program, self.position, channels, metadata, made_by, tasks)
+        if self.stream.wants("checkpoints"):
+            self.push("checkpoints", event)
+        if self.stream.wants("debug"):
+            self.push("debug", payloads.as_debug(self.position.step, "checkpoint", event))
+
+    def tasks_start(self, tasks: Sequence[Task]) -> None:
+        """Tasks are about to run."""
+        if self.stream.wants("messages"):
+            # Messages that tasks are given are not streamed when they pass them on.
+            self.stream.know_messages(
+                message.id
+                for task in tasks
+                if payloads.visible(task)
+                for message in messages_of(task.input)
+            )
+        for task in tasks:
+            if task.finished or not payloads.visible(task):
+                continue
+            if self.stream.wants("tasks"):
+                self.push("tasks", payloads.task_started(task))
+            if self.stream.wants("debug"):
+                started = payloads.task_started(task)
+                self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
+
+    def task_ended(self, task: Task) -> None:
+        """A task has ended."""
+        stream = self.stream
+        if self.quiet or not payloads.visible(task):
+            return
+        if task.finished and stream.wants("messages"):
+            self.returned_messages(task)
+        if task.finished and stream.wants("updates"):
+            self.push("updates", payloads.update_of(self.keys, task))
+        if payloads.is_cached(task) or isinstance(task.error, ParentCommand):
+            return  # it has not run, or what it wrote is for the graph around this one
+        if task.paused and not task.interrupts:
+            return  # a graph inside it stopped at a breakpoint: it has no result, and asks nothing
+        if stream.wants("tasks"):
+            self.push("tasks", payloads.task_ended(self.program.stream_keys, task))
+        if stream.wants("debug"):
+            ended = payloads.task_ended(self.program.stream_keys, task)
+            self.push("debug", payloads.as_debug(self.position.step + 1, "task_result", ended))
+
+    def values(self, values: Any) -> None:
+        """The state has changed, or a run goes on from it."""
+        self.push("values", values)
+
+    def interrupts(self, interrupts: Sequence[Interrupt], values: Any) -> None:
+        """The run has stopped at interrupts."""
+        if self.stream.wants("updates"):
+            self.push("updates", {INTERRUPT: interrupts})
+        if self.stream.wants("values"):
+            shown = {**values} if isinstance(values, dict) else {}
+            self.push("values", {**shown, INTERRUPT: interrupts})
+
+    def breakpoint(self) -> None:
+        """The run has stopped at a breakpoint, which asks nothing."""
+        if self.stream.wants("updates"):
+            self.push("updates", {INTERRUPT: ()})
+
+    # -- messages
+
+    def message(self, message: Any, metadata: Mapping[str, Any], *, once: bool) -> None:
+        """A message or a piece of one; `once`: only to those who have not heard it."""
+        event = Event(ns_parts(self.position.ns), "messages", (message, dict(metadata)))
+        self.stream.push_message(event, message.id, once=once)
+
+    def returned_messages(self, task: Task) -> None:
+        """The messages in what an ended task has written."""
+        if not payloads.visible(task):
+            return  # the caller knows what the input was
+        metadata: Mapping[str, Any] | None = None
+        for _key, value in task.writes:
+            for message in messages_in(value):
+                if is_removal(message):
+                    continue
+                if message.id is None:
+                    message.id = random_uuid()  # the state will have it under the same one
+                if metadata is None:
+                    config = node_config(self.config, self.position, task)
+                    metadata = config.get("metadata") or {}
+                self.message(message, metadata, once=True)
+
+
+def ns_parts(ns: str) -> tuple[str, ...]:
+    """A namespace as the tuple that streams show."""
+    return tuple(ns.split(NS_SEP)) if ns else ()
+
+
+def shown(event: Event, *, many_modes: bool, subgraphs: bool) -> Any:
+    """An event in the form that the caller of `stream` asked for."""
+    if subgraphs:
+        return (event.ns, event.mode, event.payload) if many_modes else (event.ns, event.payload)
+    return (event.mode, event.payload) if many_modes else event.payload

@@ -1,0 +1,92 @@
+"""What events say: the payloads of the stream modes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint._contract.records import now
+from milepost.constants import RETURN, START
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+
+
+def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> Any:
+    """The part of some writes that concerns these keys; None if there is none."""
+    if isinstance(keys, str):
+        found = [value for name, value in writes if name in (keys, RETURN)]
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else found
+    result: dict[str, Any] = {}
+    repeated: dict[str, list[Any]] = {}
+    for name, value in writes:
+        if name == RETURN:
+            return value
+        if name not in keys:
+            continue
+        if name in result:
+            repeated.setdefault(name, [result[name]]).append(value)
+        result[name] = value
+    if repeated:
+        # A node that wrote a key several times: one update for each of its writes.
+        return [{name: value} for name, value in writes if name in keys]
+    return result or None
+
+
+def written(keys: str | Sequence[str], writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Key → what was written to it; several writes to one key: {"$writes": [...]}."""
+    names = (keys, RETURN) if isinstance(keys, str) else (*keys, RETURN)
+    values: dict[str, list[Any]] = {}
+    for name, value in writes:
+        if name in names:
+            values.setdefault(name, []).append(value)
+    return {
+        name: found[0] if len(found) == 1 else {"$writes": found} for name, found in values.items()
+    }
+
+
+def is_cached(task: Task) -> bool:
+    """Whether a task was never called, because the node cache had its result."""
+    return task.finished and task.started is None
+
+
+def update_of(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
+    """The `updates` event of a finished task."""
+    update = {task.name: result_of(keys, task.writes)}
+    if is_cached(task):
+        update["__metadata__"] = {"cached": True}
+    return update
+
+
+def task_started(task: Task) -> dict[str, Any]:
+    """The first `tasks` event of a task."""
+    return {
+        "id": task.id,
+        "name": task.name,
+        "input": task.input,
+        "triggers": tuple(task.triggers),
+    }
+
+
+def task_ended(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
+    """The last `tasks` event of a task."""
+    waiting = () if task.finished else task.interrupts
+    return {
+        "id": task.id,
+        "name": task.name,
+        "error": None if task.error is None else repr(task.error),
+        "result": written(keys, task.writes),
+        "interrupts": [{"value": i.value, "id": i.id} for i in waiting],
+    }
+
+
+def as_debug(step: int, kind: str, payload: Any) -> dict[str, Any]:
+    """An event in the envelope of the `debug` mode."""
+    return {"step": step, "timestamp": now(), "type": kind, "payload": payload}
+
+
+def visible(task: Task) -> bool:
+    """Whether a task shows in streams."""
+    return task.name != START

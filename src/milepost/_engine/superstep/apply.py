@@ -1,0 +1,130 @@
+"""The end of a super-step: the writes of its tasks become the next state.
+
+Pure: no I/O, no clock. Reducers run here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.errors import InvalidUpdateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+
+
+def apply_writes(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    writers: Sequence[Writer],
+    next_version: Callable[[Any, None], Any],
+    *,
+    is_step: bool = True,
+) -> set[str]:
+    """Apply what `writers` wrote, in their order, and return the channels that changed.
+
+    `is_step` says that a step has ended: channels that live for one step are cleared, and if
+    nothing is left to run, channels that wait for that are notified.
+    """
+    versions = channels.versions
+    version = next_version(channels.top, None)
+    changed: set[str] = set()
+
+    # What each node saw; its triggers have done their work.
+    live = channels.live
+    for writer in writers:
+        seen = {}
+        for name in writer.triggers:
+            if name in versions:
+                seen[name] = versions[name]
+        if seen:
+            before = channels.seen.get(writer.name)
+            channels.mark_seen(writer.name, {**before, **seen} if before else seen)
+    if program.consumed:
+        for writer in writers:
+            for name in writer.triggers:
+                channel = live.get(name)
+                if channel is not None and channel.consume():
+                    versions[name] = version
+                    changed.add(name)
+
+    # The writes themselves, all of a step's at once for each channel.
+    by_channel: dict[str, list[Any]] = {}
+    specs = program.channels
+    for writer in writers:
+        for name, value in writer.writes:
+            if name in by_channel:
+                by_channel[name].append(value)
+            elif name in specs:
+                by_channel[name] = [value]
+    for name, values in by_channel.items():
+        channel = live[name] if name in live else channels.channel(name)
+        try:
+            updated = channel.update(values)
+        except InvalidUpdateError as error:
+            raise InvalidUpdateError(f"{error} {_who_wrote(name, writers)}") from None
+        except Exception as error:
+            error.add_note(f"In the reducer of key '{name}'. {_who_wrote(name, writers)}")
+            raise
+        if updated:
+            versions[name] = version
+            changed.add(name)
+            if channel.volatile and channel.is_available():
+                channels.volatile.add(name)
+
+    if is_step:
+        if channels.volatile:
+            for name in tuple(channels.volatile):
+                if name in by_channel:
+                    continue
+                channel = channels.live[name]
+                if channel.update(()):
+                    versions[name] = version
+                    changed.add(name)
+                if not channel.is_available():
+                    channels.volatile.discard(name)
+        if program.waiting and not any(
+            name in program.triggers and channels.live[name].is_available() for name in changed
+        ):
+            for name in program.waiting:
+                waiting = channels.live.get(name)
+                if waiting is not None and waiting.finish():
+                    versions[name] = version
+                    changed.add(name)
+
+    if changed:
+        channels.top = version
+        channels.dirty |= changed
+        channels.refresh(changed)
+    return changed
+
+
+def cannot_fail(
+    program: ExecutableGraph, channels: ChannelState, writers: Sequence[Writer]
+) -> bool:
+    """Whether all that was written is sure to be applied: nothing is combined or checked."""
+    names = [name for writer in writers for name, _ in writer.writes]
+    return (
+        program.plain.issuperset(names)
+        and len(set(names)) == len(names)
+        and program.plain.issuperset(channels.volatile)
+        and not program.waiting
+        and not program.consumed
+    )
+
+
+def _who_wrote(name: str, writers: Sequence[Writer]) -> str:
+    nodes = sorted({w.name for w in writers if any(channel == name for channel, _ in w.writes)})
+    return f"Written by: {', '.join(repr(node) for node in nodes)}."
+
+
+def merged_writes(writers: Sequence[Writer]) -> Mapping[str, int]:
+    """How many writes each channel got, for counting towards the next whole value."""
+    counts: dict[str, int] = {}
+    for writer in writers:
+        for name, _ in writer.writes:
+            counts[name] = counts.get(name, 0) + 1
+    return counts

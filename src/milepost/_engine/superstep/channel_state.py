@@ -1,0 +1,200 @@
+"""The live channels of one graph while it runs.
+
+Planning reads them, applying changes them. What a step costs follows what is written: channels
+that nothing touches are neither created nor visited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.channels.last_value import LastValue
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from milepost.channels.base import BaseChannel
+    from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
+
+
+class ChannelState:
+    """Channels with their values and versions."""
+
+    __slots__ = (
+        "changed",
+        "dirty",
+        "key_places",
+        "keys",
+        "live",
+        "seen",
+        "specs",
+        "top",
+        "unsaved_seen",
+        "values",
+        "versions",
+        "volatile",
+    )
+
+    def __init__(
+        self,
+        specs: Mapping[str, BaseChannel[Any, Any, Any]],
+        keys: Sequence[str],
+        key_places: Mapping[str, int],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.specs = specs
+        """The channels that the graph has, as patterns."""
+        self.keys = keys
+        """Those that make up the state, in the schema's order."""
+        self.key_places = key_places
+        self.live: dict[str, BaseChannel[Any, Any, Any]] = {}
+        """The channels in use; any other has its initial value."""
+        self.values: dict[str, Any] = {}
+        """The values of the state's keys that have one, in the schema's order."""
+        self.versions: ChannelVersions = {}
+        self.seen: dict[str, ChannelVersions] = {}
+        """Node → versions of its triggers when it last ran. The inner mappings are replaced,
+        never changed, so that saving can share them."""
+        self.top: Any = None
+        """The largest version in use."""
+        self.volatile: set[str] = set()
+        """Channels with a value that a step without a write would change."""
+        self.dirty: set[str] = set()
+        """Channels whose present version is not saved."""
+        self.unsaved_seen: set[str] = set()
+        """Entries of `seen` that are not saved."""
+        self.changed: set[str] | None = None
+        """Channels that the last step changed; None if that is not known."""
+        stored: Mapping[str, Any] = {}
+        if checkpoint is not None:
+            self.versions = dict(checkpoint["channel_versions"])
+            self.seen = dict(checkpoint["versions_seen"])
+            self.top = max(self.versions.values(), default=None)
+            stored = checkpoint["channel_values"]
+        for name in keys:
+            self.live[name] = specs[name].from_checkpoint(stored.get(name, MISSING))
+        for name in stored:
+            if name not in self.live and name in specs:
+                self.live[name] = specs[name].from_checkpoint(stored[name])
+        for name, channel in self.live.items():
+            if channel.volatile and channel.is_available():
+                self.volatile.add(name)
+        self._read_all()
+
+    def mark_seen(self, node: str, versions: ChannelVersions) -> None:
+        """Note what a node has seen."""
+        self.seen[node] = versions
+        self.unsaved_seen.add(node)
+
+    def mark_saved(self) -> None:
+        """Note that nothing here is unsaved."""
+        self.dirty.clear()
+        self.unsaved_seen.clear()
+
+    def channel(self, name: str) -> BaseChannel[Any, Any, Any]:
+        """The live channel of this name, made when first used."""
+        channel = self.live.get(name)
+        if channel is None:
+            channel = self.live[name] = self.specs[name].from_checkpoint(MISSING)
+        return channel
+
+    def available(self, name: str) -> bool:
+        """Whether a channel has a value."""
+        channel = self.live.get(name)
+        return channel is not None and channel.is_available()
+
+    def replace(self, name: str, channel: BaseChannel[Any, Any, Any]) -> None:
+        """Put a rebuilt channel in place: delta channels are rebuilt after loading."""
+        self.live[name] = channel
+        self._read_all()
+
+    def refresh(self, names: Iterable[str]) -> None:
+        """Bring `values` up to date for channels that have changed."""
+        values, places = self.values, self.key_places
+        for name in names:
+            if name not in places:
+                continue
+            channel = self.live[name]
+            if channel.is_available():
+                # A key that appears must take its place in the order of the schema.
+                if name in values or not values or places[next(reversed(values))] < places[name]:
+                    values[name] = channel.get()
+                else:
+                    self._read_all()
+                    values = self.values
+            elif name in values:
+                del values[name]
+
+    def rollback_point(self, touched: Iterable[str], nodes: Iterable[str]) -> Callable[[], None]:
+        """Undoes what is done from now on, if that changes only these channels and nodes."""
+        live, versions, seen = self.live, self.versions, self.seen
+        channels = {
+            name: None if (channel := live.get(name)) is None else channel.copy()
+            for name in touched
+        }
+        known = {name: versions.get(name) for name in channels}
+        known_seen = {node: seen.get(node) for node in nodes}
+        top, volatile, dirty = self.top, self.volatile.copy(), self.dirty.copy()
+
+        def roll_back() -> None:
+            _put_back(live, channels)
+            _put_back(versions, known)
+            _put_back(seen, known_seen)
+            self.top, self.volatile, self.dirty = top, volatile, dirty
+            self._read_all()
+
+        return roll_back
+
+    def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """The state as it would be with some writes applied; nothing is changed."""
+        by_channel: dict[str, list[Any]] = {}
+        for name, value in writes:
+            if name in by_channel:
+                by_channel[name].append(value)
+            elif name in self.key_places:
+                by_channel[name] = [value]
+        values = self.values.copy()
+        for name, written in by_channel.items():
+            channel = self.live[name]
+            if type(channel) is LastValue and len(written) == 1:
+                values[name] = written[0]
+                continue
+            channel = channel.copy()
+            channel.update(written)
+            if channel.is_available():
+                values[name] = channel.get()
+        return values
+
+    def pick(self, keys: str | Sequence[str], values: Mapping[str, Any]) -> Any:
+        """Of the state with these values, some keys; or the bare value of any one channel."""
+        if not isinstance(keys, str):
+            return {key: values[key] for key in keys if key in values}
+        if keys in values:
+            return values[keys]
+        return self.live[keys].get() if self.available(keys) else None
+
+    def stored_value(self, name: str) -> Any:
+        """What a checkpoint keeps of a channel; MISSING if nothing."""
+        channel = self.live.get(name)
+        return MISSING if channel is None else channel.checkpoint()
+
+    def stored_values(self) -> dict[str, Any]:
+        """What a checkpoint keeps of all channels that were ever written."""
+        return {
+            name: value
+            for name in self.versions
+            if name in self.specs and (value := self.stored_value(name)) is not MISSING
+        }
+
+    def _read_all(self) -> None:
+        live = self.live
+        self.values = {name: live[name].get() for name in self.keys if live[name].is_available()}
+
+
+def _put_back(entries: dict[str, Any], before: Mapping[str, Any]) -> None:
+    for name, value in before.items():
+        if value is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = value

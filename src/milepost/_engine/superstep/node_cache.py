@@ -1,0 +1,71 @@
+"""The node cache: where results of tasks are, how they get there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.drivers.saver_effects import GetCached, SetCached
+from milepost.errors import SerdeError, SerializationError
+from milepost.types import CacheKey
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.superstep.program import Node
+    from milepost.cache.base import BaseCache
+
+
+def recall_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
+    """Give tasks the results that the cache has for them: those are then finished."""
+    keys = {_key(task): task for task in tasks if task.node.cache is not None}
+    if not keys:
+        return
+    found = yield from GetCached(cache, [(key.namespace, key.key) for key in keys])
+    for key, task in keys.items():
+        writes = found.get((key.namespace, key.key))
+        if writes is not None:
+            task.writes = [(name, value) for name, value in writes]
+            task.finished = True
+
+
+def keep_cached(cache: BaseCache[Any], tasks: Iterable[Task]) -> EffectGenerator[None]:
+    """Give the cache the results of finished tasks."""
+    entries = {}
+    for task in tasks:
+        if task.node.cache is not None:
+            key = _key(task)
+            entries[(key.namespace, key.key)] = (list(task.writes), key.ttl)
+    if entries:
+        yield from SetCached(cache, entries)
+
+
+def _key(task: Task) -> CacheKey:
+    """Where the result of a task is cached: by the name of its node and of what that calls, and by
+    its input. New code under the same names finds what the old code has left."""
+    policy = task.node.cache
+    assert policy is not None
+    try:
+        if task.called:
+            args, kwargs = task.input
+            key = policy.key_func(*args, **kwargs)
+        else:
+            key = policy.key_func(task.input)
+    except SerdeError as error:
+        raise SerializationError(
+            f"'{task.name}' has a cache policy, but no key can be made of its input: "
+            f"{error.reason}. Give it one that picks what matters: CachePolicy(key_func=...)."
+        ) from error
+    if isinstance(key, bytes):
+        from hashlib import blake2b
+
+        key = blake2b(key, digest_size=16).hexdigest()
+    return CacheKey(namespace_of(task.node), str(key), policy.ttl)
+
+
+def namespace_of(node: Node) -> tuple[str, ...]:
+    """All cached results of one node."""
+    target = node.callee.target
+    module = getattr(target, "__module__", None) or type(target).__module__
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    return ("milepost", "nodes", node.name, f"{module}.{name}")

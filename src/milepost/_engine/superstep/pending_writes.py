@@ -1,0 +1,151 @@
+"""Writes that are stored between two checkpoints, and what they say about the tasks there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._internal.ids import interrupt_id
+from milepost.checkpoint._contract.step_saver import TaskWrites
+from milepost.constants import (
+    ANSWERS,
+    CHILDREN,
+    ERROR,
+    INTERRUPT,
+    NO_WRITES,
+    NULL_TASK_ID,
+    RESUME,
+    RETURN,
+    SCHEDULED,
+)
+from milepost.errors import InvalidUpdateError, ParentCommand
+from milepost.types import Command, Interrupt, _Answered
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.superstep.program import ExecutableGraph, Write
+    from milepost.checkpoint._contract.records import PendingWrite
+
+_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS})
+_NULL_PREFIX = NULL_TASK_ID[:24]
+
+
+def is_id(key: object) -> bool:
+    """Whether something looks like the id of an interrupt."""
+    return isinstance(key, str) and len(key) == _ID and not key.strip("0123456789abcdef")
+
+
+_ID = 32
+
+
+def recall(tasks: Iterable[Task], pending: Sequence[PendingWrite]) -> None:
+    """Give tasks back what an earlier attempt at this step has stored of them."""
+    if not pending:
+        return
+    by_task: dict[str, list[Write]] = {}
+    for task_id, channel, value in pending:
+        by_task.setdefault(task_id, []).append((channel, value))
+    for task in tasks:
+        found = by_task.get(task.id)
+        if found is None:
+            continue
+        task.writes = [write for write in found if write[0] not in _SPECIAL]
+        task.finished = any(name not in _SPECIAL or name == NO_WRITES for name, _ in found)
+        for channel, value in found:
+            if channel == CHILDREN:
+                task.pins = value
+            elif channel == ERROR:
+                task.error = value
+            elif channel == RESUME:
+                task.answers = list(value) if isinstance(value, list) else [value]
+            elif channel == INTERRUPT:
+                raised = value if isinstance(value, (list, tuple)) else [value]
+                task.interrupts = tuple(i for i in raised if isinstance(i, Interrupt))
+                task.asked = tuple(i.interrupt for i in raised if isinstance(i, _Answered))
+
+
+def is_worth_storing(task: Task) -> bool:
+    """Whether anything is stored of a task that has ended without finishing."""
+    if task.was_cancelled:
+        return False  # a resume runs it again
+    return not isinstance(task.error, ParentCommand)
+
+
+def to_store(task: Task) -> TaskWrites:
+    """What is stored of a task that has ended."""
+    writes: list[tuple[str, Any]]
+    if task.finished:
+        writes = list(task.writes) or [(NO_WRITES, None)]
+        if task.pins:
+            writes.append((CHILDREN, task.pins))
+    elif task.paused:
+        writes = [(INTERRUPT, [*map(_Answered, task.asked), *task.interrupts])]
+        if task.answers:
+            writes.append((RESUME, list(task.answers)))
+    else:
+        from milepost.checkpoint.serde._types.exceptions import storable_error
+
+        error = task.error
+        writes = [(ERROR, storable_error(error) if isinstance(error, Exception) else error)]
+        if task.interrupts or task.asked:
+            writes.append((INTERRUPT, [*map(_Answered, task.asked), *task.interrupts]))
+    return TaskWrites(task.id, task.path_text, task.name, writes)
+
+
+def null_writes(pending: Sequence[PendingWrite]) -> list[list[Write]]:
+    """What came with Commands from outside and belongs to no task, of one after the other."""
+    by_owner: dict[str, list[Write]] = {}
+    for task_id, channel, value in pending:
+        if task_id.startswith(_NULL_PREFIX) and channel not in _SPECIAL:
+            by_owner.setdefault(task_id, []).append((channel, value))
+    return list(by_owner.values())
+
+
+def answers_in(pending: Sequence[PendingWrite]) -> dict[str, Any]:
+    """Interrupt id → answer, of all that was answered since the checkpoint."""
+    found: dict[str, Any] = {}
+    for _, channel, value in pending:
+        if channel == ANSWERS and isinstance(value, dict):
+            found.update(value)
+    return found
+
+
+def null_task_id(pending: Sequence[PendingWrite]) -> str:
+    """An owner for more such writes: the first of each number stays when it is written twice."""
+    used = {task_id for task_id, _, _ in pending if task_id.startswith(_NULL_PREFIX)}
+    return f"{_NULL_PREFIX}{len(used):012d}"
+
+
+def returned(pending: Sequence[PendingWrite]) -> dict[str, Any]:
+    """Task id → result, for tasks that were called inside a node and have finished."""
+    return {task_id: value for task_id, channel, value in pending if channel == RETURN}
+
+
+def command_writes(program: ExecutableGraph, command: Command[Any]) -> list[Write]:
+    """The writes of a Command that starts a run."""
+    if command.graph is not None:
+        raise InvalidUpdateError(
+            "A Command that starts a run cannot name another graph: leave out `graph`."
+        )
+    writes: list[Write] = []
+    for target in command.targets():
+        writes.append(program.goto(target))
+    if command.update is not None:
+        writes.extend(program.writes_of_update(command.update))
+    return writes
+
+
+def open_interrupts(tasks: Iterable[Task]) -> list[str]:
+    """The ids of what tasks wait for."""
+    return [i.id for task in tasks if not task.finished for i in task.interrupts]
+
+
+def answered_before_failures(tasks: Iterable[Task]) -> list[str]:
+    """The ids of what failed tasks asked last: another answer may let them succeed."""
+    return [task.asked[-1].id for task in tasks if task.error is not None and task.asked]
+
+
+def own_questions(task: Task) -> dict[str, int]:
+    """The ids of what a task itself has asked so far, and how many questions were before each."""
+    asked = [question.id for question in (*task.asked, *task.interrupts)]
+    return {id: at for at, id in enumerate(asked) if id == interrupt_id(task.ns, at)}

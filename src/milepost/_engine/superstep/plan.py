@@ -1,0 +1,245 @@
+"""The start of a super-step: which tasks run next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost._engine.superstep.program import ExecutableGraph, Node, Write
+from milepost._internal.ids import LateId, digest_id
+from milepost.constants import NS_END, NS_SEP, PULL, PUSH, TASKS
+from milepost.errors import InvalidUpdateError
+from milepost.types import Interrupt, Send
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._internal.threads import Cancellation
+
+Base: TypeAlias = tuple[str | LateId, str, int]
+"""The checkpoint, namespace and step that a task belongs to: what its id is made of."""
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Task:
+    """One run of one node in one step."""
+
+    # Defaults are kept on the class: a task is made for every step, and few are ever changed.
+    send: Send | None = None
+    writes: Sequence[Write] = ()
+    finished: bool = False
+    caller: Task | None = None
+    """The running task that called it; one that was called is no part of the plan."""
+    cancellation: Cancellation | None = None
+    """Of a called task: how its caller can end it."""
+    error: BaseException | str | None = None
+    started: float | None = None
+    """When its first attempt began, in seconds since the epoch; the driver knows the time."""
+    failed: bool = False
+    """It failed in an earlier attempt at this step."""
+    paused: bool = False
+    interrupts: tuple[Interrupt, ...] = ()
+    """The open ones."""
+    asked: tuple[Interrupt, ...] = ()
+    """Earlier ones that were answered."""
+    answers: Sequence[Any] = ()
+    """Answers to its interrupts, in the order in which it asks."""
+    pins: Mapping[str, str] = _NOTHING
+    """Inner graphs with memory of their own that have run in it, and how far they came."""
+    planned_as: str | None = None
+    """The name that its node had when it was planned, if that was another."""
+    _id: str | None = None
+    _path_text: str | None = None
+
+    def __init__(
+        self,
+        node: Node,
+        path: tuple[Any, ...],
+        triggers: Sequence[str],
+        input: Any,
+        base: Base,
+    ) -> None:
+        self.name = node.name
+        self.node = node
+        self.path = path
+        self.triggers = triggers
+        self.input = input
+        self.base = base
+
+    def pause(self, interrupts: tuple[Interrupt, ...]) -> None:
+        """It waits for answers, or at a static interrupt inside; what was asked before is kept."""
+        opened = {interrupt.id for interrupt in interrupts}
+        self.asked = (*self.asked, *(i for i in self.interrupts if i.id not in opened))
+        self.interrupts = interrupts
+        self.paused = True
+
+    def fail(self, open_inside: tuple[Interrupt, ...], answered: Container[str]) -> None:
+        """It failed: what it asked is open only where no answer has come."""
+        asked = {interrupt.id: interrupt for interrupt in (*self.interrupts, *open_inside)}
+        self.asked = (*self.asked, *(i for id, i in asked.items() if id in answered))
+        self.interrupts = tuple(i for id, i in asked.items() if id not in answered)
+
+    def give_up(self, cancelled: BaseException) -> None:
+        """It was cancelled: nothing of it is kept, and nothing that it asked is open."""
+        self.error = cancelled
+        self.interrupts, self.paused = (), False
+
+    @property
+    def called(self) -> bool:
+        """Whether a running task called it."""
+        return self.caller is not None
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether the caller of the task has cancelled it."""
+        return self.cancellation is not None and self.cancellation.asked
+
+    @property
+    def id(self) -> str:
+        """The same whenever this step is taken again from the same checkpoint."""
+        if self._id is None:
+            checkpoint_id, ns, step = self.base
+            name = self.planned_as or self.name
+            self._id = digest_id(str(checkpoint_id), ns, str(step), name, self.path_text)
+        return self._id
+
+    @property
+    def path_text(self) -> str:
+        """The path as it is stored."""
+        if self._path_text is None:
+            own = len(self.path) == 2 and self.planned_as is None
+            self._path_text = self.node.path_text if own else path_text(self.path)
+        return self._path_text
+
+    @property
+    def ns(self) -> str:
+        """The namespace of graphs that the task runs."""
+        own = f"{self.planned_as or self.name}{NS_END}{self.id}"
+        return f"{self.base[1]}{NS_SEP}{own}" if self.base[1] else own
+
+
+def plan(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    base: Base,
+    stop: int,
+    changed: Iterable[str] | None,
+) -> list[Task]:
+    """The tasks of the next step, with their inputs; `stop` is the last step of the run."""
+    tasks = sketch(program, channels, base, changed)
+    for task in tasks:
+        if task.send is not None:
+            continue
+        try:
+            task.input = task.node.reader.read(channels, base[2], stop)
+        except Exception as error:
+            error.add_note(f"While the input of node '{task.name}' was made from the state.")
+            raise
+    return tasks
+
+
+def sketch(
+    program: ExecutableGraph,
+    channels: ChannelState,
+    base: Base,
+    changed: Iterable[str] | None = None,
+) -> list[Task]:
+    """The tasks of the next step: those that a Send asks for, then those that channels trigger.
+
+    They have no inputs: they are not run, and the state need not be read for them.
+    `changed` are the channels that the last step changed; None if that is not known.
+    """
+    tasks: list[Task] = []
+    sends = channels.live.get(TASKS)
+    if sends is not None and sends.is_available():
+        pushed = (_push(program, send, at, base) for at, send in enumerate(sends.get()))
+        tasks = [task for task in pushed if task is not None]
+
+    triggers = program.triggers
+    candidates: set[str] = set()
+    for channel in channels.versions if changed is None else changed:
+        if channel in triggers:
+            candidates.update(triggers[channel])
+    for name in sorted(candidates) if len(candidates) > 1 else candidates:
+        node = program.nodes[name]
+        if triggered(channels, node):
+            task = Task(node, node.path, node.triggers, None, base)
+            if program.renames:
+                _keep_former_name(program, channels, task)
+            tasks.append(task)
+    return tasks
+
+
+def _keep_former_name(program: ExecutableGraph, channels: ChannelState, task: Task) -> None:
+    name = program.renames.former_name(channels.versions, task.triggers, task.name)
+    if name != task.name:
+        task.planned_as, task.path = name, (PULL, name)
+
+
+def is_waiting(program: ExecutableGraph, channels: ChannelState) -> bool:
+    """Whether `plan` would give any task after the last step."""
+    sends = channels.live.get(TASKS)
+    if sends is not None and sends.is_available():
+        return True
+    triggers, nodes = program.triggers, program.nodes
+    for channel in channels.versions if channels.changed is None else channels.changed:
+        if channel in triggers:
+            for name in triggers[channel]:
+                if triggered(channels, nodes[name]):
+                    return True
+    return False
+
+
+def triggered(channels: ChannelState, node: Node) -> bool:
+    """Whether a trigger of the node has a value that the node has not seen."""
+    seen: Mapping[str, Any] = channels.seen.get(node.name, _NOTHING)
+    for name in node.triggers:
+        version = channels.versions.get(name)
+        if version is None or (channel := channels.live.get(name)) is None:
+            continue
+        before = seen.get(name)
+        if (before is None or version > before) and channel.is_available():
+            return True
+    return False
+
+
+def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | None:
+    """The task of a Send; None for a node that the graph has lost: loading reports it."""
+    if not isinstance(send, Send):
+        raise InvalidUpdateError(f"Expected a Send, got {send!r}.")
+    node = program.nodes.get(program.renames.node(send.node))
+    if node is None:
+        return None
+    if send.timeout is not None and node.callee.aio is None:
+        raise InvalidUpdateError(
+            f"Send to '{send.node}' has a timeout, but the node is a sync function, which nothing "
+            "can stop: make it `async def`, or send without a timeout."
+        )
+    task = Task(node, (PUSH, at, False), (PUSH,), send.arg, base)
+    task.send = send
+    if node.name != send.node:
+        task.planned_as = send.node
+    return task
+
+
+def path_text(path: tuple[Any, ...]) -> str:
+    """A path as text that sorts like the path: numbers are padded."""
+    return "~" + ", ".join(
+        path_text(part)
+        if isinstance(part, tuple)
+        else f"{part:010d}"
+        if type(part) is int
+        else str(part)
+        for part in path
+    )
+
+
+def in_path_order(tasks: Iterable[Task]) -> list[Task]:
+    """The order in which writes are applied: by node name, then in order of sending."""
+    return sorted(tasks, key=lambda task: task.path_text)
+
+
+def finished_writes(tasks: Iterable[Task]) -> list[Write]:
+    """What the finished ones of a step's tasks wrote, in the order in which it will be applied."""
+    return [write for task in in_path_order(tasks) if task.finished for write in task.writes]

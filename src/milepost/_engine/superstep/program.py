@@ -1,0 +1,194 @@
+"""A compiled graph as the runtime sees it: nodes, channels, and which triggers which.
+
+Builders (`StateGraph`, `@entrypoint`) make an ExecutableGraph once; runs only read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from milepost._engine.superstep.channel_state import ChannelState
+from milepost._engine.superstep.renames import Renames
+from milepost._internal.dataclass_tools import record
+from milepost.channels.base import BaseChannel
+from milepost.channels.ephemeral_value import EphemeralValue
+from milepost.channels.last_value import LastValue
+from milepost.channels.untracked_value import UntrackedValue
+from milepost.constants import PULL, START, TASKS
+
+if TYPE_CHECKING:
+    from milepost._engine.context.node_callable import Callee
+    from milepost.checkpoint._contract.records import Checkpoint
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+_ignored = BaseChannel.consume
+Write = tuple[str, Any]
+"""A channel and what is written to it."""
+
+
+class Writer(Protocol):
+    """The origin of writes that are applied: a task, the input, an update from outside."""
+
+    @property
+    def name(self) -> str:
+        """The node that it counts as."""
+
+    @property
+    def triggers(self) -> Sequence[str]:
+        """The channels that made it run."""
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """What it wrote, in order."""
+
+
+@record(frozen=False)
+class Outside:
+    """A writer that is no task."""
+
+    name: str
+    triggers: Sequence[str]
+    writes: Sequence[Write]
+
+
+class StepsLeft(NamedTuple):
+    """What managed values are computed from."""
+
+    step: int
+    stop: int
+
+
+@record
+class Reader:
+    """How a node's input is made from the state."""
+
+    keys: tuple[str, ...] | None = None
+    """The keys to read; None for all."""
+    channel: str | None = None
+    """Or: the bare value of this channel."""
+    managed: tuple[tuple[str, Callable[[StepsLeft], Any]], ...] = ()
+    build: Callable[[dict[str, Any]], Any] | None = None
+    """Makes the schema's own type out of the values."""
+
+    def read(self, channels: ChannelState, step: int, stop: int) -> Any:
+        """The input of a step, in a mapping that the node may keep."""
+        if self.channel is not None:
+            return channels.live[self.channel].get()
+        return self.shape(channels.values, step, stop)
+
+    def shape(self, values: Mapping[str, Any], step: int, stop: int) -> Any:
+        """The input, from values of the state."""
+        if self.channel is not None:
+            return values.get(self.channel)
+        if self.keys is None:
+            picked = dict(values)
+        else:
+            picked = {key: values[key] for key in self.keys if key in values}
+        if self.managed:
+            steps = StepsLeft(step, stop)
+            for key, compute in self.managed:
+                picked[key] = compute(steps)
+        return picked if self.build is None else self.build(picked)
+
+
+@record
+class Branch:
+    """A conditional edge: asks a function where to go."""
+
+    name: str
+    callee: Callee
+    reader: Reader
+    route: Callable[[Any], list[Write]]
+    """Turns what the function returned into writes."""
+
+
+@record(kw_only=True)
+class Node:
+    """A node and everything that happens around its call."""
+
+    name: str
+    callee: Callee
+    triggers: tuple[str, ...]
+    reader: Reader
+    writes_of: Callable[[Any], list[Write]]
+    """Turns what the node returned into writes; raises InvalidUpdateError."""
+    edges: tuple[Write, ...] = ()
+    """Written whenever the node has run: its unconditional edges."""
+    branches: tuple[Branch, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+    cache: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    error_handler: Node | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    subgraphs: tuple[Any, ...] = ()
+    """Compiled graphs that the node is, or that its function refers to."""
+    starts_tasks: bool = False
+    """Whether its function may call tasks: these end, and are stored, while it runs."""
+
+    path: tuple[str, str] = field(init=False)
+    """The path of a task that a channel started."""
+    path_text: str = field(init=False)
+    """The same as text, as it is stored."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", (PULL, self.name))
+        object.__setattr__(self, "path_text", f"~{PULL}, {self.name}")
+
+
+@record(kw_only=True)
+class ExecutableGraph:
+    """What a graph compiles to."""
+
+    name: str
+    nodes: Mapping[str, Node]
+    channels: Mapping[str, BaseChannel[Any, Any, Any]]
+    keys: tuple[str, ...]
+    """The channels that make up the state, in the schema's order."""
+    key_places: Mapping[str, int] = field(init=False)
+    """The same, for looking up: each with its place in that order."""
+    input_channel: str = START
+    output_keys: str | tuple[str, ...] = ()
+    """What `invoke` returns: these keys, or the bare value of one channel."""
+    stream_keys: str | tuple[str, ...] = ()
+    """What the `values` stream and snapshots show."""
+    triggers: Mapping[str, tuple[str, ...]]
+    """Channel → nodes that a new version of it may start."""
+    waiting: tuple[str, ...] = ()
+    """Channels that want to know when nothing is left to run."""
+    delta: tuple[str, ...] = ()
+    """Channels whose checkpoints hold only what was written."""
+    consumed: frozenset[str] = field(init=False)
+    """Channels to which it matters that a node which they triggered has run."""
+    starts_tasks: bool = field(init=False)
+    """Whether one of the nodes may call tasks."""
+    untracked: frozenset[str] = field(init=False)
+    """Channels of which nothing is ever stored."""
+    plain: frozenset[str] = field(init=False)
+    """Channels that take any one write of a step as it is."""
+    deciding: frozenset[str] = field(init=False)
+    """Channels that say which tasks come next."""
+    goto: Callable[[Any], Write]
+    """Turns a target of a Command into a write."""
+    writes_of_update: Callable[[Any], list[Write]]
+    """Turns an update that came from outside into writes."""
+    renames: Renames = field(default_factory=Renames)
+    """What nodes and keys were called before."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})
+        consumed = (n for n, c in self.channels.items() if type(c).consume is not _ignored)
+        object.__setattr__(self, "consumed", frozenset(consumed))
+        untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
+        object.__setattr__(self, "untracked", frozenset(untracked))
+        plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
+        object.__setattr__(self, "plain", frozenset(plain))
+        object.__setattr__(self, "deciding", frozenset((*self.triggers, TASKS)))
+        starts = any(node.starts_tasks for node in self.nodes.values())
+        object.__setattr__(self, "starts_tasks", starts)
+
+    def open_channels(self, checkpoint: Checkpoint | None) -> ChannelState:
+        """The channels as a checkpoint has them, or as they are at the beginning."""
+        return ChannelState(self.channels, self.keys, self.key_places, checkpoint)

@@ -1,0 +1,127 @@
+"""Tasks that a running node calls: `@task` functions.
+
+A call starts a task of its own beside the node that made it, with an id that depends on the node
+and on how many calls it made before. What the task returns is stored as soon as it is there, so a
+node that runs again from its top finds the results of its finished calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.superstep.pending_writes import recall, returned
+from milepost._engine.superstep.plan import Task
+from milepost._engine.superstep.task import perform
+from milepost._internal.threads import Cancellation
+from milepost.constants import PUSH, RETURN
+from milepost.errors import GraphInterrupt
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.drivers.effects import Spawn, TaskGenerator
+    from milepost._engine.drivers.futures import TaskFuture
+    from milepost._engine.streaming.events import RunEvents
+    from milepost._engine.superstep.program import Node
+
+
+class TaskStarter:
+    """Starts a task when it is called inside a node."""
+
+
+class Subtasks:
+    """The tasks that running tasks of a run have called."""
+
+    __slots__ = ("_lock", "called", "running", "spawn")
+
+    def __init__(self) -> None:
+        self.spawn: Spawn
+        """Starts a task; set by the driver of the run."""
+        self.called: list[Task] = []
+        """Those that were called in this step and had not finished before."""
+        self.running = 0
+        """How many have been started and have not ended."""
+        self._lock = threading.Lock()
+
+    def one_has_ended(self) -> None:
+        """A called task has ended, or could not be started."""
+        with self._lock:
+            self.running -= 1
+
+    def start(self, task: Task, effects: TaskGenerator, ended: Callable[[], None]) -> None:
+        """Start a called task, from any thread; `ended` is called when it has ended."""
+        with self._lock:
+            self.running += 1
+        try:
+            self.spawn(task, effects, ended)
+        except BaseException:
+            self.one_has_ended()  # it will never end: nothing may wait for it
+            raise
+
+
+def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
+    """Start a task on behalf of the one that is running."""
+    # With all that it imports, only if needed.
+    from milepost._engine.drivers.futures import new_future
+
+    run, caller = context.run, context.task
+    at = context.calls
+    context.calls += 1
+    checkpoint_id, _, step = caller.base
+    task = Task(node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step))
+    task.caller = caller
+    future = new_future()
+    pending = run.checkpoints.pending
+    result = returned(pending).get(task.id, MISSING)
+    if result is not MISSING:
+        future.settle(result, None)
+        return future
+    recall([task], pending)
+    task.error = None
+    run.subtasks.called.append(task)
+    if run.still_waits(task):
+        future.settle(None, GraphInterrupt(task.interrupts))
+        return future
+    run.events.tasks_start([task])
+    task.cancellation = cancellation = Cancellation()
+    run.subtasks.start(task, perform(run, task), lambda: _settle(run.events, task, future))
+    future.add_done_callback(lambda ended: cancellation.ask() if ended.cancelled() else None)
+    return future
+
+
+def _settle(events: RunEvents, task: Task, future: TaskFuture[Any]) -> None:
+    """The task has ended: tell the streams at once, then the code that waits for it."""
+    try:
+        events.task_ended(task)
+    finally:
+        if task.finished:
+            future.settle(next(value for name, value in task.writes if name == RETURN), None)
+        elif task.interrupts:
+            future.settle(None, GraphInterrupt(task.interrupts))
+        elif isinstance(task.error, BaseException):
+            future.settle(None, task.error)
+        else:
+            future.drop()
+
+
+def gather_interrupts(called: Sequence[Task], task: Task) -> None:
+    """A node waits for whatever the tasks wait for that it has called."""
+    found = {i.id: i for i in task.interrupts}
+    asked = {i.id: i for i in task.asked}
+    for inner in called:
+        if _is_inside(inner, task) and not inner.finished:
+            found.update((i.id, i) for i in inner.interrupts)
+            asked.update((i.id, i) for i in inner.asked)
+    task.interrupts = tuple(found.values())
+    task.asked = tuple(i for i in asked.values() if i.id not in found)
+
+
+def _is_inside(inner: Task | None, task: Task) -> bool:
+    while inner is not None:
+        if inner is task:
+            return True
+        inner = inner.caller
+    return False

@@ -1,0 +1,179 @@
+"""One task: call the node, try again if it fails, follow its branches.
+
+`perform` is a generator of effects. It leaves the outcome in the task: writes, an error, or open
+interrupts; only what must end the run at once leaves it as an exception.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.task_context import TaskContext
+from milepost._engine.drivers.effects import Call, Pause, TaskGenerator
+from milepost._engine.superstep.node_cache import keep_cached, recall_cached
+from milepost._internal import log
+from milepost._internal.ids import getrandbits
+from milepost.errors import (
+    GraphBubbleUp,
+    GraphInterrupt,
+    NodeCancelledError,
+    NodeError,
+    ParentCommand,
+)
+from milepost.types import Command, RetryPolicy
+
+if TYPE_CHECKING:
+    from milepost._engine.run import GraphRun
+    from milepost._engine.superstep.plan import Task
+
+
+def perform(run: GraphRun, task: Task) -> TaskGenerator:
+    """Run a task to its end."""
+    node = task.node
+    attempt = 0
+    # A step asks for its own tasks together; one that is called asks for itself.
+    cache = run.resources.cache if task.called else None
+    if cache is not None:
+        yield from recall_cached(cache, [task])
+        if task.finished:
+            return
+    while True:
+        attempt += 1
+        context = TaskContext(run, task, attempt)
+        try:
+            timeout = node.timeout
+            if task.send is not None and task.send.timeout is not None:
+                timeout = task.send.timeout
+            try:
+                output = yield Call(node.callee, task.input, context, timeout)
+            except ParentCommand as up:
+                if up.command.graph is not None:
+                    raise
+                output = up.command  # a graph inside this node addressed it to the one we are in
+            writes = node.writes_of(output)
+            if context.pushed:
+                writes[:0] = context.pushed
+            if node.branches:
+                values = run.channels.preview(writes)
+                writes.extend(node.edges)
+                for branch in node.branches:
+                    state = branch.reader.shape(values, run.position.step + 1, run.stop)
+                    answer = yield Call(branch.callee, state, context, routes=True)
+                    writes.extend(branch.route(answer))
+            elif node.edges:
+                writes.extend(node.edges)
+            task.writes = writes
+            task.finished = True
+            break
+        except GraphInterrupt as pause:
+            task.pause(pause.interrupts)
+            return
+        except GraphBubbleUp as leaving:
+            task.error = leaving
+            return
+        except Exception as error:
+            delay = _pause_before_retry(node.retry, error, attempt)
+            if delay is None:
+                yield from _give_up(task, context, error)
+                return
+            retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
+            log.info(log.RUN, retry, task.name, error, attempt, delay)
+            yield Pause(delay)
+    if not run.events.quiet and run.events.stream.wants("messages"):
+        # Here, and not when the run takes notice, so that it comes before what a task says that
+        # was started with the result of this one.
+        run.events.returned_messages(task)
+    if cache is not None:
+        yield from keep_cached(cache, [task])
+
+
+def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerator:
+    """A node has failed for good: its error handler may still put things right."""
+    task.fail(context.open_inside, context.run.answers)
+    error.add_note(f"During task '{task.name}' with id '{task.id}'")
+    handler = task.node.error_handler
+    if handler is None:
+        task.error = error
+        return
+    log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
+    context.failure = NodeError(task.name, error, task.input)
+    try:
+        output = yield Call(handler.callee, task.input, context)
+        # The node has not run to its end, so its edges are not followed: the handler says where
+        # to go, with a Command, or the path ends here.
+        task.writes = task.node.writes_of(output)
+        task.finished = True
+    except GraphInterrupt as pause:
+        task.pause(pause.interrupts)
+    except Exception as worse:
+        task.error = worse
+
+
+def _pause_before_retry(
+    policies: Sequence[RetryPolicy], error: Exception, attempt: int
+) -> float | None:
+    """Seconds to wait before the next attempt; None if there is none."""
+    for policy in policies:
+        if not _covers(policy, error):
+            continue
+        if attempt >= policy.max_attempts:
+            return None
+        delay = policy.initial_interval * policy.backoff_factor ** (attempt - 1)
+        delay = min(delay, policy.max_interval)
+        if policy.jitter:
+            delay += getrandbits(20) / (1 << 20)
+        return delay
+    return None
+
+
+def _covers(policy: RetryPolicy, error: Exception) -> bool:
+    on = policy.retry_on
+    if isinstance(on, type):
+        return isinstance(error, on)
+    if isinstance(on, Sequence):
+        return isinstance(error, tuple(on))
+    return on(error)
+
+
+def outcome_of(
+    task: Task, crash: BaseException | None, ended: Callable[[], None] | None
+) -> BaseException | None:
+    """A task has ended, perhaps with a crash: tell its caller. Returns what is to end the run.
+
+    Whatever fails here, the driver has to hear of the end: the run waits for it.
+    """
+    if crash is not None and task.was_cancelled and is_cancellation(crash):
+        task.give_up(crash)
+        crash = None
+    if ended is not None:
+        try:
+            ended()
+        except BaseException as error:
+            return crash or error
+    return crash
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether this is what asyncio throws into what is cancelled."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
+
+
+def raise_own_cancellation(error: BaseException, node: str) -> None:
+    """Raise NodeCancelledError for a CancelledError that a node raised of its own accord.
+
+    Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
+    """
+    if is_cancellation(error):
+        raise NodeCancelledError(
+            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
+            "not the run. Catch it in the node, or give the node a retry policy."
+        ) from error
+
+
+def addressed_here(command: Command[Any]) -> Command[Any]:
+    """The command as the graph that receives it sees it."""
+    return replace(command, graph=None)

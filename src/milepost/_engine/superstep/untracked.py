@@ -1,0 +1,63 @@
+"""Keeps the values of untracked keys out of what is stored.
+
+They are for things of this process. Wherever one is on its way to a saver, as a write, in the
+input or in the argument of a `Send`, it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost.constants import NO_WRITES, START, TASKS
+from milepost.types import Send
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.step_saver import TaskWrites
+
+Keys = frozenset[str]
+
+
+def tracked_writes(
+    stored: Sequence[TaskWrites], untracked: Keys, *, step_ends: bool
+) -> list[TaskWrites]:
+    """What is stored of what tasks wrote.
+
+    Of a task that wrote only untracked values, and no edge, nothing is stored until its step has
+    ended: if the step is resumed later, the task runs again and makes those values again.
+    """
+    found = []
+    for task in stored:
+        kept = [
+            (name, tracked_value(name, value, untracked))
+            for name, value in task.writes
+            if name not in untracked
+        ]
+        if kept or step_ends:
+            found.append(replace(task, writes=kept or [(NO_WRITES, None)]))
+    return found
+
+
+def tracked_value(channel: str, value: Any, untracked: Keys) -> Any:
+    """What is stored as the value of a channel, or of a write to it."""
+    if channel == START:
+        return _without(value, untracked)
+    if channel == TASKS:
+        if isinstance(value, list | tuple):
+            return [_argument(send, untracked) for send in value]
+        return _argument(value, untracked)
+    return value
+
+
+def _argument(send: Any, untracked: Keys) -> Any:
+    if not isinstance(send, Send):
+        return send
+    kept = _without(send.arg, untracked)
+    return send if kept is send.arg else Send(send.node, kept, timeout=send.timeout)
+
+
+def _without(value: Any, untracked: Keys) -> Any:
+    if isinstance(value, dict) and not untracked.isdisjoint(value):
+        return {key: one for key, one in value.items() if key not in untracked}
+    return value

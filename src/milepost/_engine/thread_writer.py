@@ -1,0 +1,173 @@
+"""How a run hands its steps to a saver.
+
+A thread writer belongs to one run on one thread; the graphs inside that run share it. It gives
+milepost's own savers whole steps, and any other saver what the five methods of the contract take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
+from milepost._engine.write_behind import LARGE, WriteBehindQueue
+from milepost.checkpoint._contract.records import Checkpoint, Place
+from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
+from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.types import Durability
+
+
+class ThreadWriter:
+    """Writes the steps of one run to the saver of its thread."""
+
+    __slots__ = (
+        "_opening",
+        "deferred",
+        "durability",
+        "fence",
+        "instant",
+        "native",
+        "queue",
+        "saver",
+        "steadfast",
+        "thread_id",
+    )
+
+    def __init__(
+        self,
+        saver: BaseCheckpointSaver[Any],
+        thread_id: str,
+        durability: Durability,
+        fence: Fence,
+    ) -> None:
+        self.saver = saver
+        self.thread_id = thread_id
+        self.durability = durability
+        self.fence = fence
+        self.native = saver if isinstance(saver, StepSaver) else None
+        self.instant = self.native is not None and self.native.instant
+        self.steadfast = self.native is not None and self.native.steadfast
+        self.deferred = durability == "async" and not self.instant
+        """Whether steps are stored while the run goes on."""
+        self.queue: WriteBehindQueue | None = None
+        """Steps that are still to be stored, once there have been any."""
+        self._opening = threading.Lock()
+
+    def prepare(self, step: StepCommit) -> Any:
+        """Encode a step, so that what the program does next cannot change it."""
+        if self.native is not None:
+            return self.native.prepare(step)
+        if step.new is None:
+            return self._detached(step)
+        # Another saver encodes in `put`, which may run while the next node runs.
+        values = step.new.values()
+        checkpoint = Checkpoint(
+            **{
+                **step.new.checkpoint,
+                "channel_values": values,
+                "channel_versions": dict(step.new.checkpoint["channel_versions"]),
+                "versions_seen": {
+                    node: dict(seen) for node, seen in step.new.checkpoint["versions_seen"].items()
+                },
+            }
+        )
+        return self._detached(replace(step, new=replace(step.new, checkpoint=checkpoint)))
+
+    def _detached(self, step: StepCommit) -> StepCommit:
+        if not self.deferred:
+            return step
+        new = step.new
+        try:
+            if new is not None:
+                new = replace(new, checkpoint=deepcopy(new.checkpoint), values=dict)
+            writes = [replace(task, writes=deepcopy(list(task.writes))) for task in step.writes]
+        except Exception as error:
+            raise SerializationError(
+                f"A value in the state of thread '{self.thread_id}' cannot be copied, so "
+                f"{type(self.saver).__name__} cannot save it while the run goes on: {error!r}. "
+                'Keep it out of the state, or run with durability="sync".'
+            ) from error
+        return replace(step, writes=writes, new=new)
+
+    def open_queue(self) -> tuple[WriteBehindQueue, bool]:
+        """The queue, and whether it was opened just now and needs a worker that stores it."""
+        with self._opening:  # graphs inside the run may run side by side
+            if (queue := self.queue) is not None and not queue.deserted:
+                return queue, False
+            queue = self.queue = WriteBehindQueue(self._load)
+            return queue, True
+
+    def _load(self, step: Any) -> int:
+        """What a prepared step counts for in the queue."""
+        return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
+
+    def _check_going_on(self) -> None:
+        """A run that was interrupted is over, though tasks of it may still run."""
+        if self.fence.ended:
+            raise ThreadConflict(
+                f"The run on thread '{self.thread_id}' was interrupted and has ended. What a task "
+                "of it has done since then is not stored; a resume runs the task again."
+            )
+
+    def store_now(self, steps: Sequence[Any]) -> None:
+        """Store prepared steps in one of our own savers, in sync code."""
+        assert self.native is not None
+        self._check_going_on()
+        try:
+            for error in self.native.commit(steps):
+                if error is not None:
+                    raise error
+        except Exception as failure:
+            raise self._typed(failure)  # noqa: B904 - it carries its cause
+
+    async def astore_now(self, steps: Sequence[Any]) -> None:
+        """`store_now`, for use on an event loop."""
+        assert self.native is not None
+        self._check_going_on()
+        try:
+            for error in await self.native.acommit(steps):
+                if error is not None:
+                    raise error
+        except Exception as failure:
+            raise self._typed(failure)  # noqa: B904 - it carries its cause
+
+    def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
+        """Store prepared steps in any other saver, in order; raises the first failure."""
+        self._check_going_on()
+        try:
+            for step in steps:
+                yield from self._store_foreign(step)
+        except Exception as failure:
+            raise self._typed(failure)  # noqa: B904 - it carries its cause
+
+    def _typed(self, error: Exception) -> Exception:
+        """An error of the saver as one of ours, with the original as its cause."""
+        if isinstance(error, (MilepostError, NotImplementedError)):
+            return error
+        typed = SaverError(
+            f"{type(self.saver).__name__} could not save a step of thread '{self.thread_id}': "
+            f"{error!r}. "
+            + (
+                "Nothing of this run is stored; repair the cause and repeat the call."
+                if self.durability == "exit"
+                else "The steps before it are stored; repair the cause and resume the thread."
+            )
+        )
+        typed.__cause__ = error
+        return typed
+
+    def _store_foreign(self, step: StepCommit) -> EffectGenerator[None]:
+        config = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id).config()
+        for task in step.writes:
+            yield PutWrites(self.saver, config, list(task.writes), task.task_id, task.task_path)
+        if (new := step.new) is not None:
+            versions = new.checkpoint["channel_versions"]
+            changed = {name: versions[name] for name in new.changed}
+            yield PutCheckpoint(self.saver, config, new.checkpoint, new.metadata, changed)

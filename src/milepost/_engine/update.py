@@ -1,0 +1,301 @@
+"""Changing a thread from outside: `update_state` and `bulk_update_state`.
+
+An update is a step in which no node runs: its values are taken as if a node had returned them,
+through the reducers, and the node's edges decide what comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.node_callable import Callee
+from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
+from milepost._engine.drivers.saver_effects import LoadCheckpoint
+from milepost._engine.loading import load_checkpoint
+from milepost._engine.position import start_lineage
+from milepost._engine.run import GraphRun
+from milepost._engine.start import (
+    check_nodes,
+    left_behind,
+    open_channels,
+    take_input,
+    waiting_tasks,
+)
+from milepost._engine.superstep.apply import apply_writes
+from milepost._engine.superstep.plan import Base, Task, in_path_order, is_waiting
+from milepost._engine.superstep.program import Node, Outside
+from milepost._engine.superstep.task import perform
+from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.step_saver import TaskWrites
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.constants import END, INPUT, START
+from milepost.errors import InvalidUpdateError
+from milepost.types import RunnableConfig, StateUpdate
+
+if TYPE_CHECKING:
+    from milepost._engine.superstep.channel_state import ChannelState
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost._engine.thread_writer import ThreadWriter
+
+COPY = "__copy__"
+"""As `as_node`: make a checkpoint like this one beside it, without any change."""
+
+_UPDATED = "__update__"
+"""Beside what a node has seen: when an update was made in its name."""
+
+_OUTCOME = "interrupted"
+"""An update is no run: what waits after it waits for a resume of the thread."""
+
+
+def update_thread(
+    run: GraphRun, supersteps: Sequence[Sequence[StateUpdate]], around: ThreadWriter | None
+) -> EffectGenerator[RunnableConfig]:
+    """Make one checkpoint for each superstep; return the config of the last.
+
+    `around` writes for a run that the update is part of. If that is on the same thread, the update
+    is made in its name.
+    """
+    if not supersteps:
+        raise ValueError("No supersteps provided: bulk_update_state needs at least one.")
+    if not all(supersteps):
+        raise ValueError("No updates provided: every superstep needs at least one.")
+    saver = run.settings.checkpointer
+    assert isinstance(saver, BaseCheckpointSaver)
+    thread_id = place_of(run.settings.config).thread_id
+    if around is not None and around.saver is saver and around.thread_id == thread_id:
+        run.checkpoints.shared = around
+    try:
+        saved, explicit = yield from load_checkpoint(
+            saver, run.settings, run.position, run.checkpoints, in_place=True
+        )
+        # The checkpoints around an inner graph are those of its last step.
+        run.position.enclosing = saved.metadata.get("parents", {}) if saved is not None else {}
+        yield from open_channels(run, saved)
+        for updates in supersteps:
+            yield from _superstep(run, updates, saved, explicit)
+            explicit = False
+            saved = None
+    except GeneratorExit:
+        raise  # it was dropped: no driver carries out what it would ask for
+    except BaseException:
+        yield from run.close(_OUTCOME, succeeded=False)
+        raise
+    yield from run.close(_OUTCOME, succeeded=True)
+    assert run.position.place is not None
+    return run.position.place.config_inside(run.position.parents)
+
+
+def _superstep(
+    run: GraphRun, updates: Sequence[StateUpdate], saved: CheckpointTuple | None, explicit: bool
+) -> EffectGenerator[None]:
+    run.checkpoints.set_outcome(_OUTCOME)
+    first = updates[0]
+    if len(updates) > 1:
+        if any(update.as_node is None for update in updates):
+            raise InvalidUpdateError(
+                "Several updates in one superstep must each say which node they come from: "
+                "StateUpdate(values, as_node=...)."
+            )
+        if any(update.as_node in (INPUT, END, COPY) for update in updates):
+            raise InvalidUpdateError(
+                f"'{first.as_node}' cannot be combined with other updates in one superstep."
+            )
+    if not run.position.ns:
+        # What is inside a call goes on with that call.
+        start_lineage(run.position, run.channels, run.resources.config)
+    if first.as_node not in (END, INPUT):
+        check_nodes(run)
+    if first.as_node == END:
+        yield from _end(run, first)
+    elif first.as_node == COPY:
+        yield from _copy(run, saved, first.values)
+    elif first.as_node == INPUT:
+        if first.values is None:
+            raise InvalidUpdateError("An update as the input needs values.")
+        yield from take_input(run, first.values)
+    else:
+        yield from _write(run, updates, explicit)
+
+
+# -- as a node
+
+
+def _write(run: GraphRun, updates: Sequence[StateUpdate], explicit: bool) -> EffectGenerator[None]:
+    program, position, channels, checkpoints = (
+        run.program,
+        run.position,
+        run.channels,
+        run.checkpoints,
+    )
+    if position.stored_id is None:
+        position.step = -1
+    tasks = []
+    for at, update in enumerate(updates):
+        name = update.as_node or _last_node(program, channels)
+        node = program.nodes.get(name)
+        if node is None:
+            raise InvalidUpdateError(
+                f"Node {name} does not exist in graph '{program.name}'. "
+                f"Its nodes are: {', '.join(sorted(set(program.nodes) - {START}))}."
+            )
+        tasks.append(_as_if_run(node, update.values, at, position.task_base()))
+    ended = len((yield Start([(task, perform(run, task)) for task in tasks], None)))
+    while ended < len(tasks):
+        ended += len((yield AWAIT))
+    for task in tasks:
+        if isinstance(task.error, BaseException):
+            raise task.error
+
+    siblings = [] if explicit else _finished_siblings(run, {task.name for task in tasks})
+    writers = [*in_path_order(siblings), *tasks]
+    channels.changed = apply_writes(program, channels, writers, checkpoints.next_version)
+    for task in tasks:
+        seen = channels.seen.get(task.name, {})
+        channels.mark_seen(task.name, {**seen, _UPDATED: channels.top})
+    position.step += 1
+    # Of what others wrote, nothing says at the parent that it led here, if there is a parent; and
+    # where a saver takes the checkpoint and the writes one after the other, it might get no
+    # further.
+    assert checkpoints.thread is not None
+    parent = position.stored_id
+    checkpoints.deltas.keeps_whole = (
+        bool(siblings) or parent is None or checkpoints.thread.native is None
+    )
+    yield from checkpoints.save_checkpoint("update", (), writers, with_next=parent is not None)
+    if parent is not None:
+        yield from _record(run, parent, tasks)
+
+
+def _as_if_run(node: Node, values: Any, at: int, base: Base) -> Task:
+    """A task that returns the given values."""
+    stand_in = replace(
+        node,
+        callee=Callee(node.name, lambda _: values, None, quick=True),
+        retry=(),
+        error_handler=None,
+        timeout=None,
+    )
+    return Task(stand_in, (INPUT, at), node.triggers, None, base)
+
+
+def _finished_siblings(run: GraphRun, updated: set[str]) -> list[Task]:
+    """Tasks of the present step that are done: their writes are part of what is updated.
+
+    Only where the update takes the place of one that is not: it then ends the step. Any other
+    update starts over from its node's edges, and may run those tasks again.
+    """
+    tasks = waiting_tasks(run)
+    if all(task.finished or task.name not in updated for task in tasks):
+        return []
+    return [task for task in tasks if task.finished and task.name not in updated]
+
+
+def _record(run: GraphRun, parent: str, tasks: Sequence[Task]) -> EffectGenerator[None]:
+    """Store what was written at the parent, where a step's writes are, under our own id."""
+    position, checkpoints = run.position, run.checkpoints
+    writes = [
+        TaskWrites(f"{position.checkpoint_id}:{at}:{task.name}", "", task.name, list(task.writes))
+        for at, task in enumerate(tasks)
+        if task.writes
+    ]
+    waits = position.ns or is_waiting(run.program, run.channels)
+    checkpoints.set_outcome(_OUTCOME if waits else "idle")
+    here, position.stored_id = position.stored_id, parent
+    yield from checkpoints.save_writes(writes)
+    position.stored_id = here
+    yield from checkpoints.store_prepared()  # if there were no writes, only the checkpoint
+
+
+def _last_node(program: ExecutableGraph, channels: ChannelState) -> str:
+    """The node that an update without `as_node` counts as: the last that wrote, or the only."""
+    if len(program.nodes) == 1:
+        return next(iter(program.nodes))
+    # A node that ran because of an update has seen the very version that the update made:
+    # it counts as the later of the two.
+    seen = sorted(
+        ((version, trigger != _UPDATED), name)
+        for name, versions in channels.seen.items()
+        if name in program.nodes and versions
+        for version, trigger in [max((v, t) for t, v in versions.items())]
+    )
+    if not seen:
+        return START
+    if len(seen) > 1 and seen[-1][0] == seen[-2][0]:
+        raise InvalidUpdateError(
+            "Ambiguous update, specify as_node: the last step ran several nodes ("
+            + ", ".join(sorted(name for when, name in seen if when == seen[-1][0]))
+            + "), and which of them made the update decides what runs next."
+        )
+    return seen[-1][1]
+
+
+# -- as the end
+
+
+def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
+    if update.values is not None:
+        raise InvalidUpdateError(
+            "as_node=END drops the tasks that are waiting; it takes no values."
+        )
+    keys = run.program.keys
+    writers = [
+        Outside(task.name, task.triggers, [write for write in task.writes if write[0] in keys])
+        for task in waiting_tasks(run)
+    ]
+    writers += left_behind(run)
+    run.channels.changed = apply_writes(
+        run.program, run.channels, writers, run.checkpoints.next_version
+    )
+    run.position.step += 1
+    run.checkpoints.deltas.keeps_whole = True
+    yield from run.checkpoints.save_checkpoint("update", (), writers)
+
+
+# -- copies
+
+
+def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGenerator[None]:
+    """Make a checkpoint like the one at hand beside it; then write `values` to the copy."""
+    updates = _updates_of_copy(values)
+    if saved is None:
+        saved = yield from _last_made(run)
+    parent = (saved.parent_config or {}).get("configurable", {})
+    run.position.stored_id = parent.get("checkpoint_id")
+    run.position.step += 1
+    run.channels.changed = None
+    yield from run.checkpoints.save_checkpoint("fork", copied=saved)
+    if updates:
+        yield from _superstep(run, updates, None, False)
+
+
+def _last_made(run: GraphRun) -> EffectGenerator[CheckpointTuple]:
+    """The checkpoint that the superstep before has made."""
+    thread, place = run.checkpoints.thread, run.position.place
+    assert thread is not None
+    assert place is not None
+    found = None
+    if place.checkpoint_id:
+        yield from run.checkpoints.store_prepared()
+        found = yield from LoadCheckpoint(thread.saver, place.config())
+        found = run.program.renames.apply(found)
+    if found is None:
+        raise InvalidUpdateError("There is no checkpoint to copy in this thread.")
+    return found
+
+
+def _updates_of_copy(values: Any) -> list[StateUpdate]:
+    """What is to be written to a copy once it is made."""
+    if not values:
+        return []
+    if not isinstance(values, list) or not all(_is_update(item) for item in values):
+        raise InvalidUpdateError(
+            "A copy of a checkpoint has the values of the original. What is to be written to the "
+            "copy is a list of (values, as_node); leave the values out if that is nothing."
+        )
+    return [StateUpdate(*item[:2]) for item in values]
+
+
+def _is_update(item: object) -> bool:
+    return isinstance(item, (list, tuple)) and len(item) >= 2

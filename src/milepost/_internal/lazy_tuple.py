@@ -1,0 +1,148 @@
+"""Lazy named tuples: their fields are costly, and are made when they are read.
+
+No reader sees a half-made tuple: reading a field by name, by index or by iterating gives the whole
+value. A field that cannot be made raises its error at every attempt. What a field is made from was
+fetched before, so that looking never waits for a database.
+
+They count as instances of the named tuple, but are no tuples: code in C reads the members of a
+tuple without asking, `"%s" % record` and `json.dumps(record)` among others, and would take what
+is not made yet for a value. `tuple(record)` gives that code what it wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class LazyTuple(Sequence[Any]):
+    """The base of a class that replaces a named tuple, `plain`."""
+
+    _fields: tuple[str, ...]
+    _plain: Any
+    """The named tuple."""
+    _made: dict[str, Any]
+    _maker: Callable[[str], Any]
+
+    def __init_subclass__(cls, *, plain: Any) -> None:
+        super().__init_subclass__()
+        cls._plain = plain
+        cls._fields = plain._fields
+        setattr(cls, "__match_args__", plain._fields)  # noqa: B010 - mypy wants it written out
+        for name in cls._fields:
+            setattr(cls, name, property(partial(_field, name)))
+
+    def __new__(cls, made: dict[str, Any], maker: Callable[[str], Any]) -> Any:
+        """`made` has the fields that are there, `maker` gives the others by their names."""
+        self = object.__new__(cls)
+        self._made, self._maker = made, maker
+        return self
+
+    @property
+    def __class__(self) -> Any:
+        """The class that `isinstance` sees."""
+        return self._plain
+
+    @__class__.setter
+    def __class__(self, other: Any) -> None:
+        raise TypeError(f"{self._plain.__name__} cannot become {other!r}.")
+
+    def _get(self, name: str) -> Any:
+        try:
+            return self._made[name]
+        except KeyError:
+            pass
+        # If two threads look at once, both get what the first has made.
+        value = self._made.setdefault(name, self._maker(name))
+        if len(self._made) == len(self._fields):
+            self._maker = self._made.__getitem__  # what it was made from is needed no more
+        return value
+
+    def _whole(self) -> Any:
+        """An ordinary named tuple with the same fields."""
+        return self._plain._make(self)
+
+    @classmethod
+    def _make(cls, iterable: Any) -> Any:
+        return cls._plain._make(iterable)
+
+    def _replace(self, **changes: Any) -> Any:
+        return self._whole()._replace(**changes)
+
+    __replace__ = _replace
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._get(name) for name in self._fields)
+
+    def __getitem__(self, at: Any) -> Any:
+        return tuple(self)[at] if isinstance(at, slice) else self._get(self._fields[index(at)])
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._whole()
+
+    def index(self, *args: Any) -> int:
+        found: int = self._whole().index(*args)
+        return found
+
+    def count(self, item: object) -> int:
+        found: int = self._whole().count(item)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        return tuple(self) < tuple(other)
+
+    def __le__(self, other: Any) -> bool:
+        return tuple(self) <= tuple(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return tuple(self) > tuple(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return tuple(self) >= tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __add__(self, other: Any) -> Any:
+        return tuple(self) + tuple(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return tuple(other) + tuple(self)
+
+    def __mul__(self, times: Any) -> Any:
+        return tuple(self) * times
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return repr(self._whole())
+
+    def __reduce__(self) -> Any:
+        return self._plain, tuple(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+
+def _field(name: str, record: LazyTuple) -> Any:
+    return record._get(name)

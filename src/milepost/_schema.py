@@ -1,0 +1,190 @@
+"""Reads a schema — a TypedDict, a dataclass, a pydantic model, or a bare type — into channels."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+
+from typing_extensions import ReadOnly, is_typeddict
+
+from milepost._internal.dataclass_tools import record
+from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
+from milepost.constants import ROOT
+from milepost.errors import GraphBuildError
+from milepost.managed import ManagedValue
+
+Channel = BaseChannel[Any, Any, Any]
+_QUALIFIERS = (Required, NotRequired, ReadOnly)
+
+
+@record
+class Schema:
+    """What a schema says."""
+
+    type: Any
+    channels: Mapping[str, Channel]
+    managed: Mapping[str, type[ManagedValue]]
+    build: Callable[[dict[str, Any]], Any] | None
+    """Makes an instance out of values; None if nodes get a plain dict."""
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the state is one value without keys."""
+        return ROOT in self.channels
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in the order of their definition, without managed values."""
+        return tuple(self.channels)
+
+
+def schema_of(schema: Any) -> Schema:
+    """Read a schema. Raises GraphBuildError if it cannot serve as one."""
+    try:
+        return _read(schema)
+    except TypeError as error:
+        if "unhashable" in str(error):
+            return _read.__wrapped__(schema)
+        raise
+
+
+@lru_cache(maxsize=512)
+def _read(schema: Any) -> Schema:
+    if not _has_fields(schema):
+        return Schema(schema, {ROOT: _channel(ROOT, schema)}, {}, None)
+    channels: dict[str, Channel] = {}
+    managed: dict[str, type[ManagedValue]] = {}
+    for name, hint in _hints(schema).items():
+        if name == "__slots__" or _is_class_var(hint):
+            continue
+        manager = _manager(hint)
+        if manager is not None:
+            managed[name] = manager
+        else:
+            channels[name] = _channel(name, hint)
+    plain = get_origin(schema) or schema
+    makes = dataclasses.is_dataclass(plain) or is_pydantic(plain)
+    build = _builder(schema) if makes else None
+    return Schema(schema, channels, managed, build)
+
+
+def is_pydantic(schema: Any) -> bool:
+    """Whether a class is a pydantic model; pydantic is not imported to find out."""
+    pydantic = sys.modules.get("pydantic")
+    return (
+        pydantic is not None and inspect.isclass(schema) and issubclass(schema, pydantic.BaseModel)
+    )
+
+
+def has_fields(schema: Any) -> bool:
+    """Whether a type hint is a class that can serve as a schema with keys."""
+    return _has_fields(schema)
+
+
+def _has_fields(schema: Any) -> bool:
+    plain = get_origin(schema) or schema
+    return inspect.isclass(plain) and (
+        is_typeddict(plain)
+        or dataclasses.is_dataclass(plain)
+        or is_pydantic(plain)
+        or (plain.__module__ != "builtins" and bool(getattr(plain, "__annotations__", None)))
+    )
+
+
+def _hints(schema: Any) -> dict[str, Any]:
+    plain = get_origin(schema) or schema
+    try:
+        return get_type_hints(plain, include_extras=True)
+    except NameError as error:
+        raise GraphBuildError(
+            f"The annotations of {plain.__name__} cannot be resolved: {error}. Define the types "
+            "that it uses at the top of its module, or drop `from __future__ import annotations` "
+            "there."
+        ) from error
+
+
+def _is_class_var(hint: Any) -> bool:
+    from typing import ClassVar
+
+    return hint is ClassVar or get_origin(hint) is ClassVar
+
+
+def _unqualified(hint: Any) -> Any:
+    while get_origin(hint) in _QUALIFIERS:
+        hint = get_args(hint)[0]
+    return hint
+
+
+def _manager(hint: Any) -> type[ManagedValue] | None:
+    hint = _unqualified(hint)
+    if get_origin(hint) is Annotated:
+        for extra in hint.__metadata__:
+            if inspect.isclass(extra) and issubclass(extra, ManagedValue):
+                return extra
+    return None
+
+
+def _channel(name: str, hint: Any) -> Channel:
+    """The channel of a key: as annotated, or one that keeps the last value."""
+    hint = _unqualified(hint)
+    channel: Channel | None = None
+    typ = hint
+    if get_origin(hint) is Annotated:
+        typ = _unqualified(get_args(hint)[0])
+        # The last annotation that says something: `Annotated[list, Field(...), add]` is common.
+        for extra in reversed(hint.__metadata__):
+            channel = _from_annotation(name, typ, extra)
+            if channel is not None:
+                break
+    if channel is None:
+        channel = LastValue(typ)
+    channel.key = name
+    return channel
+
+
+def _from_annotation(name: str, typ: Any, extra: Any) -> Channel | None:
+    if isinstance(extra, BaseChannel):
+        channel = extra.copy()
+        if channel.typ is list and typ is not list:
+            channel.typ = typ
+            channel = channel.from_checkpoint(channel.checkpoint())
+        return channel
+    if inspect.isclass(extra):
+        return extra(typ) if issubclass(extra, BaseChannel) else None
+    if callable(extra):
+        _check_reducer(name, extra)
+        return BinaryOperatorAggregate(typ, extra)
+    if callable(invoke := getattr(extra, "invoke", None)):
+        # A runnable as a reducer takes both values as one pair.
+        return BinaryOperatorAggregate(typ, lambda old, new: invoke((old, new)))
+    return None
+
+
+def _check_reducer(name: str, reducer: Callable[..., Any]) -> None:
+    try:
+        parameters = inspect.signature(reducer).parameters.values()
+    except (TypeError, ValueError):
+        return  # a builtin that does not tell
+    required = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if len(required) > 2 or (len(positional) < 2 and not takes_any):
+        raise GraphBuildError(
+            f"The reducer of '{name}' must take two arguments, the value so far and the write: "
+            f"(old, new) -> value. {reducer!r} takes {len(required)}."
+        )
+
+
+def _builder(schema: Any) -> Callable[[dict[str, Any]], Any]:
+    def build(values: dict[str, Any]) -> Any:
+        return schema(**values)
+
+    return build

@@ -1,0 +1,98 @@
+"""The documented methods of a saver that its facets answer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from milepost._db.engine import Program, Vacuum
+from milepost.checkpoint._contract.facets import Facet, awaitable, blocking, method_of
+from milepost.checkpoint._contract.thread_admin import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint._contract.threads import Problem
+    from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+
+
+class Admin(Facet):
+    """`saver.admin`: what can be done with all that a saver has stored."""
+
+    @abstractmethod
+    def _reseal(
+        self, thread_ids: Sequence[str] | None, progress: Progress[Problem] | None
+    ) -> Program[Reencrypted[Problem]]:
+        """Seal all of these threads, or of all threads, with the newest key."""
+
+    def _reencrypt(
+        self,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        progress: Progress[Problem] | None = None,
+    ) -> Program[Reencrypted[Problem]]:
+        """Seal everything of threads, or of all, with the newest key; what was done.
+
+        Others may go on working: a few rows at a time are locked. Rows that have the newest key
+        are skipped, so after an interruption call it again. When it finds nothing to do, every
+        older key can be dropped. With `allow_plaintext` it seals what is stored in the clear.
+        `progress` is called with what was done so far, after each transaction or, in memory,
+        after each thread.
+        """
+        return (yield from self._reseal(thread_ids, progress))
+
+    def _vacuum(self) -> Program[None]:
+        """Give the space of removed rows back to the system; takes a while on a large database."""
+        yield Vacuum()
+
+    reencrypt, areencrypt = blocking(_reencrypt), awaitable(_reencrypt)
+    vacuum, avacuum = blocking(_vacuum), awaitable(_vacuum)
+
+
+def _threads(saver: FacetedSaver) -> Threads:
+    return saver.threads
+
+
+def _admin(saver: FacetedSaver) -> Admin:
+    return saver.admin
+
+
+class FacetedSaver:
+    """A saver that knows its threads, and can do more with them than load and store."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> Threads:
+        """Whole threads: listed, created, described, copied, pruned, swept, erased."""
+
+    @property
+    @abstractmethod
+    def admin(self) -> Admin:
+        """All that is stored: sealed with another key, vacuumed."""
+
+    list_threads = method_of(_threads, Threads.list)
+    alist_threads = method_of(_threads, Threads.alist)
+    get_thread = method_of(_threads, Threads.get)
+    aget_thread = method_of(_threads, Threads.aget)
+    create_thread = method_of(_threads, Threads.create)
+    acreate_thread = method_of(_threads, Threads.acreate)
+    set_thread_metadata = method_of(_threads, Threads.set_metadata)
+    aset_thread_metadata = method_of(_threads, Threads.aset_metadata)
+    copy_thread = method_of(_threads, Threads.copy)
+    acopy_thread = method_of(_threads, Threads.acopy)
+    prune = method_of(_threads, Threads.prune)
+    aprune = method_of(_threads, Threads.aprune)
+    delete_thread = method_of(_threads, Threads.delete)
+    adelete_thread = method_of(_threads, Threads.adelete)
+    delete_for_runs = method_of(_threads, Threads.delete_for_runs)
+    adelete_for_runs = method_of(_threads, Threads.adelete_for_runs)
+    erase = method_of(_threads, Threads.erase)
+    aerase = method_of(_threads, Threads.aerase)
+    sweep = method_of(_threads, Threads.sweep)
+    asweep = method_of(_threads, Threads.asweep)
+    start_sweeper = method_of(_threads, Threads.start_sweeper)
+    stop_sweeper = method_of(_threads, Threads.stop_sweeper)
+    reencrypt = method_of(_admin, Admin.reencrypt)
+    areencrypt = method_of(_admin, Admin.areencrypt)
+    vacuum = method_of(_admin, Admin.vacuum)
+    avacuum = method_of(_admin, Admin.avacuum)

@@ -1,0 +1,98 @@
+"""A facet is a part of what a saver can do, as an object: `saver.threads`, `saver.admin`.
+
+An operation of a facet is written once, as a program (a generator of transactions). A pair of
+methods, one sync and one async, is made of it:
+
+    def _copy(self, source: str, target: str) -> Program[None]: ...
+
+    copy = blocking(_copy)
+    acopy = awaitable(_copy)
+
+and the documented method of the saver is `copy_thread = method_of(_threads, Threads.copy)`. All
+parameters and results stay visible to a type checker and to an editor.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from milepost._db.engine import adrive, drive
+from milepost._internal.generators import GeneratorDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from milepost._db.engine import Engine, Program
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+F = TypeVar("F", bound="Facet")
+
+
+class Facet:
+    """What carries out programs on an engine."""
+
+    def __init__(self, engine: Engine | None) -> None:
+        self._engine = engine
+        """None in memory, where a program has nothing to wait for."""
+
+    def drive(self, program: Program[R]) -> R:
+        """Carry out a program."""
+        if self._engine is not None:
+            return drive(self._engine, program)
+        steps = GeneratorDriver(program)
+        for _ in steps:  # each step of it is done when it is asked
+            pass
+        return steps.result
+
+    async def adrive(self, program: Program[R]) -> R:
+        """`drive`, for use on an event loop."""
+        if self._engine is not None:
+            return await adrive(self._engine, program)
+        return self.drive(program)
+
+
+def blocking(operation: Callable[Concatenate[F, P], Program[R]]) -> Callable[Concatenate[F, P], R]:
+    """The method that carries out an operation in sync code."""
+
+    @wraps(operation)
+    def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.drive(operation(self, *args, **kwargs))
+
+    method.__name__ = operation.__name__.lstrip("_")
+    return method
+
+
+def awaitable(
+    operation: Callable[Concatenate[F, P], Program[R]],
+) -> Callable[Concatenate[F, P], Coroutine[Any, Any, R]]:
+    """The method that carries out an operation on an event loop."""
+
+    @wraps(operation)
+    async def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.adrive(operation(self, *args, **kwargs))
+
+    name = operation.__name__.lstrip("_")
+    method.__name__, method.__doc__ = f"a{name}", f"`{name}`, for use on an event loop."
+    return method
+
+
+def method_of(
+    facet: Callable[[S], F], method: Callable[Concatenate[F, P], R]
+) -> Callable[Concatenate[S, P], R]:
+    """The method of a saver that a method of its facet answers."""
+
+    @wraps(method)
+    def delegate(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(facet(self), *args, **kwargs)
+
+    @wraps(method)
+    async def adelegate(self: S, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        result: Any = method(facet(self), *args, **kwargs)
+        return await result
+
+    found: Any = adelegate if iscoroutinefunction(method) else delegate
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,138 @@
+"""Ids and names that come from outside: anything but a query in disguise is stored literally."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost.errors import InvalidIdError
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.records import Place
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit, TaskWrites
+
+LONGEST: Final = 1024
+"""Characters. Longer keys do not fit into a PostgreSQL index, and serve no purpose."""
+_MOST_SOUND: Final = 10_000
+"""Names that are cached as sound."""
+
+
+def check_name(what: str, name: Any) -> str:
+    """`name`, if every database can hold it."""
+    if not isinstance(name, str):
+        raise InvalidIdError(f"{what} must be text, not {type(name).__name__}: {_shown(name)}.")
+    if len(name) > LONGEST:
+        raise InvalidIdError(
+            f"{what} has {len(name)} characters; at most {LONGEST} can be stored: {_shown(name)}."
+        )
+    if name.isascii():
+        if "\0" not in name:
+            return name
+        raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidIdError(
+            f"{what} contains half of a surrogate pair, which is no text: {_shown(name)}."
+        ) from error
+    if "\0" in name:
+        raise InvalidIdError(f"{what} contains a NUL character: {_shown(name)}.")
+    return name
+
+
+_TO_UNIX: Final = 0x01B21DD213814000
+"""100 ns intervals between the start of the Gregorian calendar and 1970."""
+
+
+def time_of(checkpoint_id: str) -> float:
+    """When an id was made, in seconds since 1970; never, for an id of another make."""
+    if len(checkpoint_id) == 36 and checkpoint_id[14] == "6":
+        with suppress(ValueError):
+            ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+            return (ticks - _TO_UNIX) / 10_000_000
+    return inf
+
+
+def check_place(place: Place) -> Place:
+    """`place`, if every part of it can be stored."""
+    check_name("thread_id", place.thread_id)
+    check_name("checkpoint_ns", place.checkpoint_ns)
+    if place.checkpoint_id is not None:
+        check_name("checkpoint_id", place.checkpoint_id)
+    return place
+
+
+_Named: TypeAlias = "list[tuple[str, Any]]"
+"""What is named, and its name."""
+
+
+class Names:
+    """The names of what is stored, checked the same way for every saver.
+
+    Those that come up in every step are checked once.
+    """
+
+    def __init__(self) -> None:
+        self._sound: set[str] = set()
+
+    def step(self, step: StepCommit) -> None:
+        """Those of a step of one of our own runs. Ids that it made, or has read, are sound."""
+        names: _Named = [("thread_id", step.thread_id), ("checkpoint_ns", step.checkpoint_ns)]
+        for task in step.writes:
+            _add_writes(names, task)
+        if step.new is not None:
+            _add_checkpoint(names, step.new)
+        self._check(names)
+
+    def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
+        """Those of a checkpoint that is put by hand, or by a foreign runtime."""
+        check_place(place)
+        check_name("checkpoint_id", new.checkpoint["id"])
+        for version in new.checkpoint["channel_versions"].values():
+            check_name("version", str(version))
+        names: _Named = []
+        _add_checkpoint(names, new)
+        self._check(names)
+
+    def writes(self, place: Place, task: TaskWrites) -> None:
+        """Those of writes that are put so."""
+        check_place(place)
+        if place.checkpoint_id is None:
+            raise ValueError(
+                f"put_writes needs to know which checkpoint of thread '{place.thread_id}' the "
+                "writes belong to: pass its checkpoint_id in the config."
+            )
+        check_name("task_id", task.task_id)
+        names: _Named = []
+        _add_writes(names, task)
+        self._check(names)
+
+    def _check(self, names: _Named) -> None:
+        sound = self._sound
+        for what, name in names:
+            if type(name) is str and name in sound:
+                continue
+            check_name(what, name)
+            if len(sound) >= _MOST_SOUND:
+                sound.clear()
+            sound.add(name)
+
+
+def _add_checkpoint(names: _Named, new: NewCheckpoint) -> None:
+    run_id = new.metadata.get("run_id")
+    if run_id is not None:
+        names.append(("run_id", str(run_id)))
+    for channel in new.changed:
+        names.append(("channel", channel))
+
+
+def _add_writes(names: _Named, task: TaskWrites) -> None:
+    names.append(("task_path", task.task_path))
+    for channel, _ in task.writes:
+        names.append(("channel", channel))
+
+
+def _shown(name: Any) -> str:
+    text = repr(name)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,169 @@
+"""What is saved of a thread: checkpoints, their metadata, and the writes in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
+
+from milepost._internal.ids import checkpoint_id
+from milepost.constants import ERROR, INTERRUPT, RESUME, SCHEDULED
+from milepost.errors import MissingThreadError
+from milepost.types import RunnableConfig
+
+FORMAT_VERSION: Final = 4
+"""The `v` of the checkpoints that we write; the same layout as LangGraph 1.x."""
+
+ChannelVersions: TypeAlias = dict[str, Any]
+"""Channel → version. Versions of one channel are ordered; we use text, others use numbers."""
+
+PendingWrite: TypeAlias = tuple[str, str, Any]
+"""Task id, channel, value."""
+
+WRITES_IDX_MAP: Final[dict[str, int]] = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+"""Fixed places for a task's special writes.
+
+An ordinary write is stored at its position in the task's output and never replaced; these are
+stored below zero, where a later one replaces the one before.
+"""
+
+
+class Checkpoint(TypedDict):
+    """The state of one graph at the end of a super-step."""
+
+    v: int
+    id: str
+    """Sorts as text in order of creation within a thread."""
+    ts: str
+    """ISO 8601, UTC."""
+    channel_values: dict[str, Any]
+    channel_versions: ChannelVersions
+    versions_seen: dict[str, ChannelVersions]
+    """Node → the versions of its triggers when it last ran."""
+    updated_channels: list[str] | None
+    """Channels that the step changed; None if that was not recorded."""
+
+
+class CheckpointMetadata(TypedDict, total=False):
+    """What is known about a checkpoint besides its values. Unknown keys are kept."""
+
+    source: Literal["input", "loop", "update", "fork"]
+    step: int
+    """-1 for the first input, 0 for the first step after it, and so on."""
+    parents: dict[str, str]
+    """Namespace → id of the checkpoint of each enclosing graph."""
+    writes: NotRequired[dict[str, Any] | None]
+    """Node → what it wrote. Derived when a snapshot is read, not stored."""
+    run_id: NotRequired[str]
+    counters_since_delta_snapshot: NotRequired[dict[str, tuple[int, int]]]
+    """Delta channel → writes and steps since its value was last stored whole."""
+
+
+class CheckpointTuple(NamedTuple):
+    """A checkpoint as a saver returns it."""
+
+    config: RunnableConfig
+    checkpoint: Checkpoint
+    metadata: CheckpointMetadata
+    parent_config: RunnableConfig | None = None
+    pending_writes: list[PendingWrite] | None = None
+    """Writes of tasks that ran after this checkpoint."""
+
+
+class DeltaChannelHistory(TypedDict):
+    """What a delta channel is rebuilt from."""
+
+    writes: list[PendingWrite]
+    """Oldest first, back to the seed."""
+    seed: NotRequired[Any]
+    """The nearest stored whole value; absent if there is none up to the root."""
+
+
+class Place(NamedTuple):
+    """Where a config points: a thread, a graph in it, and perhaps one checkpoint."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str | None
+
+    def config(self) -> RunnableConfig:
+        """The config that points here."""
+        configurable = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}
+        if self.checkpoint_id is not None:
+            configurable["checkpoint_id"] = self.checkpoint_id
+        return {"configurable": configurable}
+
+    def config_inside(self, parents: Mapping[str, str]) -> RunnableConfig:
+        """The config that points here, through the checkpoints of the enclosing graphs."""
+        config = self.config()
+        if self.checkpoint_ns:
+            around = {**parents, self.checkpoint_ns: self.checkpoint_id}
+            config["configurable"]["checkpoint_map"] = around
+        return config
+
+
+def place_of(config: RunnableConfig) -> Place:
+    """Where `config` points; raises MissingThreadError if it names no thread."""
+    configurable = config.get("configurable") or {}
+    thread_id = configurable.get("thread_id")
+    if thread_id is None:
+        raise MissingThreadError(
+            "Checkpointer requires one or more of the following 'configurable' keys: "
+            "thread_id, checkpoint_ns, checkpoint_id. Pass one, for example "
+            'config={"configurable": {"thread_id": "1"}}.'
+        )
+    ns = configurable.get("checkpoint_ns") or ""
+    # As in `get_checkpoint_id`, whose call is spared: this is asked eight times for one state.
+    id = configurable.get("checkpoint_id") or configurable.get("thread_ts")
+    # Numbers and UUIDs are common as thread ids; they are stored as their text.
+    return Place(str(thread_id), ns, id)
+
+
+def get_checkpoint_id(config: RunnableConfig) -> str | None:
+    """The checkpoint that `config` names; None means the latest."""
+    configurable = config.get("configurable") or {}
+    return configurable.get("checkpoint_id") or configurable.get("thread_ts")
+
+
+_this_second = (0, "")
+"""A second since the epoch, and its date and time as text: formatting it is the costly part."""
+
+
+def now() -> str:
+    """The present time as checkpoints record it: ISO 8601, UTC, to the microsecond."""
+    global _this_second
+    second, fraction = divmod(time.time_ns(), 1_000_000_000)
+    known, text = _this_second
+    if known != second:
+        text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        _this_second = (second, text)
+    return f"{text}.{fraction // 1000:06d}+00:00"
+
+
+def empty_checkpoint() -> Checkpoint:
+    """The state of a thread before its first input."""
+    return Checkpoint(
+        v=FORMAT_VERSION,
+        id=checkpoint_id(),
+        ts=now(),
+        channel_values={},
+        channel_versions={},
+        versions_seen={},
+        updated_channels=None,
+    )
+
+
+def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
+    """A copy whose mappings can be changed without changing the original's."""
+    return Checkpoint(
+        v=checkpoint["v"],
+        id=checkpoint["id"],
+        ts=checkpoint["ts"],
+        channel_values=checkpoint["channel_values"].copy(),
+        channel_versions=checkpoint["channel_versions"].copy(),
+        versions_seen={node: seen.copy() for node, seen in checkpoint["versions_seen"].items()},
+        updated_channels=checkpoint.get("updated_channels"),
+    )

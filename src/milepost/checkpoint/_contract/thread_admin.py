@@ -1,0 +1,296 @@
+"""`saver.threads`: what can be done with whole threads, the same on all our savers.
+
+Each operation is a program of a few steps that a kind of storage offers: a page of the registry,
+one entry of it, removing a thread, keeping a part of one.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from milepost._db.engine import Vacuum
+from milepost.checkpoint._contract.facets import Facet, awaitable, blocking
+from milepost.checkpoint._contract.names import check_name, time_of
+from milepost.checkpoint._contract.threads import (
+    Choice,
+    History,
+    Node,
+    Removed,
+    ThreadInfo,
+    Wanted,
+    latest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from milepost._db.engine import Engine, Program
+    from milepost._db.sweeper import Sweeper
+
+Page: TypeAlias = list[ThreadInfo]
+Ids: TypeAlias = list[str]
+"""Named, since `list` is a method of the facet."""
+
+_STRATEGIES = ("keep_latest", "delete")
+
+
+class Sweeping:
+    """The sweeper of a saver, once there is one."""
+
+    sweeper: Sweeper | None = None
+
+
+class Threads(Facet):
+    """The threads of a saver: known by the registry, and kept as long as they are wanted."""
+
+    def __init__(self, engine: Engine | None, sweeping: Sweeping) -> None:
+        super().__init__(engine)
+        self._sweeping = sweeping
+
+    # -- what a kind of storage offers
+
+    @abstractmethod
+    def _page(self, wanted: Wanted) -> Program[Page]:
+        """Threads in the order of their ids."""
+
+    @abstractmethod
+    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+        """One thread, with counts."""
+
+    @abstractmethod
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+        """Replace what is stored about a thread."""
+
+    @abstractmethod
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+        """Add a thread, or say more about one that is there."""
+
+    @abstractmethod
+    def _duplicate(self, source: str, target: str) -> Program[None]:
+        """Everything of a thread under another id. The copy belongs to no run."""
+
+    @abstractmethod
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+        """Remove a thread; with a time, unless something was saved to it since."""
+
+    @abstractmethod
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+        """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+
+    @abstractmethod
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
+        """Threads that certain runs have written to."""
+
+    def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
+        """The given threads, or all that the registry knows."""
+        if wanted is not None:
+            return thread_ids_of(wanted)
+        found: Ids = []
+        while True:
+            page = yield from self._page(Wanted(after=found[-1] if found else None))
+            found += [info.thread_id for info in page]
+            if len(page) < Wanted().limit:
+                return found
+
+    # -- the registry
+
+    def _list(
+        self,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        status: str | None = None,
+        prefix: str | None = None,
+        updated_after: float | None = None,
+        updated_before: float | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Program[Page]:
+        """A page of threads in the order of their ids; `after` is the last id of the page before.
+
+        `metadata` is compared with what is stored about threads; of `tags` it must have those that
+        are given. The status is idle, interrupted, error, running or stale.
+        """
+        wanted = Wanted(metadata or {}, status, prefix, updated_after, updated_before, after, limit)
+        return (yield from self._page(wanted))
+
+    def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
+        """What the registry knows of a thread, with counts and bytes."""
+        return (yield from self._info(thread_id_of(thread_id)))
+
+    def _create(
+        self, thread_id: str, metadata: Mapping[str, Any] | None = None
+    ) -> Program[ThreadInfo]:
+        """Make a thread known before anything is run in it; what the registry says of it then.
+
+        If the thread is known already, the keys in `metadata` are added to its own or replace
+        them, and nothing else changes: a run in progress is not disturbed. A run may follow, and
+        finds a thread without a checkpoint as new.
+        """
+        return (yield from self._add(thread_id_of(thread_id), metadata or {}))
+
+    def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+        """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON.
+
+        It replaces what was said before; `create_thread` adds to it.
+        """
+        yield from self._describe(thread_id_of(thread_id), metadata)
+
+    def _copy(self, source_thread_id: str, target_thread_id: str) -> Program[None]:
+        """Copy a thread with its whole history to a new id."""
+        source, target = thread_id_of(source_thread_id), thread_id_of(target_thread_id)
+        yield from self._duplicate(source, target)
+
+    # -- retention
+
+    def _prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep: int = 1,
+        older_than: float | None = None,
+        dry_run: bool = False,
+    ) -> Program[Removed]:
+        """Drop history: all but the last `keep` checkpoints of each graph, or whole threads.
+
+        With `older_than`, in seconds, younger checkpoints stay too. What the kept ones need stays
+        in any case: ancestors of delta channels, pending writes and interrupts, inner graphs.
+        `dry_run` only counts. Returns what was removed.
+        """
+        if strategy not in _STRATEGIES:
+            raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
+        if keep < 1:
+            raise ValueError("keep must be at least 1; to remove a thread use strategy='delete'.")
+        ids = thread_ids_of(thread_ids)
+        before = None
+        if older_than is not None:
+            cutoff = time.time() - older_than
+            before = lambda id: time_of(id) < cutoff  # noqa: E731
+        removed = Removed()
+
+        def chosen(history: History) -> Collection[Node]:
+            return latest(history, keep, before) if strategy == "keep_latest" else ()
+
+        for thread_id in ids:
+            if strategy == "delete" and not dry_run:
+                removed.add((yield from self._remove(thread_id)))
+            else:
+                removed.add((yield from self._keep(thread_id, chosen, dry_run)))
+        return removed
+
+    def _delete(self, thread_id: str) -> Program[None]:
+        """Remove all checkpoints and writes of a thread, in every namespace."""
+        yield from self._remove(thread_id_of(thread_id))
+
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> Program[None]:
+        """Remove the checkpoints that certain runs made, and their writes."""
+        _check_list("run_ids", run_ids)
+        runs = {check_name("run_id", str(run_id)) for run_id in run_ids}
+
+        def of_others(history: History) -> Collection[Node]:
+            return [node for node, line in history.items() if line.run_id not in runs]
+
+        for thread_id in (yield from self._threads_of_runs(runs)):
+            yield from self._keep(thread_id, of_others, dry_run=False)
+
+    def _erase(
+        self,
+        thread_ids: Sequence[str] | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        prefix: str | None = None,
+        vacuum: bool = True,
+    ) -> Program[Removed]:
+        """Remove threads for good, by their ids or by what the registry says of them.
+
+        Then the space is given back, so that the files hold none of it any more; with
+        `vacuum=False` that is left to a later call of `vacuum`. Returns what was removed, or
+        raises NotErasedError if the rows are gone but the files still hold their bytes.
+        """
+        if thread_ids is None and not metadata and not prefix:
+            raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
+        removed = Removed()
+        if thread_ids is not None:
+            for thread_id in thread_ids_of(thread_ids):
+                removed.add((yield from self._remove(thread_id)))
+        if metadata or prefix:
+            wanted = Wanted(metadata or {}, prefix=prefix)
+            while True:
+                page = yield from self._page(wanted)
+                for info in page:
+                    removed.add((yield from self._remove(info.thread_id)))
+                if len(page) < wanted.limit:
+                    break
+        if vacuum:
+            yield Vacuum()
+        return removed
+
+    def _sweep(self, *, ttl: float, dry_run: bool = False) -> Program[Removed]:
+        """Remove threads that nothing was saved to for `ttl` seconds; call it now and then."""
+        removed = Removed()
+        limit = time.time() - ttl
+        wanted = Wanted(updated_before=limit)
+        while True:
+            page = yield from self._page(wanted)
+            for info in page:
+                if dry_run:
+                    removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
+                else:
+                    removed.add((yield from self._remove(info.thread_id, limit)))
+            if len(page) < wanted.limit:
+                return removed
+            wanted = wanted._replace(after=page[-1].thread_id)
+
+    list, alist = blocking(_list), awaitable(_list)
+    get, aget = blocking(_get), awaitable(_get)
+    create, acreate = blocking(_create), awaitable(_create)
+    set_metadata, aset_metadata = blocking(_set_metadata), awaitable(_set_metadata)
+    copy, acopy = blocking(_copy), awaitable(_copy)
+    prune, aprune = blocking(_prune), awaitable(_prune)
+    delete, adelete = blocking(_delete), awaitable(_delete)
+    delete_for_runs, adelete_for_runs = blocking(_delete_for_runs), awaitable(_delete_for_runs)
+    erase, aerase = blocking(_erase), awaitable(_erase)
+    sweep, asweep = blocking(_sweep), awaitable(_sweep)
+
+    def start_sweeper(self, *, ttl: float, every: float = 3600.0) -> Future[None]:
+        """`sweep` every so many seconds, in a thread of its own, unless that is going on already.
+
+        The future ends when the sweeper does, with the error if a sweep has failed.
+        """
+        sweep = partial(self.sweep, ttl=ttl)
+        if self._sweeping.sweeper is None:
+            from milepost._db.sweeper import Sweeper
+
+            self._sweeping.sweeper = Sweeper(sweep)
+        return self._sweeping.sweeper.start(every, sweep)
+
+    def stop_sweeper(self) -> None:
+        """End it; a sweep that is under way comes to its end, which the future tells."""
+        if self._sweeping.sweeper is not None:
+            self._sweeping.sweeper.stop(timeout=0)
+            self._sweeping.sweeper = None
+
+
+def _nothing(_history: History) -> Collection[Node]:
+    return ()
+
+
+def thread_ids_of(thread_ids: Sequence[Any]) -> list[str]:
+    """The ids as they are stored, all of them checked before anything is done with one."""
+    _check_list("thread_ids", thread_ids)
+    return [thread_id_of(id) for id in thread_ids]
+
+
+def _check_list(what: str, given: object) -> None:
+    """Text is a sequence too, and its letters may well be ids of threads."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"{what} must be a list of ids, not one id: [{given!r}].")
+
+
+def thread_id_of(thread_id: Any) -> str:
+    """A thread's id as it is stored; numbers and UUIDs as their text."""
+    return check_name("thread_id", str(thread_id))

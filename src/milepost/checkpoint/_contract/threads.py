@@ -1,0 +1,194 @@
+"""Threads as all our savers speak of them: the registry's records, and what pruning keeps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from milepost.constants import BRANCH_TO, START, TASKS
+from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+STATUSES: Final = ("idle", "interrupted", "error", "running", "stale")
+
+Node: TypeAlias = tuple[str, str]
+"""A checkpoint in its thread: namespace and id."""
+
+
+class ThreadInfo(NamedTuple):
+    """A thread, as the registry knows it."""
+
+    thread_id: str
+    status: str
+    """idle, interrupted, error, running; stale if a run has not been heard of for long."""
+    created_at: float
+    updated_at: float
+    head: str | None
+    """The latest checkpoint."""
+    metadata: dict[str, Any]
+    """What `create_thread`, a run or `set_thread_metadata` has stored."""
+    checkpoints: int | None = None
+    """Counts and bytes are there when one thread was asked for."""
+    writes: int | None = None
+    bytes: int | None = None
+
+
+class Wanted(NamedTuple):
+    """What `list_threads` is asked for; all of it must hold."""
+
+    metadata: Mapping[str, Any] = {}
+    status: str | None = None
+    prefix: str | None = None
+    updated_after: float | None = None
+    updated_before: float | None = None
+    after: str | None = None
+    """The last thread of the page before."""
+    limit: int = 100
+
+    def check(self) -> None:
+        """Raise ValueError for a status or a limit that does not exist."""
+        if not isinstance(self.limit, int) or not 0 <= self.limit < 2**63:
+            raise ValueError(f"limit must be a number of threads, not {self.limit!r}.")
+        if self.status is not None and self.status not in STATUSES:
+            raise ValueError(f"Unknown status '{self.status}': use one of {', '.join(STATUSES)}.")
+
+
+@dataclass(slots=True)
+class Removed:
+    """What a call removed, or with `dry_run` would remove."""
+
+    threads: list[str] = field(default_factory=list)
+    """Those that were removed as a whole."""
+    checkpoints: int = 0
+    writes: int = 0
+    values: int = 0
+
+    def add(self, other: Removed) -> None:
+        """Count what another call removed."""
+        self.threads += other.threads
+        self.checkpoints += other.checkpoints
+        self.writes += other.writes
+        self.values += other.values
+
+
+class Problem(NamedTuple):
+    """A row that cannot be read, or that nothing leads to."""
+
+    thread_id: str
+    checkpoint_ns: str
+    table: str
+    key: str
+    reason: str
+
+
+class Lineage(NamedTuple):
+    """What decides whether a checkpoint can be done without."""
+
+    parent_id: str | None
+    run_id: str | None
+    leans: bool
+    """A delta channel has no stored value of its own here: it is rebuilt from the parent's."""
+    inner: Mapping[str, str]
+    """Where graphs inside it are: namespace → checkpoint."""
+
+
+History: TypeAlias = "Mapping[Node, Lineage]"
+"""All checkpoints of a thread."""
+Choice: TypeAlias = "Callable[[History], Collection[Node]]"
+"""Says which checkpoints of a thread are to be kept."""
+
+
+def with_ancestors(history: History, wanted: Collection[Node]) -> set[Node]:
+    """Also those that the wanted ones depend on: for delta channels, and inner graphs."""
+    kept: set[Node] = set()
+    pending = [node for node in wanted if node in history]
+    while pending:
+        node = pending.pop()
+        if node in kept:
+            continue
+        kept.add(node)
+        line = history[node]
+        needed = list(line.inner.items())
+        if line.leans and line.parent_id is not None:
+            needed.append((node[0], line.parent_id))
+        pending += [other for other in needed if other in history]
+    return kept
+
+
+def latest(history: History, count: int, before: Callable[[str], bool] | None) -> set[Node]:
+    """The last checkpoints of each graph, and with `before` all that are not older than that."""
+    by_graph: dict[str, list[str]] = {}
+    for ns, id in history:
+        by_graph.setdefault(ns, []).append(id)
+    return {
+        (ns, id)
+        for ns, ids in by_graph.items()
+        for n, id in enumerate(sorted(ids, reverse=True))
+        if n < count or (before is not None and not before(id))
+    }
+
+
+def is_trigger(channel: str) -> bool:
+    """Whether a channel holds something only while a task is still to run."""
+    return channel in (START, TASKS) or channel.startswith(BRANCH_TO)
+
+
+def no_such_thread(thread_id: str) -> CheckpointNotFoundError:
+    """Nothing can be said of a thread that is not there."""
+    return CheckpointNotFoundError(
+        f"There is no thread '{thread_id}'. Its first checkpoint makes it, or create_thread()."
+    )
+
+
+def parent_gone(thread_id: str, id: str | None, parent_id: str) -> BrokenChainError:
+    """What a checkpoint inherits was removed while a run was building on it.
+
+    Without an id, what a task wrote has no checkpoint to belong to.
+    """
+    what = "What a task wrote in" if id is None else f"Checkpoint '{id}' of"
+    return BrokenChainError(
+        f"{what} thread '{thread_id}' builds on checkpoint '{parent_id}', which is gone. "
+        "Nothing of this step was stored. Load the thread again and repeat the call."
+    )
+
+
+def checkpoint_gone(thread_id: str, id: str) -> CheckpointNotFoundError:
+    """A checkpoint that was named, mostly because it was just read, has no value but an error."""
+    return CheckpointNotFoundError(
+        f"Thread '{thread_id}' has no checkpoint '{id}'. If it was there a moment ago, the thread "
+        "was deleted, pruned or restored while it was read: read it again. "
+        "get_state_history(config) lists the checkpoints that it has."
+    )
+
+
+def copy_refused(target: str) -> CheckpointError:
+    """A thread cannot be copied onto another one."""
+    return CheckpointError(
+        f"Thread '{target}' exists already, and a copy would mix two histories. Delete it "
+        "first, or choose another id."
+    )
+
+
+def may_be_stored(value: Any) -> bool:
+    """Whether a parameter is text that every database can hold; what is not matches nothing."""
+    if not isinstance(value, str):
+        return True
+    plain = value.replace("\\\\", "")
+    return "\0" not in plain and not _UNSTORABLE.search(plain) and _encodable(value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_UNSTORABLE: Final = re.compile(
+    r"\\u0000|\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f]"
+)
+"""In JSON: NUL, or half of a surrogate pair."""

@@ -1,0 +1,1 @@
+"""Encoded values, cut into elements, and the differences between their versions."""

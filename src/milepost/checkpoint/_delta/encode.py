@@ -1,0 +1,266 @@
+"""Values in their stored form: encoded, cut into parts, sealed for their place.
+
+What is not sealed by a cipher gets a checksum, which covers its place as well: of a cell that was
+damaged, or exchanged for another, no value is made. The thread is left out, so that a thread can
+be copied row by row in the database.
+
+Seal and checksum also cover the columns beside the cell that say what its bytes mean. `frame` is
+the manifest of a checkpoint, and `led` its inline writes:
+
+    frame      parent, complete
+    metadata   type
+    blob       base channel, base, level, type
+    write      channel, path of the task, base, type
+    led        parent
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from zlib import crc32
+
+from milepost._internal import native
+from milepost.checkpoint._delta.diff import Buffer, Parts
+from milepost.checkpoint.serde._msgpack.codec import packb
+from milepost.checkpoint.serde._msgpack.elements import (
+    elements_head,
+    elements_kind,
+    encode_elements,
+    offers_elements,
+)
+from milepost.checkpoint.serde._rotation import is_sealed, rotates
+from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, is_two_step, loads_at
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import DamagedRowError, DecryptionError, SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_SUM = 4
+"""Bytes of a checksum."""
+_LARGE = 4096
+"""From this size on a view is cheaper than a copy."""
+
+
+Columns: TypeAlias = tuple[str | int | None, ...]
+"""The columns beside a sealed cell, in the order given above."""
+Typed: TypeAlias = tuple[str, bytes]
+"""How a value is encoded, and its bytes in one piece."""
+
+
+class Encoded(NamedTuple):
+    """A value as bytes, before it is sealed."""
+
+    kind: str
+    parts: Parts
+    size: int
+
+
+Value: TypeAlias = Typed | Encoded
+"""A scalar in one piece; what has parts, in parts."""
+
+
+def in_parts(value: Value) -> Encoded:
+    """An encoded value, in parts if it has any."""
+    if isinstance(value, Encoded):
+        return value
+    kind, data = value
+    return Encoded(kind, Parts(b"", [data]), len(data))
+
+
+def in_one_piece(value: Value) -> Typed:
+    """An encoded value, its parts joined."""
+    return (value.kind, value.parts.join()) if isinstance(value, Encoded) else value
+
+
+def size_of(value: Value) -> int:
+    """How many bytes an encoded value takes."""
+    return value.size if isinstance(value, Encoded) else len(value[1])
+
+
+class Codec:
+    """A serializer, with the questions answered that a saver has about it."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self.serde: Any = serde
+        self.splices = is_two_step(serde)
+        """Whether differences can be taken: a foreign serializer gets full rows."""
+        self._elements = self.splices and offers_elements(serde)
+        self._null: Typed | None = self.whole(None) if self._elements else None
+        seal = getattr(serde, "seal", None)
+        self.seals = self.splices and getattr(seal, "__func__", seal) is not JsonPlusSerializer.seal
+        """Whether what is stored is not what was encoded."""
+        self._pieces = getattr(serde, "decode_pieces", None) if self.splices else None
+        self.reads_elements = self._pieces is not None
+        """Whether the elements of a list can be decoded by themselves."""
+        self._reads_plain: Callable[[bytes], bool] = getattr(serde, "reads_plain", _never)
+
+    def shares(self, value: Any) -> bool:
+        """Whether `encode` makes use of the version before a value."""
+        return self._elements and native.elements is not None and type(value) in (list, dict)
+
+    def encode(self, value: Any, *place: str, after: Parts | None = None) -> Encoded:
+        """The bytes of a value; of a foreign serializer, those that are to be stored.
+
+        `after` is the version before it, if that is at hand: what has not changed is shared.
+        """
+        if self._elements and type(value) in (list, dict):
+            if native.elements is not None:
+                base = None if after is None else after.elements
+                found = native.elements(value, self.serde.level.tuples, base)
+                if found is not None:
+                    parts = Parts(*found)
+                    return Encoded("msgpack", parts, parts.size)
+            shape = elements_kind(value)
+            if shape is not None:
+                try:
+                    elements = encode_elements(value, self.serde)
+                except SerializationError:
+                    pass  # perhaps as a whole: with pickle, if the user allows it
+                else:
+                    parts = Parts(elements_head(shape, len(elements)), elements)
+                    return Encoded("msgpack", parts, parts.size)
+        return in_parts(self.whole(value, *place))
+
+    def scalar(self, value: Any) -> Typed | None:
+        """The bytes of a number or a text, or of None; None if it is anything else."""
+        if not self._elements:
+            return None
+        if value is None:
+            return self._null
+        if type(value) in _SCALARS:
+            try:  # a serializer's care for everything else would double the cost
+                return "msgpack", packb(value)
+            except Exception:
+                return None  # which it explains better
+        return None
+
+    def whole(self, value: Any, *place: str) -> Typed:
+        """`encode`, for a value that no later one is compared with."""
+        kind: str
+        data: bytes
+        if self.splices:
+            kind, data = self.serde.encode(value)
+        else:
+            kind, data = dumps_at(self.serde, value, "\0".join(place))
+        return kind, data
+
+    def decode(self, kind: str, pieces: Sequence[Buffer], *place: str) -> Any:
+        """The value whose bytes, or pieces of them, `encode` has made."""
+        if self._pieces is not None and (len(pieces) != 1 or len(pieces[0]) > _LARGE):
+            return self._pieces(kind, pieces)
+        data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+        if self.splices:
+            return self.serde.decode(kind, data)
+        return loads_at(self.serde, (kind, data), "\0".join(place))
+
+    def decode_elements(self, count: int, pieces: Sequence[Buffer]) -> list[Any]:
+        """Some elements of a list, of their bytes alone."""
+        assert self._pieces is not None
+        elements: list[Any] = self._pieces("msgpack", (elements_head("list", count), *pieces))
+        return elements
+
+    @property
+    def rotates(self) -> bool:
+        """Whether the serializer can tell if a value is sealed with its newest key."""
+        return self.seals and rotates(self.serde)
+
+    def is_current(self, data: bytes) -> bool:
+        """Whether what is stored, or the beginning of it, is sealed with the newest key."""
+        current: bool = self.serde.is_current(data)
+        return current
+
+    def reseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> bytes:
+        """What is stored at `place`, sealed with the newest key."""
+        return self.seal(bytes(self.unseal(data, place, columns)), place, columns)
+
+    def seal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> bytes:
+        """What to store for encoded bytes or a difference."""
+        if self.seals:
+            sealed: bytes = self.serde.seal(data, _bound(place, columns))
+            return sealed
+        return data + _sum(data, place, columns)
+
+    def unseal(self, data: bytes, place: tuple[str, ...], columns: Columns) -> Buffer:
+        """What was sealed for `place`; DamagedRowError if it is not that any more, and
+        DecryptionError if there is no key for it."""
+        try:
+            if self.seals and not self._reads_plain(data):
+                opened: bytes = self.serde.unseal(data, _bound(place, columns))
+                return opened
+            holds = _holds(data, place, columns)
+        except (AttributeError, TypeError) as error:
+            if _has_its_types(data, place, columns):
+                raise
+            raise DamagedRowError(
+                f"{_row(place)} is damaged: a cell has another type than was written. {RESTORE}"
+            ) from error
+        if not holds:
+            if is_sealed(data):
+                raise DecryptionError(
+                    f"{_row(place)} is encrypted, and this saver has no key: pass "
+                    "serde=EncryptedSerializer(...) with the one that it was written with."
+                )
+            raise DamagedRowError(
+                f"{_row(place)} is damaged: it is not what was written. {RESTORE}"
+            )
+        return data[:-_SUM] if len(data) < _LARGE else memoryview(data)[:-_SUM]
+
+
+RESTORE: Final = (
+    "Restore the row from a backup, or go on from another checkpoint; `verify()` names all that is "
+    "damaged."
+)
+
+
+def _has_its_types(data: object, place: Iterable[object], columns: Iterable[object]) -> bool:
+    """Whether cells have the types that they were written with. SQLite takes any value anywhere,
+    so that an edit of a row by hand may leave a text where bytes belong."""
+    return (
+        isinstance(data, (bytes, memoryview))
+        and all(type(name) is str for name in place)
+        and all(isinstance(column, (str, int, NoneType)) for column in columns)
+    )
+
+
+def _row(place: tuple[str, ...]) -> str:
+    what, thread_id, ns, *key = place
+    where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+    return f"The {_NAMES[what]} '{' '.join(map(str, key))}' in {where}"
+
+
+_SCALARS = frozenset((int, str, bool, float))
+
+_NAMES = {
+    "frame": "frame of checkpoint",
+    "metadata": "metadata of checkpoint",
+    "blob": "stored value",
+    "write": "stored write",
+    "led": "writes that led to checkpoint",
+}
+
+
+def _never(data: bytes) -> bool:  # noqa: ARG001
+    return False
+
+
+def _bound(place: tuple[str, ...], columns: Columns) -> str:
+    """What a cell is bound to, as one text; no name contains NUL."""
+    bound = "\0".join(place)
+    for column in columns:
+        bound += "\0" if column is None else f"\0={column}"
+    return bound
+
+
+def _sum(data: Buffer, place: tuple[str, ...], columns: Columns) -> bytes:
+    """The checksum of a cell: of its bytes, and of all that it is bound to but the thread."""
+    bound = _bound((place[0], *place[2:]), columns)
+    start = crc32(bound.encode("utf-8", "surrogatepass"))
+    return crc32(data, start).to_bytes(_SUM, "big")
+
+
+def _holds(data: bytes, place: tuple[str, ...], columns: Columns) -> bool:
+    """Whether bytes end with their checksum."""
+    sums = _sum(memoryview(data)[:-_SUM], place, columns)
+    return len(data) >= _SUM and data[-_SUM:] == sums

@@ -1,0 +1,1 @@
+"""The saver in this process."""

@@ -1,0 +1,160 @@
+"""Manifests: what a checkpoint says besides its values, packed into one string of bytes.
+
+A manifest holds the versions of channels and what nodes have seen: only what is new since the
+checkpoint that it builds on, or, now and then, everything. A step costs what it changed, and the
+garbage collector has nothing to walk through.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import ormsgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
+    from milepost.checkpoint._delta.encode import Typed
+
+_LEVELS: Final = 64
+"""So many manifests may build on each other before one holds everything."""
+
+packb = ormsgpack.packb
+unpackb = ormsgpack.unpackb
+
+
+class Stored(NamedTuple):
+    """One checkpoint."""
+
+    id: str
+    parent_id: str | None
+    manifest: bytes
+    metadata: Typed
+    base: Stored | None
+    """The checkpoint that the manifest builds on; None if the manifest holds everything."""
+    level: int
+    """How many there are below it."""
+
+
+class Manifest(NamedTuple):
+    """A manifest, put together again."""
+
+    v: int
+    ts: str
+    updated: list[str] | None
+    versions: ChannelVersions
+    seen: dict[str, ChannelVersions]
+
+
+def stored(
+    given: Checkpoint,
+    parent_id: str | None,
+    metadata: Typed,
+    base: Stored | None,
+    changed: Collection[str],
+    seen: Iterable[str] | None,
+) -> Stored:
+    """A checkpoint that differs from `base` in the versions and sights that are named."""
+    versions, sights = given["channel_versions"], given["versions_seen"]
+    level = 0
+    if seen is None or base is None or base.level >= _LEVELS:
+        base, changed, seen = None, versions, sights
+    else:
+        level = base.level + 1
+    names = [*changed]
+    new = [versions[name] for name in names]
+    if new and new.count(new[0]) == len(new):
+        del new[1:]  # mostly all that a step changes gets the same version
+    updated = given.get("updated_channels")
+    manifest = packb((given["v"], given["ts"], updated, names, new, {n: sights[n] for n in seen}))
+    return Stored(given["id"], parent_id, manifest, metadata, base, level)
+
+
+def read(checkpoint: Stored) -> Manifest:
+    """The whole manifest of a checkpoint."""
+    line = [checkpoint]
+    while (below := line[-1].base) is not None:
+        line.append(below)
+    versions: ChannelVersions = {}
+    seen: dict[str, ChannelVersions] = {}
+    for one in reversed(line):
+        v, ts, updated, names, new, sights = unpackb(one.manifest)
+        versions.update(_paired(names, new))
+        seen.update(sights)
+    return Manifest(v, ts, updated, versions, seen)
+
+
+def _paired(names: list[str], versions: list[Any]) -> Iterator[tuple[str, Any]]:
+    return zip(names, versions if len(versions) != 1 else repeat(versions[0]), strict=False)
+
+
+LookupCache: TypeAlias = dict[int, Any]
+"""What was looked up for other checkpoints, by their identity: each manifest is opened once."""
+
+
+def version_in(checkpoint: Stored, channel: str, cache: LookupCache | None = None) -> Any:
+    """The version that a channel has in a checkpoint; None if it has none."""
+
+    def named(manifest: bytes) -> Any:
+        _, _, _, names, versions, _ = unpackb(manifest)
+        if channel not in names:
+            return None
+        return versions[names.index(channel) if len(versions) > 1 else 0]
+
+    return _nearest(checkpoint, named, {} if cache is None else cache)
+
+
+def seen_in(checkpoint: Stored, node: str, cache: LookupCache) -> ChannelVersions:
+    """What a node has seen as of a checkpoint."""
+
+    def sight(manifest: bytes) -> Any:
+        return unpackb(manifest)[5].get(node)
+
+    return _nearest(checkpoint, sight, cache) or {}
+
+
+def _nearest(checkpoint: Stored, find: Callable[[bytes], Any], cache: LookupCache) -> Any:
+    """What is found in a manifest, or in the nearest one below it that has it; None if none has."""
+    found = None
+    line: list[Stored] = []
+    at: Stored | None = checkpoint
+    while at is not None and found is None:
+        if id(at) in cache:
+            found = cache[id(at)]
+            break
+        line.append(at)
+        found = find(at.manifest)
+        at = at.base
+    for one in line:
+        cache[id(one)] = found
+    return found
+
+
+def versions_named(checkpoint: Stored) -> Iterator[tuple[str, Any]]:
+    """The channels and versions that a manifest itself names."""
+    _, _, _, names, versions, _ = unpackb(checkpoint.manifest)
+    return _paired(names, versions)
+
+
+def versions_used(checkpoints: Iterable[Stored]) -> set[tuple[str, Any]]:
+    """The channels and versions of some checkpoints, those that they build on included."""
+    given = {id(one): one for one in checkpoints}
+    used: set[tuple[str, Any]] = set()
+    for one in given.values():
+        if one.base is None or id(one.base) in given:
+            used.update(versions_named(one))  # the rest is that of the one below
+        else:
+            used.update(read(one).versions.items())
+    return used
+
+
+def first(checkpoint: Stored) -> Stored:
+    """The same checkpoint as the first of its line: no other is before it, or below."""
+    checkpoint = checkpoint._replace(parent_id=None)
+    if checkpoint.base is None:
+        return checkpoint
+    v, ts, updated, versions, seen = read(checkpoint)
+    manifest = packb((v, ts, updated, [*versions], [*versions.values()], seen))
+    return checkpoint._replace(manifest=manifest, base=None, level=0)

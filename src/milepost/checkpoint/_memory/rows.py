@@ -1,0 +1,94 @@
+"""The stored forms of checkpoints, values and writes in memory."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.checkpoint._contract.records import PendingWrite, Place
+from milepost.checkpoint._delta.encode import Typed
+from milepost.checkpoint._memory.manifests import Stored, versions_used
+from milepost.checkpoint._memory.value_log import Kept
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from milepost.checkpoint._contract.step_saver import Fence
+    from milepost.checkpoint._delta.encode import Encoded
+
+NULL: Typed = JsonPlusSerializer().dumps_typed(None)
+
+
+StoredWrite = tuple[str, str, Kept, str]
+"""Task id, channel, value, task path. A plain tuple: the garbage collector stops looking at it."""
+BlobKey = tuple[str, str, str, Any]
+"""Thread, namespace, channel, version."""
+
+Rows = list[tuple[tuple[str, int], tuple[str, str, "Typed | Encoded", str]]]
+Blobs = list[tuple[BlobKey, "Typed | Encoded"]]
+Pending = list[PendingWrite]  # named, since `list` is a method of the saver
+
+
+class Thread:
+    """The registry's entry for a thread: its head, the run that owns it, its status."""
+
+    __slots__ = (
+        "claimed",
+        "created_at",
+        "early_writes",
+        "fence",
+        "head",
+        "metadata",
+        "status",
+        "token",
+        "updated_at",
+    )
+
+    def __init__(self, head: str | None) -> None:
+        self.head = head
+        self.token: str | None = None
+        self.fence: Fence | None = None
+        """Of the run with that token."""
+        self.early_writes: set[tuple[str, str, str]] = set()
+        """Where writes are whose checkpoint was not there when they came."""
+        self.status: str | None = None
+        """The status that the last run or write has told; None if the head of the thread tells."""
+        self.created_at = self.updated_at = time.time()
+        self.metadata: dict[str, Any] = {}
+        """What the user says of it, in its stored form."""
+        self.claimed = False
+        """Whether there is nothing of it but the claim of a run."""
+
+
+class Prepared(NamedTuple):
+    """A step whose values are encoded. What is large gets its stored form in the commit."""
+
+    place: Place
+    writes: Rows
+    blobs: Sequence[tuple[BlobKey, Typed | Encoded]]
+    stored: Stored | None
+    fence: Fence | None
+    status: str | None
+    """What the registry says of the thread afterwards; None if the runtime does not tell."""
+
+
+def blobs_of(thread_id: str, ns: str, checkpoints: Iterable[Stored]) -> set[BlobKey]:
+    """Where the values of some checkpoints are."""
+    return {(thread_id, ns, *used) for used in versions_used(checkpoints)}
+
+
+def blob_place(key: BlobKey) -> str:
+    thread_id, ns, channel, version = key
+    return f"blob\0{thread_id}\0{ns}\0{channel}\0{version}"
+
+
+def write_place(place: Place, task_id: str, position: int) -> str:
+    return (
+        f"write\0{place.thread_id}\0{place.checkpoint_ns}\0{place.checkpoint_id}"
+        f"\0{task_id}\0{position}"
+    )
+
+
+def metadata_place(place: Place, checkpoint_id: str) -> str:
+    return f"metadata\0{place.thread_id}\0{place.checkpoint_ns}\0{checkpoint_id}"

@@ -1,0 +1,418 @@
+"""Keeps steps in mappings: stores them under a fence, and reads them back."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Self, TypeAlias
+
+from milepost._internal import fork_guard, log
+from milepost.checkpoint._contract.names import Names, check_name
+from milepost.checkpoint._contract.records import (
+    WRITES_IDX_MAP,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    Place,
+)
+from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
+from milepost.checkpoint._contract.thread_admin import Sweeping
+from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
+from milepost.checkpoint._contract.threads import is_trigger, parent_gone
+from milepost.checkpoint._delta.encode import Encoded
+from milepost.checkpoint._delta.split import as_parts
+from milepost.checkpoint._memory import manifests
+from milepost.checkpoint._memory.encoding import Encoder
+from milepost.checkpoint._memory.manifests import Stored, version_in
+from milepost.checkpoint._memory.rows import (
+    BlobKey,
+    Pending,
+    Prepared,
+    StoredWrite,
+    Thread,
+    blob_place,
+    metadata_place,
+    write_place,
+)
+from milepost.checkpoint._memory.value_log import (
+    SMALL,
+    Kept,
+    Slice,
+    around,
+    keep,
+    part,
+    read,
+    whole,
+)
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.constants import ERROR, INTERRUPT, START
+from milepost.errors import SerdeError
+
+_STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interrupted"}
+"""What a special write says of its thread, by its place."""
+
+
+class MemoryStorage(StepSaver[Prepared]):
+    """Three mappings, and how steps get into them and out again."""
+
+    instant = True
+
+    storage: MutableMapping[str, dict[str, dict[str, Stored]]]
+    """Thread → namespace → checkpoint id → checkpoint."""
+    writes: MutableMapping[tuple[str, str, str], dict[tuple[str, int], StoredWrite]]
+    """Thread, namespace and checkpoint → task and place → write."""
+    blobs: MutableMapping[BlobKey, Kept]
+    """Thread, namespace, channel and version → value."""
+
+    def __init__(
+        self,
+        *,
+        serde: SerializerProtocol | None = None,
+        factory: Callable[..., MutableMapping[Any, Any]] = defaultdict,
+        thread_metadata: Sequence[str] = (),
+        seal_thread_metadata: bool | Collection[str] = False,
+    ) -> None:
+        super().__init__(serde=serde)
+        self.thread_metadata = keys_of_thread(thread_metadata)
+        self._seal_thread_metadata = seal_thread_metadata
+        self._thread_metadata = ThreadMetadata(self.serde, seal_thread_metadata)
+        self.storage = factory(dict)
+        self.writes = factory(dict)
+        self.blobs = factory(bytes)
+        self._threads: dict[str, Thread] = {}
+        self._sweeping = Sweeping()
+        self._lock = fork_guard.held_at_fork(threading.RLock())
+        self._opened = ExitStack()
+        self._encoder = Encoder(self.serde)
+        self._names = Names()
+        self._latest: dict[str, Stored] = {}
+        """The last checkpoint that was prepared of a thread, stored or not."""
+
+    def with_serde(self, serde: SerializerProtocol) -> Self:
+        twin = super().with_serde(serde)
+        twin._thread_metadata = ThreadMetadata(serde, self._seal_thread_metadata)
+        return twin
+
+    def __enter__(self) -> Self:
+        # A factory may make mappings that have to be opened and closed, such as files.
+        mappings: tuple[Any, ...] = (self.storage, self.writes, self.blobs)
+        for mapping in mappings:
+            if hasattr(mapping, "__enter__"):
+                self._opened.enter_context(mapping)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._opened.__exit__(*exc)
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, *exc: Any) -> None:
+        self.__exit__(*exc)
+
+    # -- a step in one go
+
+    def prepare(self, step: StepCommit) -> Prepared:
+        self._names.step(step)
+        thread_id, ns, parent_id = step.thread_id, step.checkpoint_ns, step.checkpoint_id
+        place = Place(thread_id, ns, parent_id)
+        if step.new is None:
+            return self._codes.step(place, step.writes, None, None, step.fence, step.status)
+        base = self._latest.get(thread_id)
+        if base is None or base.id != parent_id:
+            base = self._stored(place)
+        prepared = self._codes.step(place, step.writes, step.new, base, step.fence, step.status)
+        assert prepared.stored is not None
+        self._latest[thread_id] = prepared.stored
+        return prepared
+
+    def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        outcome: list[Exception | None] = []
+        with self._lock:
+            for step in steps:
+                try:
+                    self._store(step)
+                except Exception as error:
+                    outcome.append(error)
+                else:
+                    outcome.append(None)
+        return outcome
+
+    async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
+        return self.commit(steps)
+
+    def head(self, thread_id: str) -> str | None:
+        check_name("thread_id", thread_id)
+        with self._lock:
+            if (thread := self._threads.get(thread_id)) is not None:
+                return thread.head
+            # The mappings may have been filled by a factory that keeps them.
+            return max(self.storage.get(thread_id, {}).get("", {}), default=None)
+
+    async def ahead(self, thread_id: str) -> str | None:
+        return self.head(thread_id)
+
+    def hold(self, thread_id: str, fence: Fence) -> None:
+        check_name("thread_id", thread_id)
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            if thread is None:
+                thread = Thread(self.head(thread_id))
+                thread.claimed = thread.head is None
+            before = "" if thread.claimed else self._status_of(thread_id, thread)
+            holder = thread.fence
+            # No lease: in one process a run cannot die without ending.
+            fence.claim(thread_id, thread.token, holder is not None and not holder.ended)
+            self._threads[thread_id] = thread
+            thread.token, thread.fence = fence.token, fence
+            thread.status, thread.updated_at = "running", time.time()
+            fence.held("interrupted" if before == "running" else before)
+
+    async def ahold(self, thread_id: str, fence: Fence) -> None:
+        self.hold(thread_id, fence)
+
+    def release(self, thread_id: str, fence: Fence, status: str) -> None:
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            if thread is None or thread.fence is not fence:
+                return
+            if status:
+                thread.status, thread.updated_at = status, time.time()
+            elif thread.claimed:
+                del self._threads[thread_id]
+            elif thread.head is None:  # it was created since
+                thread.token, thread.status = None, None
+
+    async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
+        self.release(thread_id, fence, status)
+
+    def _status_of(self, thread_id: str, thread: Thread) -> str:
+        """The status of a thread. If no run has told: whether something waits at its head."""
+        if thread.status is not None:
+            return thread.status
+        stored = self._stored(Place(thread_id, "", thread.head))
+        for channel, version in manifests.read(stored).versions.items() if stored else ():
+            if is_trigger(channel) and (thread_id, "", channel, version) in self.blobs:
+                return "running"
+        return "idle"
+
+    def _described(
+        self, thread_id: str, thread: Thread | None, more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The stored form of what is said about a thread, with more of it."""
+        known = thread.metadata if thread is not None else {}
+        if more:
+            known = json.loads(self._thread_metadata.merged(thread_id, known, more).text)
+        return known
+
+    @property
+    def _codes(self) -> Encoder:
+        encoder = self._encoder
+        if encoder.serde is not self.serde:  # the saver was given another one
+            encoder = self._encoder = Encoder(self.serde)
+        return encoder
+
+    def _stored(self, place: Place) -> Stored | None:
+        thread_id, ns, checkpoint_id = place
+        graphs = self.storage.get(thread_id)
+        graph = graphs.get(ns) if graphs is not None else None
+        return graph.get(checkpoint_id or "") if graph is not None else None
+
+    def _is_overtaken(self, step: Prepared) -> bool:
+        """Whether others have been quicker than a run that has not stored anything so far.
+
+        They may have stored writes of tasks that this run has called as well, or something newer
+        in a graph whose past the run begins in: its checkpoints would come to lie between theirs.
+        """
+        fence, stored = step.fence, step.stored
+        if fence is None:
+            return False
+        thread_id, ns, parent_id = step.place
+        writes = self.writes.get((thread_id, ns, parent_id or "")) or ()
+        if not fence.has_loaded(ns, parent_id, [task_id for task_id, _ in writes]):
+            return True
+        if not fence.forced:
+            return False
+        graphs = self.storage.get(thread_id) or {}
+        first = fence.first_ids(ns, stored.id if stored is not None else None)
+        return any(other > id for graph, id in first.items() for other in graphs.get(graph) or ())
+
+    def _store(self, step: Prepared) -> None:
+        place, writes, blobs, stored, fence, status = step
+        thread_id, ns, checkpoint_id = place
+        thread = self._threads.get(thread_id)
+        by_ns = self.storage.get(thread_id)
+        graph = by_ns.get(ns) if by_ns is not None else None
+        if fence is not None:
+            if thread is None or thread.token != fence.token:
+                head = thread.head if thread else self.head(thread_id)
+                token = thread.token if thread else None
+                fence.check(thread_id, head, token, self._is_overtaken(step))
+                if thread is not None and thread.fence is not None and not thread.fence.ended:
+                    taken = "Thread '%s': a run has taken it over from one that had not ended."
+                    log.info(log.THREADS, taken, thread_id)
+            if checkpoint_id and checkpoint_id not in (graph or ()):
+                raise parent_gone(thread_id, stored.id if stored else None, checkpoint_id)
+            root = fence.root
+            if fence.taken and ns and root and root not in (by_ns or {}).get("", ()):
+                raise parent_gone(thread_id, stored.id if stored else None, root)
+            described = self._described(thread_id, thread, fence.thread_metadata)
+            fence.taken, fence.thread_metadata = True, {}
+            if stored is not None and not ns:
+                fence.reached = stored.id
+        if thread is None:
+            thread = self._threads[thread_id] = Thread(self.head(thread_id))
+        if fence is not None:
+            thread.token, thread.fence = fence.token, fence
+            fence.status = thread.status = status
+            thread.metadata = described
+        thread.claimed = False
+        thread.updated_at = time.time()
+        write_key = (thread_id, ns, checkpoint_id or "")
+        large: Large = {}
+        kept_blobs = self.blobs
+        for blob_key, blob in blobs:
+            if isinstance(blob, Encoded):
+                if blob_key in kept_blobs and read(kept_blobs[blob_key]) == whole(blob):
+                    continue  # others may be parts of it by now, as it is
+                kept = self._keep_value(place, blob_key, blob)
+                large[blob_key[2]] = (kept, blob)
+                kept_blobs[blob_key] = kept
+            else:
+                kept_blobs[blob_key] = blob
+        if writes or large:
+            rows = self.writes.get(write_key)
+            if large and rows:
+                _compact_early(rows, large)
+            if writes:
+                if rows is None:
+                    rows = self.writes[write_key] = {}
+                    if graph is None or checkpoint_id not in graph:
+                        thread.early_writes.add(write_key)
+                for at, row in writes:
+                    if at[1] < 0:
+                        if fence is None:
+                            thread.status = _STATUSES.get(at[1], thread.status)
+                    elif at in rows:
+                        continue
+                    task_id, channel, value, task_path = row
+                    if isinstance(value, Encoded):
+                        placed = _placed(value, large.get(channel))
+                        rows[at] = (task_id, channel, placed, task_path)
+                    else:
+                        rows[at] = row  # type: ignore[assignment]
+                if large:
+                    self._move_input(place, rows)
+        if stored is not None:
+            new_id = stored.id
+            if by_ns is None:
+                by_ns = self.storage[thread_id] = {}
+            if graph is None:
+                graph = by_ns[ns] = {}
+            graph[new_id] = stored
+            # A run that has stored an update of its own thread may store an earlier id after it.
+            if ns == "" and (thread.head is None or new_id > thread.head):
+                thread.head = new_id
+                thread.status = status
+
+    def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
+        """The stored form of a large value: what it shares with its predecessor is not repeated."""
+        channel = blob_key[2]
+        parent = self._stored(place)
+        base_version = None if parent is None else version_in(parent, channel)
+        base_key = (*blob_key[:3], base_version)
+        base = None if base_version is None else self.blobs.get(base_key)
+        # The input of a graph was written by no task, and mostly has no successor.
+        kept, again = keep(value, base, shared=channel != START)
+        if again is not None:
+            self.blobs[base_key] = again
+        return kept
+
+    def _move_input(self, place: Place, rows: Mapping[tuple[str, int], StoredWrite]) -> None:
+        """The input of a graph is stored first as such, and a step later among its values."""
+        parent = self._stored(place)
+        version = None if parent is None else version_in(parent, START)
+        key = (*place[:2], START, version)
+        kept = self.blobs.get(key)
+        if kept is None or len((whole_input := read(kept))[1]) < SMALL:
+            return
+        for row in rows.values():
+            if isinstance(row[2], Slice) and (moved := around(whole_input, row[2])) is not None:
+                self.blobs[key] = moved
+                return
+
+    # -- reading
+
+    def _read(self, place: Place, stored: Stored) -> CheckpointTuple:
+        thread_id, ns, checkpoint_id = place
+        assert checkpoint_id is not None
+        codes = self._codes
+        manifest = manifests.read(stored)
+        values = {}
+        for channel, version in manifest.versions.items():
+            key = (thread_id, ns, channel, version)
+            blob = self.blobs.get(key)
+            if blob is None:
+                continue
+            try:
+                values[channel] = codes.value(read(blob), "" if codes.cuts else blob_place(key))
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=channel) from None
+        return CheckpointTuple(
+            place.config(),
+            Checkpoint(
+                v=manifest.v,
+                id=checkpoint_id,
+                ts=manifest.ts,
+                channel_values=values,
+                channel_versions=manifest.versions,
+                versions_seen=manifest.seen,
+                updated_channels=manifest.updated,
+            ),
+            self._metadata(place, stored),
+            place._replace(checkpoint_id=stored.parent_id).config() if stored.parent_id else None,
+            self._read_writes(place),
+        )
+
+    def _metadata(self, place: Place, stored: Stored) -> CheckpointMetadata:
+        metadata: CheckpointMetadata
+        metadata = self._codes.value(stored.metadata, metadata_place(place, stored.id))
+        return metadata
+
+    def _read_writes(self, place: Place) -> Pending:
+        thread_id, ns, checkpoint_id = place
+        rows = self.writes.get((thread_id, ns, checkpoint_id or ""))
+        if not rows:
+            return []
+        codes = self._codes
+        result = []
+        in_order = sorted(rows.items(), key=lambda item: (item[1][3], item[0]))
+        for at, (task_id, channel, kept, _) in in_order:
+            try:
+                value = codes.value(read(kept), "" if codes.cuts else write_place(place, *at))
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=channel) from None
+            result.append((task_id, channel, value))
+        return result
+
+
+Large: TypeAlias = dict[str, tuple[Kept, Encoded]]
+"""The large values that a step has stored: channel → stored form, and where it can be cut."""
+
+
+def _placed(value: Encoded, place: tuple[Kept, Encoded] | None) -> Kept:
+    """A write as it is stored: if it went into a large value, as a part of that."""
+    return (part(*place, value) if place is not None else None) or whole(value)
+
+
+def _compact_early(rows: dict[tuple[str, int], StoredWrite], large: Large) -> None:
+    """Writes that were stored while their step went on become parts of what they led to."""
+    for at, (task_id, channel, value, task_path) in tuple(rows.items()):
+        if channel in large and not isinstance(value, Slice) and len(value[1]) >= SMALL:
+            found = part(*large[channel], as_parts(value))
+            if found is not None:
+                rows[at] = (task_id, channel, found, task_path)

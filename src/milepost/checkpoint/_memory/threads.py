@@ -1,0 +1,328 @@
+"""`saver.threads` of the saver in memory."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost.checkpoint._contract.records import Place
+from milepost.checkpoint._contract.thread_admin import Page, Sweeping, Threads
+from milepost.checkpoint._contract.thread_metadata import metadata_text
+from milepost.checkpoint._contract.threads import (
+    Choice,
+    Lineage,
+    Node,
+    Removed,
+    ThreadInfo,
+    Wanted,
+    copy_refused,
+    no_such_thread,
+    with_ancestors,
+)
+from milepost.checkpoint._memory import manifests
+from milepost.checkpoint._memory.rows import (
+    StoredWrite,
+    Thread,
+    blob_place,
+    blobs_of,
+    metadata_place,
+    write_place,
+)
+from milepost.checkpoint._memory.storage import MemoryStorage
+from milepost.checkpoint._memory.value_log import Kept, Slice, compacted, size_of
+from milepost.constants import CHILDREN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from milepost._db.engine import Program
+    from milepost.checkpoint._memory.manifests import Stored
+
+R = TypeVar("R")
+
+
+class MemoryThreads(Threads):
+    """Whole threads in memory. Nothing here waits: each step is done when it is asked."""
+
+    def __init__(self, saver: MemoryStorage, sweeping: Sweeping) -> None:
+        super().__init__(None, sweeping)
+        self._saver = saver
+
+    # -- the registry
+
+    def _page(self, wanted: Wanted) -> Program[Page]:
+        wanted.check()
+        with self._saver._lock:
+            found: list[ThreadInfo] = []
+            for thread_id in sorted({*self._saver.storage, *self._saver._threads}):
+                if len(found) >= wanted.limit:
+                    break
+                info = self._entry(thread_id)
+                if info is not None and _is_wanted(info, wanted):
+                    found.append(info)
+        return _done(found)
+
+    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+        with self._saver._lock:
+            info = self._entry(thread_id)
+            if info is None:
+                return _done(None)
+            checkpoints = writes = size = 0
+            values: list[Kept] = []
+            for ns, saved in self._saver.storage.get(thread_id, {}).items():
+                checkpoints += len(saved)
+                for key in blobs_of(thread_id, ns, saved.values()):
+                    if (kept := self._saver.blobs.get(key)) is not None:
+                        values.append(kept)
+                for id, stored in saved.items():
+                    size += len(stored.manifest) + len(stored.metadata[1])
+                    rows = self._saver.writes.get((thread_id, ns, id), {})
+                    writes += len(rows)
+                    values += [row[2] for row in rows.values()]
+        size += size_of(values)
+        return _done(info._replace(checkpoints=checkpoints, writes=writes, bytes=size))
+
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+        text = self._saver._thread_metadata.stored(thread_id, metadata).text
+        with self._saver._lock:
+            if self._entry(thread_id) is None:
+                raise no_such_thread(thread_id)
+            if thread_id not in self._saver._threads:
+                self._saver._threads[thread_id] = Thread(self._saver.head(thread_id))
+            self._saver._threads[thread_id].metadata = json.loads(text)
+        return _done(None)
+
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+        metadata_text(thread_id, metadata)
+        with self._saver._lock:
+            thread = self._saver._threads.get(thread_id)
+            if thread is None:
+                thread = self._saver._threads[thread_id] = Thread(self._saver.head(thread_id))
+            thread.claimed = False
+            thread.metadata = self._saver._described(thread_id, thread, metadata)
+            info = self._entry(thread_id)
+        assert info is not None
+        return _done(info)
+
+    def _entry(self, thread_id: str) -> ThreadInfo | None:
+        thread = self._saver._threads.get(thread_id)
+        if thread is None:
+            if thread_id not in self._saver.storage:
+                return None
+            thread = Thread(self._saver.head(thread_id))
+        return ThreadInfo(
+            thread_id,
+            self._saver._status_of(thread_id, thread),
+            thread.created_at,
+            thread.updated_at,
+            thread.head,
+            self._saver._thread_metadata.opened(thread_id, thread.metadata),
+        )
+
+    # -- copies
+
+    def _duplicate(self, source: str, target: str) -> Program[None]:
+        with self._saver._lock:
+            if target in self._saver._threads or target in self._saver.storage:
+                raise copy_refused(target)
+            for ns, saved in self._saver.storage.get(source, {}).items():
+                for key in blobs_of(source, ns, saved.values()):
+                    if (blob := self._saver.blobs.get(key)) is not None:
+                        new_key = (target, *key[1:])
+                        places = blob_place(key), blob_place(new_key)
+                        self._saver.blobs[new_key] = self._moved(blob, *places)
+                for id, stored in saved.items():
+                    old, new = Place(source, ns, id), Place(target, ns, id)
+                    if rows := self._saver.writes.get((source, ns, id)):
+                        self._saver.writes[target, ns, id] = {
+                            at: self._moved_write(row, old, new, at) for at, row in rows.items()
+                        }
+                    graphs = self._saver.storage.get(target)
+                    if graphs is None:
+                        graphs = self._saver.storage[target] = {}
+                    graphs.setdefault(ns, {})[id] = self._moved_checkpoint(stored, old, new)
+            original = self._saver._threads.get(source)
+            if target in self._saver.storage or original is not None:
+                thread = self._saver._threads[target] = Thread(self._saver.head(source))
+                if original is not None:
+                    status = self._saver._status_of(source, original)
+                    # No run works on the copy.
+                    thread.status = "interrupted" if status == "running" else status
+                    moved = self._saver._thread_metadata.moved(source, target, original.metadata)
+                    thread.metadata = json.loads(moved.text)
+        return _done(None)
+
+    def _moved_write(
+        self, row: StoredWrite, old: Place, new: Place, at: tuple[str, int]
+    ) -> StoredWrite:
+        task_id, channel, kept, path = row
+        places = write_place(old, *at), write_place(new, *at)
+        return (task_id, channel, self._moved(kept, *places), path)
+
+    def _moved_checkpoint(self, stored: Stored, old: Place, new: Place) -> Stored:
+        if self._saver._codes.cuts:
+            return stored
+        places = metadata_place(old, stored.id), metadata_place(new, stored.id)
+        return stored._replace(metadata=self._saver._codes.moved(stored.metadata, *places))
+
+    def _moved(self, kept: Kept, source: str, target: str) -> Kept:
+        """What is sealed for its place is sealed again; all else is shared."""
+        if self._saver._codes.cuts or isinstance(kept, Slice):
+            return kept
+        return self._saver._codes.moved(kept, source, target)
+
+    # -- removing
+
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+        with self._saver._lock:
+            if unused_since is not None:
+                info = self._entry(thread_id)
+                if info is None or info.updated_at >= unused_since:
+                    return _done(Removed())
+            graphs = self._saver.storage.pop(thread_id, {})
+            thread = self._saver._threads.pop(thread_id, None)
+            self._saver._latest.pop(thread_id, None)
+            removed = Removed([thread_id] if graphs or thread else [])
+            for key in thread.early_writes if thread else ():
+                removed.writes += len(self._saver.writes.pop(key, ()))
+            for ns, saved in graphs.items():
+                removed.checkpoints += len(saved)
+                for id, stored in saved.items():
+                    removed.writes += len(self._saver.writes.pop((thread_id, ns, id), ()))
+                    for channel, version in manifests.versions_named(stored):
+                        gone = self._saver.blobs.pop((thread_id, ns, channel, version), None)
+                        removed.values += gone is not None
+        return _done(removed)
+
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+        with self._saver._lock:
+            history = self._history(thread_id)
+            kept = with_ancestors(history, choose(history))
+            removed = Removed([] if kept or not history else [thread_id])
+            removed.checkpoints = len(history) - len(kept)
+            if not removed.checkpoints:
+                return _done(removed)
+            for ns, saved in self._saver.storage[thread_id].items():
+                staying = {id: stored for id, stored in saved.items() if (ns, id) in kept}
+                unused = blobs_of(thread_id, ns, saved.values())
+                unused -= blobs_of(thread_id, ns, staying.values())
+                doomed = [id for id in saved if id not in staying]
+                removed.values += sum(key in self._saver.blobs for key in unused)
+                removed.writes += sum(
+                    len(self._saver.writes.get((thread_id, ns, id), ())) for id in doomed
+                )
+                if dry_run:
+                    continue
+                for key in unused:
+                    self._saver.blobs.pop(key, None)
+                for id in doomed:
+                    del saved[id]
+                    self._saver.writes.pop((thread_id, ns, id), None)
+                for id, stored in staying.items():
+                    if stored.parent_id not in staying:
+                        saved[id] = manifests.first(stored)
+            if not dry_run:
+                self._tidy(thread_id)
+            return _done(removed)
+
+    def _history(self, thread_id: str) -> dict[Node, Lineage]:
+        inner: manifests.LookupCache = {}
+        versions: dict[str, manifests.LookupCache] = {}
+        return {
+            (ns, id): self._lineage(Place(thread_id, ns, id), stored, inner, versions)
+            for ns, saved in self._saver.storage.get(thread_id, {}).items()
+            for id, stored in saved.items()
+        }
+
+    def _lineage(
+        self,
+        place: Place,
+        stored: Stored,
+        inner: manifests.LookupCache,
+        versions: dict[str, manifests.LookupCache],
+    ) -> Lineage:
+        metadata = self._saver._metadata(place, stored)
+        leans = False
+        for channel in metadata.get("counters_since_delta_snapshot") or ():
+            version = manifests.version_in(stored, channel, versions.setdefault(channel, {}))
+            if (*place[:2], channel, version) not in self._saver.blobs:
+                leans = True
+                break
+        run_id = metadata.get("run_id")
+        return Lineage(
+            stored.parent_id,
+            None if run_id is None else str(run_id),
+            leans,
+            manifests.seen_in(stored, CHILDREN, inner),
+        )
+
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[list[str]]:
+        with self._saver._lock:
+            found = [
+                thread_id
+                for thread_id in self._saver.storage
+                if any(line.run_id in run_ids for line in self._history(thread_id).values())
+            ]
+        return _done(found)
+
+    def _tidy(self, thread_id: str) -> None:
+        """After a part of a thread is gone: find its head, let go of bytes that nothing uses."""
+        self._saver._latest.pop(thread_id, None)
+        graphs = self._saver.storage[thread_id]
+        if not any(graphs.values()):
+            self._remove(thread_id)
+            return
+        head = max(graphs.get("", {}), default=None)
+        self._saver._threads.setdefault(thread_id, Thread(head)).head = head
+        for ns, saved in graphs.items():
+            self._compact(thread_id, ns, saved)
+
+    def _compact(self, thread_id: str, ns: str, saved: Mapping[str, Stored]) -> None:
+        blobs = {
+            key: kept
+            for key in blobs_of(thread_id, ns, saved.values())
+            if isinstance(kept := self._saver.blobs.get(key), Slice)
+        }
+        rows = [(id, at, row) for id in saved for at, row in self._rows(thread_id, ns, id)]
+        parts = [row[2] for _, _, row in rows if isinstance(row[2], Slice)]
+        moved = compacted([*blobs.values(), *parts])
+        for key, kept in blobs.items():
+            self._saver.blobs[key] = moved.get(id(kept), kept)
+        for checkpoint_id, at, (task_id, channel, part, path) in rows:
+            if id(part) in moved:
+                row = (task_id, channel, moved[id(part)], path)
+                self._saver.writes[thread_id, ns, checkpoint_id][at] = row
+
+    def _rows(self, thread_id: str, ns: str, id: str) -> list[tuple[tuple[str, int], StoredWrite]]:
+        return list(self._saver.writes.get((thread_id, ns, id), {}).items())
+
+
+def _done(value: R) -> Program[R]:
+    """A program that has its result already."""
+    yield from ()
+    return value
+
+
+def _is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:
+    return (
+        (wanted.after is None or info.thread_id > wanted.after)
+        and (wanted.prefix is None or info.thread_id.startswith(wanted.prefix))
+        and (wanted.status is None or info.status == wanted.status)
+        and (wanted.updated_after is None or info.updated_at > wanted.updated_after)
+        and (wanted.updated_before is None or info.updated_at < wanted.updated_before)
+        and all(_matches(info.metadata, *item) for item in wanted.metadata.items())
+    )
+
+
+def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
+    if key == "owner":
+        owner = metadata.get("owner")
+        return owner is not None and str(owner) == str(value)
+    if key == "tags":
+        tags = metadata.get("tags")
+        wanted = [value] if isinstance(value, str) else value
+        return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
+    # As text: in JSON neither 1 and true nor 1 and 1.0 are the same.
+    return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
+        value, sort_keys=True
+    )

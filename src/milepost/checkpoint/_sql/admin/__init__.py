@@ -1,0 +1,1 @@
+"""Whole databases: dump and load, verify, salvage, re-encrypt."""

@@ -1,0 +1,165 @@
+"""`saver.admin` on a database: moved, checked, salvaged, sealed with another key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from milepost._db.engine import Program, Transaction
+from milepost.checkpoint._contract.faceted_saver import Admin
+from milepost.checkpoint._contract.facets import awaitable, blocking
+from milepost.checkpoint._contract.names import check_name
+from milepost.checkpoint._contract.thread_admin import thread_id_of
+from milepost.checkpoint._sql.admin import salvage as salvaging
+from milepost.checkpoint._sql.admin import transfer
+from milepost.checkpoint._sql.admin import verify as verifying
+from milepost.checkpoint._sql.admin.reencrypt import Resealer
+
+if TYPE_CHECKING:
+    from milepost._db.dialect import Dialect
+    from milepost._db.engine import Engine
+    from milepost.checkpoint._contract.thread_metadata import ThreadMetadata
+    from milepost.checkpoint._contract.threads import Problem
+    from milepost.checkpoint._sql.admin.salvage import Salvaged
+    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.threads.registry import Registry
+    from milepost.checkpoint._sql.threads.retention import SqlThreads
+    from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+
+
+class DatabaseAdmin(Admin):
+    """Whole databases."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        threads: SqlThreads,
+        registry: Registry,
+        metadata: ThreadMetadata,
+        reader: Reader,
+    ) -> None:
+        super().__init__(engine)
+        self._dialect = dialect
+        self._threads = threads
+        self._registry = registry
+        self._metadata = metadata
+        self._reader = reader
+
+    # -- streams: the two of a pair differ in how they wait, and in what they are given
+
+    def dump(self, thread_ids: Sequence[str] | None = None) -> Iterator[str]:
+        """Threads, or all of them, as lines of text with checksums; see `load`.
+
+        One thread at a time is read, each in a transaction of its own.
+        """
+        stream = transfer.Outgoing()
+        yield stream.begin()
+        for thread_id in self.drive(self._threads.thread_ids(thread_ids)):
+            yield from stream.add(self.drive(self._dump_thread(thread_id)))
+        yield stream.end()
+
+    async def adump(self, thread_ids: Sequence[str] | None = None) -> AsyncIterator[str]:
+        """`dump`, for use on an event loop."""
+        stream = transfer.Outgoing()
+        yield stream.begin()
+        for thread_id in await self.adrive(self._threads.thread_ids(thread_ids)):
+            for line in stream.add(await self.adrive(self._dump_thread(thread_id))):
+                yield line
+        yield stream.end()
+
+    def load(self, lines: Iterable[str], *, rename: Mapping[str, str] | None = None) -> list[str]:
+        """Store the threads of a stream that `dump` made, on any database; their ids.
+
+        A thread is stored as a whole or not at all; one that `rename` has a new id for is stored
+        under that. What is sealed needs the same key here.
+        """
+        stream = transfer.Incoming()
+        loaded = []
+        for line in lines:
+            loaded += self.drive(self._load_line(stream, line, rename or {}))
+        stream.finish()
+        return loaded
+
+    async def aload(
+        self,
+        lines: Iterable[str] | AsyncIterable[str],
+        *,
+        rename: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
+        stream = transfer.Incoming()
+        loaded = []
+        async for line in _each(lines):
+            loaded += await self.adrive(self._load_line(stream, line, rename or {}))
+        stream.finish()
+        return loaded
+
+    def _dump_thread(self, thread_id: str) -> Program[list[str]]:
+        work = partial(transfer.dump_thread, self._reader.q, thread_id)
+        lines: list[str] = yield Transaction(work, write=False)
+        return lines
+
+    def _load_line(
+        self, stream: transfer.Incoming, line: str, rename: Mapping[str, str]
+    ) -> Program[list[str]]:
+        """The thread that this line completes, if it does."""
+        if (thread := stream.take(line)) is None:
+            return []
+        source, rows = thread
+        target = check_name("thread_id", rename.get(source, source))
+        if target != source:
+            rows = transfer.renamed(self._reader.codec, self._metadata, source, target, rows)
+        yield Transaction(partial(transfer.load_thread, self._reader.q, target, rows))
+        return [target]
+
+    # -- the rest
+
+    def _reseal(
+        self, thread_ids: Sequence[str] | None, progress: Progress[Problem] | None
+    ) -> Program[Reencrypted[Problem]]:
+        threads = yield from self._threads.thread_ids(thread_ids)
+        reader = self._reader
+        resealer = Resealer(
+            reader.codec, self._dialect, reader.q.lock_thread, self._registry.reseal
+        )
+        return (yield from resealer.threads(threads, progress))
+
+    def _salvage(self, thread_id: str) -> Program[list[Salvaged]]:
+        """What can still be read of a damaged thread, newest first, and what is lost of it.
+
+        It only reads. A checkpoint whose manifest is gone is left out; `verify` names it.
+        """
+        work = partial(salvaging.thread, self._reader, thread_id_of(thread_id))
+        found: list[Salvaged] = yield Transaction(work, write=False)
+        return found
+
+    def _verify(self, thread_ids: Sequence[str] | None = None) -> Program[list[Problem]]:
+        """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
+
+        It only reads. Checkpoints that are not named can still be read and resumed from.
+        """
+        problems: list[Problem] = []
+        threads = yield from self._threads.thread_ids(thread_ids)
+        if thread_ids is None:
+            problems += yield Transaction(partial(verifying.unlisted, self._reader), write=False)
+            threads = [*threads, *(problem.thread_id for problem in problems)]
+        for thread_id in threads:
+            problems += yield Transaction(partial(self._registry.problems, thread_id), write=False)
+            problems += yield Transaction(
+                partial(verifying.thread, self._reader, thread_id), write=False
+            )
+        return problems
+
+    salvage, asalvage = blocking(_salvage), awaitable(_salvage)
+    verify, averify = blocking(_verify), awaitable(_verify)
+
+
+async def _each(lines: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(lines, AsyncIterable):
+        async for line in lines:
+            yield line
+    else:
+        for line in lines:
+            yield line

@@ -1,0 +1,229 @@
+"""Seals the rows of a database again, with the newest key, while other programs use the database.
+
+A thread is looked through table by table. What is sealed with the newest key already is known by
+its first bytes and stays; the rest is opened and sealed again, some rows in a transaction. Such a
+transaction locks its thread first, as every step does, and then the rows: a
+compaction of a value comes before or after, never in between.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from milepost._db.engine import Program, Transaction
+from milepost._db.operations import ExecuteMany, Operation, Query
+from milepost.checkpoint._contract.threads import Problem
+from milepost.checkpoint._sql.large import through_values
+from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Progress, Reencrypted
+from milepost.errors import CheckpointError, SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from milepost._db.dialect import Dialect
+    from milepost.checkpoint._delta.encode import Codec
+
+_HEAD: Final = 300
+"""Enough bytes of a sealed value to see which key it has: the cipher's name has at most 255."""
+_LOOKED_AT: Final = 1_000
+"""So many rows are looked at in one reading."""
+_ROWS: Final = 100
+_BYTES: Final = 1 << 20
+"""So much is sealed in one transaction, unless a single row is larger."""
+
+Key = tuple[Any, ...]
+
+
+class _Table(NamedTuple):
+    name: str
+    key: tuple[str, ...]
+    """The columns of its key after the thread's id."""
+    cells: dict[str, tuple[str, tuple[str, ...]]]
+    """The sealed columns: what each is called in its place, and the columns it is bound to."""
+
+    def looked_at(self, dialect: Dialect) -> str:
+        """Keys, sizes and first bytes, from a key on."""
+        sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
+        heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
+        return self._sql(
+            dialect,
+            f"SELECT {self._key}, {sizes}, {heads} FROM {self.where}"
+            f" WHERE thread_id = ? AND ({self._key}) > ({self._marks})"
+            f" ORDER BY {self._key} LIMIT {_LOOKED_AT}",
+        )
+
+    def between(self, dialect: Dialect) -> str:
+        """The rows from a key to another, kept from being changed by anyone else."""
+        bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
+        return self._sql(
+            dialect,
+            f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.where}"
+            f" WHERE thread_id = ?"
+            f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
+            f" ORDER BY {self._key}{{lock}}",
+        )
+
+    def store(self, dialect: Dialect) -> str:
+        """One row with other cells."""
+        cells = ", ".join(f"{cell} = ?" for cell in self.cells)
+        key = " AND ".join(f"{column} = ?" for column in self.key)
+        sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
+        return self._sql(dialect, sql)
+
+    @staticmethod
+    def _sql(dialect: Dialect, query: str) -> str:
+        return dialect.sql(through_values(dialect, query))
+
+    @property
+    def where(self) -> str:
+        """What it is read and changed through."""
+        return "checkpoint_values" if self.name == "checkpoint_blobs" else self.name
+
+    @property
+    def _key(self) -> str:
+        return ", ".join(self.key)
+
+    @property
+    def _marks(self) -> str:
+        return ", ".join("?" * len(self.key))
+
+    @property
+    def before_all(self) -> Key:
+        """Less than every key."""
+        return tuple(-(1 << 31) if column == "idx" else "" for column in self.key)
+
+
+_TABLES: Final = (
+    _Table(
+        "checkpoints",
+        ("checkpoint_ns", "checkpoint_id"),
+        {
+            "frame": ("frame", ("parent_checkpoint_id", "complete")),
+            "metadata": ("metadata", ("metadata_type",)),
+            "led": ("led", ("parent_checkpoint_id",)),
+        },
+    ),
+    _Table(
+        "checkpoint_blobs",
+        ("checkpoint_ns", "channel", "version"),
+        {"blob": ("blob", ("base_channel", "base", "level", "type"))},
+    ),
+    _Table(
+        "checkpoint_writes",
+        ("checkpoint_ns", "checkpoint_id", "task_id", "idx"),
+        {"blob": ("write", ("channel", "task_path", "base", "type"))},
+    ),
+)
+
+
+class Resealer:
+    """Seals the rows of threads again."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        dialect: Dialect,
+        lock_thread: str,
+        entry: Callable[[str], Operation[bool | None]],
+    ) -> None:
+        self._codec = codec
+        self._dialect = dialect
+        self._lock_thread = lock_thread
+        self._entry = entry
+        """Seals what the registry says about a thread: see `Registry.reseal`."""
+
+    def threads(
+        self, thread_ids: Iterable[str], progress: Progress[Problem] | None
+    ) -> Program[Reencrypted[Problem]]:
+        """All rows of these threads."""
+        if not self._codec.rotates:
+            raise CheckpointError(NOT_ENCRYPTED)
+        done: Reencrypted[Problem] = Reencrypted()
+        for thread_id in thread_ids:
+            for table in _TABLES:
+                after: Key | None = table.before_all
+                while after is not None:
+                    pages, current, after = yield Transaction(
+                        partial(self._look, table, thread_id, after), write=False
+                    )
+                    done.current += current
+                    for page in pages:
+                        resealed, refused = yield Transaction(
+                            partial(self._seal, table, thread_id, page)
+                        )
+                        done.resealed += resealed
+                        done.refused += refused
+                        if progress is not None:
+                            progress(done)
+            yield from self._reseal_entry(thread_id, done)
+        return done
+
+    def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Program[None]:
+        try:
+            resealed = yield Transaction(partial(self._entry, thread_id))
+        except SerdeError as error:
+            done.refused.append(Problem(thread_id, "", "threads", thread_id, str(error)))
+        else:
+            done.resealed += resealed is True
+            done.current += resealed is False
+
+    def _look(
+        self, table: _Table, thread_id: str, after: Key
+    ) -> Operation[tuple[list[tuple[Key, Key]], int, Key | None]]:
+        """First and last keys of the pages to seal, how many rows need it not, where to go on."""
+        rows = yield Query(table.looked_at(self._dialect), (thread_id, *after))
+        width, cells = len(table.key), len(table.cells)
+        old: list[tuple[Key, int]] = []
+        for row in rows:
+            if all(map(self._is_current, row[width + cells :])):
+                continue
+            old.append((tuple(row[:width]), sum(row[width : width + cells])))
+        more = tuple(rows[-1][:width]) if len(rows) == _LOOKED_AT else None
+        return list(_pages(old)), len(rows) - len(old), more
+
+    def _is_current(self, cell: bytes | None) -> bool:
+        return cell is None or self._codec.is_current(cell)
+
+    def _seal(
+        self, table: _Table, thread_id: str, page: tuple[Key, Key]
+    ) -> Operation[tuple[int, list[Problem]]]:
+        yield Query(self._lock_thread, (thread_id,))
+        rows = yield Query(table.between(self._dialect), (thread_id, *page[0], *page[1]))
+        width = len(table.key)
+        changed, refused = [], []
+        for row in rows:
+            key, cells = row[:width], row[width : width + len(table.cells)]
+            bound = iter(row[width + len(table.cells) :])
+            try:
+                sealed = []
+                for cell, (what, columns) in zip(cells, table.cells.values(), strict=True):
+                    place = (what, thread_id, *map(str, key))
+                    beside = tuple(islice(bound, len(columns)))
+                    current = self._is_current(cell)
+                    sealed.append(cell if current else self._codec.reseal(cell, place, beside))
+            except SerdeError as error:
+                ns, *rest = map(str, key)
+                refused.append(Problem(thread_id, ns, table.name, " ".join(rest), str(error)))
+                continue
+            if sealed != list(cells):
+                changed.append((*sealed, thread_id, *key))
+        if changed:
+            yield ExecuteMany(table.store(self._dialect), changed)
+        return len(changed), refused
+
+
+def _pages(rows: Sequence[tuple[Key, int]]) -> Iterator[tuple[Key, Key]]:
+    """The first and last key of groups of rows that go into one transaction."""
+    first: Key | None = None
+    last: Key = ()
+    count = size = 0
+    for key, length in rows:
+        if first is not None and (count == _ROWS or size + length > _BYTES):
+            yield first, last
+            first, count, size = None, 0, 0
+        first, last = key if first is None else first, key
+        count, size = count + 1, size + length
+    if first is not None:
+        yield first, last

@@ -1,0 +1,209 @@
+"""The manifest of a checkpoint: what it says besides its large values.
+
+A manifest holds the versions of all channels, what each node has seen, and the values that are too
+small for a row of their own. Every step has a manifest, and it differs from its parent's in a few
+channels: it is stored as that difference, with complete ones in between.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import ormsgpack
+
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from milepost._db.dialect import Bounds
+    from milepost.checkpoint._delta.diff import Buffer
+    from milepost.checkpoint._sql.cache import CachedManifest
+
+Inline: TypeAlias = Any
+"""EMPTIED, OWN_ROW, INHERITED, or a list of kind and bytes."""
+EMPTIED: Final = None
+"""The channel has no value."""
+OWN_ROW: Final = False
+"""The value of the channel has a row of its own."""
+INHERITED: Final = True
+"""Until the manifest is stored: only the parent's manifest knows what the channel has."""
+
+_MOST_ROWS: Final = 256
+"""Rows of a chain after which a complete manifest is stored, whatever it costs."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Manifest:
+    """The versions of channels, what each node has seen, and the small values."""
+
+    __slots__ = ("inline", "seen", "versions")
+
+    def __init__(
+        self,
+        versions: Mapping[str, Any],
+        seen: Mapping[str, Mapping[str, Any]],
+        inline: Mapping[str, Inline],
+    ) -> None:
+        self.versions = versions
+        self.seen = seen
+        self.inline = inline
+
+    def large(self) -> list[tuple[str, str]]:
+        """The channels and versions that have rows of their own."""
+        versions = self.versions
+        found = []
+        for channel, held in self.inline.items():
+            if held is OWN_ROW and channel in versions:
+                found.append((channel, str(versions[channel])))
+        return found
+
+    def merged(self, changes: Manifest) -> Manifest:
+        """This manifest with changes."""
+        return Manifest(
+            {**self.versions, **changes.versions},
+            {**self.seen, **changes.seen},
+            {**self.inline, **changes.inline},
+        )
+
+
+def changes(
+    base: Manifest,
+    versions: Mapping[str, Any],
+    seen: Mapping[str, Mapping[str, Any]],
+    held: Mapping[str, Inline],
+    looked: Collection[str] | None,
+) -> Manifest | None:
+    """What makes a manifest out of `base`; None if something was taken away.
+
+    `versions` and `seen` are all that the new manifest has, `held` what it has of channels with
+    another version, and `looked` the nodes that have seen others, if that is known.
+    """
+    changed, inline, sights = {}, {}, {}
+    gone, unseen = len(base.versions) - len(versions), len(base.seen) - len(seen)
+    for name, now in held.items():
+        changed[name] = versions[name]
+        if name not in base.versions:
+            gone += 1
+            inline[name] = now
+        elif base.inline.get(name) != now:
+            inline[name] = now
+    for node in seen if looked is None else looked:
+        sight = seen[node]
+        before = base.seen.get(node)
+        if before is None:
+            unseen += 1
+            sights[node] = sight
+        elif before is not sight and before != sight:
+            sights[node] = sight
+    return None if gone or unseen else Manifest(changed, sights, inline)
+
+
+class ParentWrites(NamedTuple):
+    """What a checkpoint says of the writes that led to it, so that they can be missed."""
+
+    inline: bool = False
+    """Whether they are in its own row."""
+    rows: int = 0
+    """At least so many rows of writes its parent has."""
+
+
+NO_WRITES: Final = ParentWrites()
+
+
+def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRITES) -> bytes:
+    """A manifest, or changes to one, as it is stored."""
+    format, time, updated = stamp
+    if updated is not None and updated == sorted(manifest.versions):
+        updated = True  # as it mostly is in changes
+    parts = [format, _short(time), updated, _grouped(manifest.versions)]
+    parts += manifest.seen, manifest.inline
+    if writes.rows:
+        parts += writes
+    elif writes.inline:
+        parts.append(True)
+    return ormsgpack.packb(parts)
+
+
+Unpacked: TypeAlias = (
+    "tuple[Any, str | int, Any, ParentWrites, dict[str, Any], dict[str, Any], dict[str, Any]]"
+)
+"""What `pack` was given, the stamp still to be read: see there."""
+
+
+def unpack(data: Buffer) -> Unpacked:
+    """A manifest, or changes to one: format, time, updated channels, what it says of its parent's
+    writes; versions, seen, inline."""
+    try:
+        format, time, updated, grouped, seen, inline, *told = ormsgpack.unpackb(data)
+        writes = ParentWrites(*told) if told else NO_WRITES
+        versions = {}
+        for version, *names in grouped:
+            for name in names:
+                versions[name] = version
+        if type(seen) is not dict or type(inline) is not dict:
+            raise ValueError("it has another form")
+        if type(writes.inline) is not bool or type(writes.rows) is not int:
+            raise ValueError("it has another form")
+        return format, time, updated, writes, versions, seen, inline
+    except (ValueError, TypeError) as error:
+        raise DeserializationError(f"a stored frame does not decode: {error}") from error
+
+
+def stamp(unpacked: Unpacked) -> tuple[Any, str, Any]:
+    """What a manifest has of its own: format, time, updated channels."""
+    format, time, updated, _, versions, _, _ = unpacked
+    return format, _long(time), sorted(versions) if updated is True else updated
+
+
+def _grouped(versions: Mapping[str, Any]) -> list[list[Any]]:
+    """Each version with its channels: those that a step changes get the same one."""
+    groups: dict[Any, list[Any]] = {}
+    for name, version in versions.items():
+        group = groups.get(version)
+        if group is None:
+            groups[version] = [version, name]
+        else:
+            group.append(name)
+    return list(groups.values())
+
+
+_this_second = ("", 0)
+"""The last second that was seen, as text and in microseconds: reading it is the costly part."""
+
+
+def _short(time: str) -> str | int:
+    """A time in microseconds, if it can be written the same way again."""
+    global _this_second
+    second, micros = _this_second
+    fraction = time[20:26]
+    if time[:20] == second and time[26:] == "+00:00" and fraction.isdecimal() and time.isascii():
+        return micros + int(fraction)
+    short = _parsed(time)
+    if isinstance(short, int):
+        _this_second = (time[:20], short // 1_000_000 * 1_000_000)
+    return short
+
+
+def _parsed(time: str) -> str | int:
+    try:
+        moment = datetime.fromisoformat(time)
+        micros = (moment - _EPOCH) // _MICROSECOND
+    except (ValueError, TypeError):
+        return time
+    return micros if _long(micros) == time else time
+
+
+def _long(time: str | int) -> str:
+    if isinstance(time, str):
+        return time
+    return (_EPOCH + time * _MICROSECOND).isoformat()
+
+
+def is_due(base: CachedManifest, most: Bounds) -> bool:
+    """Whether the next manifest should be stored complete."""
+    if base.rows < most.frames:
+        return False
+    return base.rows >= _MOST_ROWS or base.spent >= base.size

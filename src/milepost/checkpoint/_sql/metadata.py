@@ -1,0 +1,99 @@
+"""Metadata in its stored form.
+
+Nearly every checkpoint has the same three entries and nothing else, so these are stored without
+their names: two thirds of the bytes, in as many rows as there are checkpoints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import ormsgpack
+
+from milepost.checkpoint._sql.rows import long_kind
+from milepost.errors import DeserializationError, SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from milepost.checkpoint._contract.records import CheckpointMetadata
+    from milepost.checkpoint._delta.diff import Buffer
+    from milepost.checkpoint._delta.encode import Codec
+
+BRIEF: Final = "-"
+"""In the column `metadata_type`: source and step, of a root graph."""
+
+COUNTED: Final = "="
+"""Before the rest in the same column: with the metadata is stored how many rows of writes the
+checkpoint has. There it is under the checksum, or the cipher, of a cell that is always there."""
+
+_USUAL: Final = 3
+_COUNT: Final = 4
+"""Bytes of the number."""
+
+
+def encoded(
+    codec: Codec, metadata: CheckpointMetadata, thread_id: str, ns: str, id: str
+) -> tuple[str, bytes]:
+    """The kind and the bytes, before they are sealed."""
+    entries: Mapping[str, Any] = metadata
+    if codec.splices and len(entries) == _USUAL and entries.get("parents") == {}:
+        source, step = entries.get("source"), entries.get("step")
+        if type(source) is str and type(step) is int:
+            try:
+                return BRIEF, ormsgpack.packb((source, step))
+            except ormsgpack.MsgpackEncodeError:
+                pass  # a number or a text that msgpack does not have: the serializer explains
+    try:
+        return codec.whole(metadata, "metadata", thread_id, ns, id)
+    except SerdeError as error:
+        raise error.at(thread=thread_id, channel="metadata") from None
+
+
+def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, bytes]:
+    """Metadata, its kind as it is stored, with the number of rows of writes."""
+    return f"{COUNTED}{kind or ''}", rows.to_bytes(_COUNT, "big") + data
+
+
+def apart(kind: str | None, data: Buffer) -> tuple[str | None, Buffer, int]:
+    """What `counted` was given; no rows if the metadata was never counted with."""
+    if not is_counted(kind):
+        return kind, data, 0
+    assert kind is not None
+    if len(data) < _COUNT:
+        raise DeserializationError("stored metadata does not decode: it is too short")
+    return kind[1:] or None, data[_COUNT:], int.from_bytes(data[:_COUNT], "big")
+
+
+def is_counted(kind: str | None) -> bool:
+    """Whether metadata of this kind says how many rows of writes there are."""
+    # A damaged cell may be of any type; opening the cell raises.
+    return isinstance(kind, str) and kind.startswith(COUNTED)
+
+
+def opened(
+    codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
+) -> tuple[str | None, Buffer, int]:
+    """What is stored of a checkpoint's metadata, and how many rows of writes there must be."""
+    try:
+        return apart(kind, codec.unseal(stored, ("metadata", thread_id, ns, id), (kind,)))
+    except SerdeError as error:
+        raise error.at(thread=thread_id, channel="(the metadata)") from None
+
+
+def decoded(
+    codec: Codec, kind: str | None, stored: bytes, thread_id: str, ns: str, id: str
+) -> CheckpointMetadata:
+    """The metadata of a checkpoint, from the cells of its row."""
+    place = ("metadata", thread_id, ns, id)
+    try:
+        kind, data, _ = opened(codec, kind, stored, thread_id, ns, id)
+        if kind != BRIEF:
+            return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
+        try:
+            source, step = ormsgpack.unpackb(data)
+        except (ValueError, TypeError) as error:
+            raise DeserializationError(f"stored metadata does not decode: {error}") from error
+        return {"source": source, "step": step, "parents": {}}
+    except SerdeError as error:
+        raise error.at(thread=thread_id, channel="(the metadata)") from None

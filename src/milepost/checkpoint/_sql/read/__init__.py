@@ -1,0 +1,1 @@
+"""Checkpoints on their way back: rows, chains of values, listings."""

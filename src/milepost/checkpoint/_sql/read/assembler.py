@@ -1,0 +1,279 @@
+"""The assembler: the rows of some checkpoints of one graph, and the records made of them.
+
+The rows are fetched together; a record is put together when a caller looks at it. So what was
+listed can be read later, whatever becomes of the rows, and a listing costs no decoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from milepost._internal.lazy_tuple import LazyTuple
+from milepost.checkpoint._contract.records import (
+    Checkpoint,
+    CheckpointTuple,
+    PendingWrite,
+)
+from milepost.checkpoint._delta.diff import Buffer, unpack
+from milepost.checkpoint._sql.inline_writes import (
+    INLINE_WRITES,
+    SEVERAL_WRITES,
+    unpack_inline,
+    unpack_several,
+)
+from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
+from milepost.checkpoint._sql.read.fetched import (
+    CheckpointRecord,
+    Manifests,
+    WriteRecord,
+    metadata_of,
+    put_in_order,
+)
+from milepost.checkpoint._sql.rows import long_kind
+from milepost.errors import SerdeError
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._sql.manifest import Manifest
+    from milepost.checkpoint._sql.read.values import Resolver
+    from milepost.types import RunnableConfig
+
+    _Read: TypeAlias = Callable[[Manifest, str], Any]
+    """Gives the value of a channel, or MISSING."""
+
+
+class Record(LazyTuple, plain=CheckpointTuple):
+    """A checkpoint as a saver returns it, read when it is looked at."""
+
+    parent: CheckpointTuple | None = None
+    """The checkpoint before it, if that was fetched along with it."""
+
+    def outline(self, channels: Collection[str]) -> Checkpoint:
+        """The checkpoint with the values of these channels alone, unless it was read already."""
+        fields: Any = self._maker  # before looking: once all is read, it is gone
+        made: Checkpoint | None = self._made.get("checkpoint")
+        return fields.outline(channels) if made is None else made
+
+
+class _Fields:
+    """What a record is made from."""
+
+    __slots__ = ("_assembler", "_row")
+
+    def __init__(self, assembler: CheckpointAssembler, row: CheckpointRecord) -> None:
+        self._assembler = assembler
+        self._row = row
+
+    def __call__(self, name: str) -> Any:
+        return self._assembler.field(self._row, name)
+
+    def outline(self, channels: Collection[str]) -> Checkpoint:
+        assembler = self._assembler
+
+        def read(manifest: Manifest, channel: str) -> Any:
+            return assembler.channel(manifest, channel) if channel in channels else MISSING
+
+        return assembler.checkpoint(self._row, read)
+
+
+class Whole(CheckpointTuple):
+    """The same, read already: an ordinary tuple, to be copied or shown."""
+
+    parent: CheckpointTuple | None = None
+
+    def __reduce__(self) -> Any:
+        return CheckpointTuple, tuple(self)
+
+    def __repr__(self) -> str:
+        return repr(CheckpointTuple(*self))
+
+
+class CheckpointAssembler:
+    """Some checkpoints of one graph of a thread."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        thread_id: str,
+        ns: str,
+        manifests: Manifests,
+        writes: Mapping[str, Sequence[WriteRecord]],
+        resolver: Resolver,
+    ) -> None:
+        self._codec = codec
+        self._place = (thread_id, ns)
+        self._manifests = manifests
+        self._writes = writes
+        self._resolver = resolver
+
+    def record(self, row: CheckpointRecord) -> CheckpointTuple:
+        """One of them, to be put together later."""
+        record: CheckpointTuple = Record({}, _Fields(self, row))
+        return record
+
+    def whole(self, row: CheckpointRecord) -> Whole:
+        """One of them, put together at once."""
+        checkpoint = self.checkpoint(row)  # which has opened the row, with its parent's id
+        parent_config = self._config(row.parent_id) if row.parent_id else None
+        metadata = metadata_of(self._codec, *self._place, row)
+        return Whole(
+            self._config(row.id), checkpoint, metadata, parent_config, self.pending_writes(row.id)
+        )
+
+    def field(self, row: CheckpointRecord, name: str) -> Any:
+        """A field of a record."""
+        if name == "checkpoint":
+            return self.checkpoint(row)
+        if name == "pending_writes":
+            return self.pending_writes(row.id)
+        if name == "metadata":
+            return metadata_of(self._codec, *self._place, row)
+        if name == "config":
+            return self._config(row.id)
+        self._manifests.check(row)
+        return self._config(row.parent_id) if row.parent_id else None
+
+    def _config(self, id: str) -> RunnableConfig:
+        thread_id, ns = self._place
+        return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+    def checkpoint(self, row: CheckpointRecord, read: _Read | None = None) -> Checkpoint:
+        """The checkpoint itself, with those of its values for which there is something to read."""
+        read = read or self.channel
+        manifest = self._manifests.of(row.id).manifest
+        versions = manifest.versions
+        values = {}
+        for channel, held in manifest.inline.items():
+            if held is not EMPTIED and channel in versions:
+                value = read(manifest, channel)
+                if value is not MISSING:
+                    values[channel] = value
+        format, time, updated = self._manifests.stamp(row)
+        return Checkpoint(
+            v=format,
+            id=row.id,
+            ts=time,
+            channel_values=values,
+            channel_versions=dict(versions),
+            versions_seen={node: dict(seen) for node, seen in manifest.seen.items()},
+            updated_channels=updated,
+        )
+
+    def channel(self, manifest: Manifest, channel: str) -> Any:
+        """The value of one channel."""
+        held, version = manifest.inline[channel], str(manifest.versions[channel])
+        if held is OWN_ROW:
+            return self._resolver.value(channel, version)
+        kind, data = held
+        try:
+            return self._codec.decode(kind, [data], "blob", *self._place, channel, version)
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=channel) from None
+
+    def pending_writes(
+        self, id: str, channels: Collection[str] | None = None
+    ) -> list[PendingWrite]:
+        """The writes of tasks that ran after a checkpoint, or those to some channels."""
+        self.check_writes(id)
+        if id not in self._writes:
+            return []
+        found = []
+        for write in first_of_each([w for row in self.rows_at(id) for w in self.writes_in(row)]):
+            if channels is None or write.channel in channels:
+                found.append(self.write(write))
+            else:
+                self._opened(write)  # whether it really is another channel's
+        return found
+
+    def check_writes(self, id: str) -> None:
+        """Raises BrokenChainError if some of those at a checkpoint are gone."""
+        self._manifests.check_writes(id, self.rows_at(id))
+
+    def rows_at(self, id: str) -> Sequence[WriteRecord]:
+        """The rows of those writes."""
+        return self._writes.get(id, ())
+
+    def writes_in(self, row: WriteRecord) -> list[WriteRecord]:
+        """The writes that a row holds."""
+        id, task_id, _, _, path, _, kind, _, _ = row
+        if kind not in (SEVERAL_WRITES, INLINE_WRITES):
+            return [row]
+        try:
+            opened = self._opened(row)
+            tasks = (
+                unpack_inline(opened)
+                if kind == INLINE_WRITES
+                else [(task_id, path, unpack_several(opened))]
+            )
+        except SerdeError as error:
+            raise error.at(thread=self._place[0]) from None
+        return [
+            WriteRecord(id, task_id, position, channel, path, base, stored, data, kind)
+            for task_id, path, writes in tasks
+            for position, channel, base, stored, data in writes
+        ]
+
+    def write(self, write: WriteRecord) -> PendingWrite:
+        """One write of a task."""
+        try:
+            data = self._opened(write)
+            pieces: Sequence[Buffer] = [data]
+            if write.base is not None:
+                base = self._resolver.rope(write.channel, write.base)
+                pieces = base.apply(unpack(data)).buffers()
+            value = self._codec.decode(long_kind(write.kind), pieces, *self._place_of(write))
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel=write.channel) from None
+        return (write.task_id, write.channel, value)
+
+    def _opened(self, write: WriteRecord) -> Buffer:
+        """What is stored in a row of `checkpoint_writes`."""
+        if write.within:
+            return write.data
+        if write.kind == INLINE_WRITES:
+            place = ("led", *self._place, write.task_id)
+            return self._codec.unseal(write.data, place, (write.checkpoint_id,))
+        return self._codec.unseal(write.data, self._place_of(write), write.columns)
+
+    def _place_of(self, write: WriteRecord) -> tuple[str, ...]:
+        task = (write.checkpoint_id, write.task_id, str(write.position))
+        return ("write", *self._place, *task)
+
+
+_RANK = {"": 0, SEVERAL_WRITES: 1, INLINE_WRITES: 2}
+
+
+def first_of_each(writes: list[WriteRecord]) -> list[WriteRecord]:
+    """The writes without those of later attempts, in the order in which they come back.
+
+    What a task wrote in one go stays as it is: ordinary writes beside it were put later.
+    """
+    if not any(write.within for write in writes):
+        return writes
+    first: dict[str, int] = {}
+    for write in writes:
+        if not _is_special(write):
+            first[write.task_id] = max(first.get(write.task_id, 0), _RANK[write.within])
+    kept = [w for w in writes if _is_special(w) or _RANK[w.within] == first[w.task_id]]
+    put_in_order(kept)
+    return kept
+
+
+def _is_special(write: WriteRecord) -> bool:
+    """Whether a write is an error, an interrupt or the like; not if its row is damaged, which shows
+    when it is read."""
+    return isinstance(write.position, int) and write.position < 0
+
+
+def by_checkpoint(rows: Iterable[WriteRecord]) -> dict[str, list[WriteRecord]]:
+    """The writes of each checkpoint, in the order in which they come back."""
+    found: dict[str, list[WriteRecord]] = {}
+    for write in rows:
+        found.setdefault(write.checkpoint_id, []).append(write)
+    for some in found.values():
+        if len(some) > 1:
+            put_in_order(some)
+    return found

@@ -1,0 +1,114 @@
+"""What delta channels are rebuilt from: the ancestors in one query, all else in another."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from milepost._db.operations import Operation, Query
+from milepost.checkpoint._contract.records import (
+    CheckpointTuple,
+    DeltaChannelHistory,
+    Place,
+    empty_checkpoint,
+)
+from milepost.checkpoint._contract.threads import checkpoint_gone
+from milepost.checkpoint._sql.manifest import EMPTIED
+from milepost.checkpoint._sql.read.fetched import (
+    CheckpointRecord,
+    Manifests,
+    entry_behind,
+    head_gone,
+    metadata_of,
+)
+from milepost.checkpoint.base import writes_leading_to, writes_to
+from milepost.errors import BrokenChainError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint._sql.read.reader import Reader
+
+
+def history(
+    reader: Reader, place: Place, channels: Sequence[str]
+) -> Operation[dict[str, DeltaChannelHistory]]:
+    """For each channel the writes since its nearest stored value, oldest first, and that value."""
+    found: dict[str, DeltaChannelHistory] = {c: DeltaChannelHistory(writes=[]) for c in channels}
+    thread_id, ns, id = place
+    if not channels:
+        return found
+    at = (thread_id, ns)
+    entry = (thread_id, thread_id)
+    rows = yield Query(reader.q.lineage, (id, thread_id, ns, *at, *at, *entry, *at))
+    line = _in_line([CheckpointRecord(*row) for _, _, *row in rows])
+    if not line:
+        if id is not None:
+            raise checkpoint_gone(thread_id, id)
+        heads = yield Query(reader.q.head, (thread_id,))
+        if ns == "" and heads and heads[0][0] is not None:
+            raise head_gone(thread_id, heads[0][0])
+        return found
+    epoch, newer, *_ = rows[0]
+    if id is None and ns == "" and newer is not None:
+        raise entry_behind(thread_id, line[0].id, newer)
+    ids = {row.id: row for row in line}
+    manifests = Manifests(reader.codec, thread_id, ns, ids, ids.keys(), {})
+    manifests.check(line[0])
+    searching = set(channels)
+    seeds: dict[str, CheckpointRecord] = {}
+    reach = 1
+    for ancestor in line[1:]:
+        if not searching:
+            break
+        reach += 1
+        for channel in tuple(searching):
+            if manifests.of(ancestor.id).manifest.inline.get(channel, EMPTIED) is not EMPTIED:
+                seeds[channel] = ancestor
+                searching.discard(channel)
+    if searching and line[-1].parent_id is not None:
+        raise BrokenChainError(
+            f"Checkpoint '{line[-1].parent_id}' of thread '{thread_id}' is gone, and the channels "
+            f"{sorted(searching)} depend on it. Restore it from a backup; a prune must keep the "
+            "ancestors that delta channels need."
+        )
+    line = line[:reach]
+    wanted = {
+        key
+        for channel, seed in seeds.items()
+        for key in manifests.of(seed.id).manifest.large()
+        if key[0] == channel
+    }
+    assembler = yield from reader.rows_of(
+        thread_id, ns, manifests, [row.id for row in line[1:]], wanted, channels, epoch=epoch
+    )
+    open_ = set(channels)
+    for child, ancestor in pairwise(line):
+        made = CheckpointTuple(
+            place.config(),
+            {**empty_checkpoint(), "id": child.id},
+            metadata_of(reader.codec, thread_id, ns, child),
+        )
+        pending = assembler.pending_writes(ancestor.id, open_)
+        applied = writes_leading_to(made, pending)
+        for channel in tuple(open_):
+            found[channel]["writes"][:0] = writes_to(channel, applied)
+            if seeds.get(channel) is ancestor:
+                found[channel]["seed"] = assembler.channel(
+                    manifests.of(ancestor.id).manifest, channel
+                )
+                open_.discard(channel)
+    return found
+
+
+def _in_line(rows: Sequence[CheckpointRecord]) -> list[CheckpointRecord]:
+    """The first of them and its ancestors, nearest first."""
+    ids = {row.id: row for row in rows}
+    line = []
+    row = rows[0] if rows else None
+    while row is not None:
+        line.append(row)
+        # Taken away, so that a circle of parents, which only damage makes, has an end.
+        del ids[row.id]
+        row = ids.get(row.parent_id) if row.parent_id is not None else None
+    return line

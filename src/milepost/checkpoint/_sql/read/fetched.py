@@ -1,0 +1,268 @@
+"""Rows of checkpoints and writes as they come from the database, and manifests put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from milepost.checkpoint._sql import manifest as manifests
+from milepost.checkpoint._sql import metadata as metadata_cells
+from milepost.checkpoint._sql.cache import CachedManifest
+from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
+from milepost.checkpoint._sql.manifest import OWN_ROW, Manifest
+from milepost.errors import BrokenChainError, DamagedRowError, SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from milepost.checkpoint._contract.records import CheckpointMetadata
+    from milepost.checkpoint._delta.encode import Codec, Columns
+
+UNREADABLE: Final = (BrokenChainError, SerdeError)
+"""What a damaged or missing row leads to."""
+
+
+class CheckpointRecord(NamedTuple):
+    """A row of `checkpoints` without the thread and namespace."""
+
+    id: str
+    parent_id: str | None
+    complete: int
+    manifest: bytes
+    metadata_kind: str | None
+    metadata: bytes
+    run_id: str | None = None
+    """Only where it was asked for."""
+
+
+class WriteRecord(NamedTuple):
+    """A row of `checkpoint_writes` without the thread and namespace.
+
+    Of the writes in a checkpoint's row (`INLINE_WRITES`) `task_id` is the id of that checkpoint.
+    """
+
+    checkpoint_id: str
+    task_id: str
+    position: int
+    channel: str
+    task_path: str
+    base: str | None
+    kind: str | None
+    data: bytes
+    within: str = ""
+    """The kind of the row that it was in with others, which has been unsealed."""
+
+    @property
+    def columns(self) -> Columns:
+        """What `data` is bound to, besides its place."""
+        return (self.channel, self.task_path, self.base, self.kind)
+
+
+def head_gone(thread_id: str, head: str) -> BrokenChainError:
+    """A thread with a history must not be taken for a new one."""
+    return BrokenChainError(
+        f"Checkpoint '{head}', the latest of thread '{thread_id}', is gone. Restore it from a "
+        "backup, or go on from an older one: pass its checkpoint_id in the config."
+    )
+
+
+def writes_gone(thread_id: str, ns: str, id: str, why: str) -> BrokenChainError:
+    """What tasks have done or asked must not be taken for not done."""
+    where = f"thread '{thread_id}'" + (f", graph '{ns}'" if ns else "")
+    return BrokenChainError(
+        f"Writes at checkpoint '{id}' of {where} are gone: {why}. Restore them from a backup, "
+        "or go on from another checkpoint: pass its checkpoint_id in the config."
+    )
+
+
+def entry_behind(thread_id: str, head: str | None, newer: str) -> DamagedRowError:
+    """An old state must not be taken for the latest because the registry says so."""
+    return DamagedRowError(
+        f"The registry's entry of thread '{thread_id}' is older than the thread: it says that "
+        f"checkpoint '{head}' is the latest, but there is '{newer}'. Restore the row of `threads` "
+        f"from a backup, or go on from a checkpoint by its id, which brings the entry up to date: "
+        "pass its checkpoint_id in the config."
+    )
+
+
+def write_order(write: WriteRecord) -> tuple[str, str, int]:
+    """Writes come back in the order of the tasks' paths."""
+    return (write.task_path, write.task_id, write.position)
+
+
+def put_in_order(writes: list[WriteRecord]) -> None:
+    """Sort writes into the order in which they come back."""
+    try:
+        writes.sort(key=write_order)
+    except TypeError:  # one of them has a cell of another type, and will be refused when it is read
+        writes.sort(key=lambda write: tuple(map(repr, write_order(write))))
+
+
+class Manifests:
+    """The manifests of one graph of a thread, put together when they are asked for."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        thread_id: str,
+        ns: str,
+        rows: Mapping[str, CheckpointRecord],
+        wanted: Collection[str],
+        cached: dict[str, CachedManifest],
+        epoch: int | None = None,
+    ) -> None:
+        self._codec = codec
+        self._place = (thread_id, ns)
+        self._rows = rows
+        self._wanted = wanted
+        """Those that will be asked for: the others are only passed through."""
+        self._cached = cached
+        """Those that have been put together, here or before."""
+        self._epoch = epoch
+        self.made: list[CachedManifest] = []
+        """Those of them that were put together here."""
+        self._opened: dict[str, tuple[manifests.Unpacked, int]] = {}
+        self._after: dict[str, list[CheckpointRecord]] | None = None
+
+    def wanted(self) -> set[tuple[str, str]]:
+        """The channels and versions with rows of their own that the wanted manifests name.
+
+        Without putting each of them together: one differs from its parent's in what it changed.
+        """
+        found: set[tuple[str, str]] = set()
+        tips: dict[str | None, dict[str, Any]] = {}
+        for id in sorted(self._wanted):  # parents come first
+            row = self._rows[id]
+            try:
+                inline = None if row.complete else tips.pop(row.parent_id, None)
+                if inline is None:
+                    manifest = self.of(id).manifest
+                    found.update(manifest.large())
+                    inline = dict(manifest.inline)
+                else:
+                    (*_, versions, _, changed), _ = self._open(row)
+                    inline.update(changed)
+                    for channel, version in versions.items():
+                        if inline.get(channel) is OWN_ROW:
+                            found.add((channel, str(version)))
+            except UNREADABLE:
+                continue  # reading this checkpoint raises the error
+            tips[id] = inline
+        return found
+
+    def of(self, id: str) -> CachedManifest:
+        """The manifest of one checkpoint; BrokenChainError or SerdeError if it cannot be read."""
+        if (cached := self._cached.get(id)) is not None:
+            return cached
+        line = [self._rows[id]]
+        versions: dict[str, Any] = {}
+        seen: dict[str, Any] = {}
+        inline: dict[str, Any] = {}
+        count, spent, size = 0, 0, 0
+        while not line[-1].complete:
+            parent = line[-1].parent_id
+            if parent is not None and (start := self._cached.get(parent)) is not None:
+                base = start.manifest
+                versions, seen, inline = dict(base.versions), dict(base.seen), dict(base.inline)
+                count, spent, size = start.rows, start.spent, start.size
+                break
+            if parent is None or parent not in self._rows or len(line) > len(self._rows):
+                raise BrokenChainError(
+                    f"Checkpoint '{line[-1].id}' of thread '{self._place[0]}' is stored as changes "
+                    f"to '{parent}', which is gone. Restore it from a backup."
+                )
+            line.append(self._rows[parent])
+        for row in reversed(line):
+            (*_, changed, looked, held), length = self._open(row)
+            if row.complete:
+                size = length
+            else:
+                spent += length
+            count += 1
+            versions.update(changed)
+            seen.update(looked)
+            inline.update(held)
+            if row is line[0] or row.id in self._wanted:
+                manifest = Manifest(versions, seen, inline)
+                cached = CachedManifest(None, self._epoch, row.id, manifest, count, spent, size)
+                self._cached[row.id] = cached
+                self.made.append(cached)
+                if row is not line[0]:
+                    versions, seen, inline = dict(versions), dict(seen), dict(inline)
+        assert cached is not None
+        return cached
+
+    def stamp(self, row: CheckpointRecord) -> tuple[Any, str, Any]:
+        """What a manifest has of its own: format, time, updated channels."""
+        return manifests.stamp(self._open(row)[0])
+
+    def check_writes(self, id: str, rows: Sequence[WriteRecord]) -> None:
+        """Raises BrokenChainError if there are fewer writes than were counted at a checkpoint.
+
+        It counts them itself, and so do those after it, as far as they have been fetched too.
+        """
+        row = self._rows.get(id)
+        wanted = 0 if row is None else counted_rows(self._codec, *self._place, row)
+        inline = ""
+        for later in self.after(id):
+            try:
+                told = self.parent_writes(later)
+            except SerdeError:
+                continue  # reading that checkpoint raises the error
+            wanted = max(wanted, told.rows)
+            inline = later.id if told.inline else inline
+        if inline and not any(row.kind == INLINE_WRITES and row.task_id == inline for row in rows):
+            why = f"they were in the row of checkpoint '{inline}'"
+            raise writes_gone(*self._place, id, why)
+        if wanted and (there := sum(row.kind != INLINE_WRITES for row in rows)) < wanted:
+            why = f"of {wanted} rows in `checkpoint_writes` {there} are left"
+            raise writes_gone(*self._place, id, why)
+
+    def after(self, id: str) -> Sequence[CheckpointRecord]:
+        """Of the rows that were fetched, those that have this parent."""
+        if self._after is None:
+            self._after = {}
+            for row in self._rows.values():
+                if row.parent_id is not None:
+                    self._after.setdefault(row.parent_id, []).append(row)
+        return self._after.get(id, ())
+
+    def parent_writes(self, row: CheckpointRecord) -> manifests.ParentWrites:
+        """What a manifest says of the writes that led to it."""
+        return self._open(row)[0][3]
+
+    def check(self, row: CheckpointRecord) -> None:
+        """Raises SerdeError if the row is not what was written, its parent's id included."""
+        self._open(row)
+
+    def _open(self, row: CheckpointRecord) -> tuple[manifests.Unpacked, int]:
+        id, parent_id, complete, manifest, *_ = row
+        if (opened := self._opened.get(id)) is not None:
+            return opened
+        try:
+            data = self._codec.unseal(manifest, ("frame", *self._place, id), (parent_id, complete))
+            opened = self._opened[id] = (manifests.unpack(data), len(data))
+            return opened
+        except SerdeError as error:
+            raise error.at(thread=self._place[0], channel="(the frame)") from None
+
+
+def without_inline_writes(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> bytes:
+    """The manifest of a checkpoint whose row does not hold inline writes any more."""
+    place, columns = ("frame", thread_id, ns, row.id), (row.parent_id, row.complete)
+    unpacked = manifests.unpack(codec.unseal(row.manifest, place, columns))
+    *_, writes, versions, seen, inline = unpacked
+    manifest = Manifest(versions, seen, inline)
+    data = manifests.pack(manifests.stamp(unpacked), manifest, writes._replace(inline=False))
+    return codec.seal(data, place, columns)
+
+
+def counted_rows(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> int:
+    """At least so many rows of writes a checkpoint has, as far as it says that itself."""
+    if not metadata_cells.is_counted(row.metadata_kind):
+        return 0
+    return metadata_cells.opened(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)[2]
+
+
+def metadata_of(codec: Codec, thread_id: str, ns: str, row: CheckpointRecord) -> CheckpointMetadata:
+    """The metadata of one checkpoint."""
+    return metadata_cells.decoded(codec, row.metadata_kind, row.metadata, thread_id, ns, row.id)

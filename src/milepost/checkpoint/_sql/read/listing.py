@@ -1,0 +1,175 @@
+"""Walks through checkpoints page by page, so that a listing never holds all of a thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from milepost._db.operations import Operation, Query, Work
+from milepost.checkpoint._contract.names import check_name, check_place
+from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.threads import may_be_stored
+from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
+from milepost.checkpoint._sql.read.reader import Reader
+from milepost.types import MISSING, RunnableConfig
+
+PAGE = 20
+"""Checkpoints of the first page; each one after it has twice as many."""
+MOST = 160
+_THREADS = 200
+_LAST = "\U0010ffff"
+"""Sorts after every id."""
+_FIRST = "\1"
+"""Behind an id, it sorts right after that: no id has a smaller character."""
+
+Walk: TypeAlias = Generator[Work[Any], Any, None]
+"""Yields work for one transaction each, and is sent back the results."""
+
+
+class _Page(NamedTuple):
+    found: list[CheckpointTuple]
+    cursor: tuple[str, str] | None
+    """The id and namespace that the page ended with; None at the end of the thread."""
+
+
+class Listing:
+    """One call of `list`: what it asks for."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        config: RunnableConfig | None,
+        filter: Mapping[str, Any] | None,
+        before: str | None,
+        limit: int | None,
+    ) -> None:
+        self._reader = reader
+        self._filter = filter or {}
+        run_id = self._filter.get("run_id")
+        # The only key with a column, and so with an index. It holds text: only text is looked up.
+        self._run = (run_id,) if type(run_id) is str and may_be_stored(run_id) else ()
+        self._before = _LAST if before is None else check_name("checkpoint_id", before)
+        self.left = limit
+        self._found: deque[CheckpointTuple] = deque()
+        self.thread_id: str | None = None
+        self._ns: str | None = None
+        self._id: str | None = None
+        self._plain: str | None = None
+        """The thread of which only the outermost graph has checkpoints, once that is known."""
+        if config is not None:
+            place = check_place(place_of(config))
+            self.thread_id = place.thread_id
+            self._ns = (config.get("configurable") or {}).get("checkpoint_ns")
+            self._id = place.checkpoint_id
+
+    def pages(self) -> Walk:
+        """The walk; its driver takes what has been found from `take()` after each step."""
+        if self.thread_id is not None:
+            yield from self._thread(self.thread_id)
+            return
+        after = ""
+        while True:
+            threads: list[str] = yield partial(self._threads, after)
+            for thread_id in threads:
+                yield from self._thread(thread_id)
+                if self.left is not None and self.left <= 0:
+                    return
+            if len(threads) < _THREADS:
+                return
+            after = threads[-1]
+
+    def take(self) -> Iterator[CheckpointTuple]:
+        """What was found since the last call. What was given away is not held any more."""
+        while self._found:
+            yield self._found.popleft()
+
+    def _thread(self, thread_id: str) -> Walk:
+        cursor: tuple[str, str] | None = (self._before, "")
+        size = PAGE
+        while cursor is not None and (self.left is None or self.left > 0):
+            cursor = self._keep((yield partial(self._page, thread_id, cursor, size)))
+            size = min(2 * size, MOST)
+
+    def _keep(self, page: _Page) -> tuple[str, str] | None:
+        """What was found, until it is taken; and where the next page begins."""
+        found = page.found if self.left is None else page.found[: self.left]
+        if self.left is not None:
+            self.left -= len(found)
+        self._found += found
+        return page.cursor
+
+    def _threads(self, after: str) -> Operation[list[str]]:
+        q = self._reader.q
+        sql = q.thread_page_of_run if self._run else q.thread_page
+        rows = yield Query(sql, (*self._run, after, _THREADS))
+        return [row[0] for row in rows]
+
+    def _page(self, thread_id: str, cursor: tuple[str, str], size: int) -> Operation[_Page]:
+        q = self._reader.q
+        # With a filter most rows may be left out, and those cost little.
+        if self.left is not None and not self._filter:
+            size = min(size, self.left)
+        graph = "" if self._plain == thread_id else self._ns
+        before: CheckpointRecord | None = None
+        if self._id is not None:
+            rows = yield Query(q.with_id, (thread_id, self._id))
+            rows = [
+                r
+                for r in rows
+                if self._ns in (None, r[0]) and (self._before == _LAST or r[1] < self._before)
+            ]
+        elif graph is not None:
+            sql = q.page_of_graph_and_run if self._run else q.page_of_graph
+            # With the one that comes before the page, which tells of the writes that led to it. As
+            # it is now: it may have been removed since the page before was read.
+            end = _LAST if cursor[0] == _LAST else cursor[0] + _FIRST
+            page = Query(sql, (*self._run, thread_id, graph, end, size + 1))
+            (rows,) = yield from self._reader.first(page)
+            if rows and rows[0][1] == cursor[0]:
+                before = CheckpointRecord(*rows[0][1:])
+                rows = rows[1:]
+            rows = rows[:size]
+        else:
+            # Has to sort what is left of the thread, unless there is but one graph.
+            sql = q.page_of_thread_and_run if self._run else q.page_of_thread
+            page = Query(sql, (*self._run, thread_id, cursor[0], *cursor, size))
+            inner = Query(q.inner_graph, (thread_id,))
+            rows, others = yield from self._reader.first(page, inner)
+            self._plain = None if others else thread_id
+        records = [(row[0], CheckpointRecord(*row[1:])) for row in rows]
+        more = self._id is None and len(records) == size
+        ends = (records[-1][1].id, records[-1][0]) if more else None
+        if self._filter:
+            records = [
+                (ns, record)
+                for ns, record in records
+                if self._matches(metadata_of(self._reader.codec, thread_id, ns, record))
+            ]
+        return _Page((yield from self._records(thread_id, records, before)), ends)
+
+    def _matches(self, metadata: Mapping[str, Any]) -> bool:
+        return all(metadata.get(key, MISSING) == wanted for key, wanted in self._filter.items())
+
+    def _records(
+        self,
+        thread_id: str,
+        rows: Sequence[tuple[str, CheckpointRecord]],
+        before: CheckpointRecord | None,
+    ) -> Operation[list[CheckpointTuple]]:
+        found: dict[tuple[str, str], CheckpointTuple] = {}
+        graphs = list(dict.fromkeys(ns for ns, _ in rows))
+        for ns in graphs:
+            own = [row for other, row in rows if other == ns]
+            assembler = yield from self._reader.assembler(
+                thread_id,
+                ns,
+                own,
+                before=before if ns == graphs[0] else None,
+                adjacent=not self._filter,
+                last=ns == graphs[-1],
+            )
+            for row in own:
+                found[ns, row.id] = assembler.record(row)
+        return [found[ns, row.id] for ns, row in rows]

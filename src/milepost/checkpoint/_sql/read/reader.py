@@ -1,0 +1,348 @@
+"""Reads checkpoints: operations that yield queries and return records.
+
+A checkpoint is read with two queries: one for it, its writes and the manifests that its own is
+made of; one for the rows of its values. What is cached is not fetched again. Where each query
+is a round trip, the newest values are asked for together with the latest checkpoint: mostly they
+are its values. Where it is none, the rows of values are looked up one by one.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._db.operations import LinkedRows, Operation, Queries, Query, ReadCells, without_asking
+from milepost.checkpoint._contract.records import CheckpointTuple, Place
+from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
+from milepost.checkpoint._sql.large import DATA
+from milepost.checkpoint._sql.manifest import Manifest
+from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
+from milepost.checkpoint._sql.read.fetched import (
+    UNREADABLE,
+    CheckpointRecord,
+    Manifests,
+    WriteRecord,
+)
+from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at
+from milepost.checkpoint._sql.read.values import Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from milepost._db.dialect import Dialect
+    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._sql.statements import Statements
+
+_FAR: Final = 256
+"""Manifests that the first query may return: more than a chain of them ever has."""
+_NEAR: Final = 16
+"""More than most chains have. If some manifests are cached, those of a long chain may be."""
+_id: Final = attrgetter("id")
+
+
+class Reader:
+    """Reads through one dialect's queries."""
+
+    def __init__(
+        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Dialect
+    ) -> None:
+        self.codec = codec
+        self.cache = cache
+        self.q = queries
+        self._remote = dialect.remote
+        self._settled = [Query(sql) for sql in dialect.settled]
+
+    def first(self, *queries: Query, last: bool = False) -> Operation[list[list[Any]]]:
+        """The rows of the queries that a transaction begins with."""
+        answers: list[list[Any]] = yield Queries([*self._settled, *queries], last)
+        return answers[len(self._settled) :]
+
+    # -- one checkpoint
+
+    def one(self, place: Place) -> Operation[CheckpointTuple | None]:
+        """The checkpoint at `place`, or the latest one there.
+
+        Mostly one statement, or one round trip, brings all that is not cached: that
+        transaction ends with it. If it was not enough, the rows may have changed since, and all
+        of them are read again.
+        """
+        thread_id, ns, id = place
+        at = (thread_id, ns)
+        holds = self.cache.holds(thread_id, ns)
+        if holds and id is None:
+            [answer] = yield from self.first(self._query(place, 1), last=True)
+            found = found_at(place, answer)
+            if found is None:
+                return None
+            record = without_asking(self._rest(place, found))
+            if record is not None:
+                return record
+        if self._remote and id is None:
+            guess = Query(self.q.newest, (*at, *at, *at, *at))
+            answer, blobs = yield from self.first(self._query(place, _FAR), guess, last=True)
+            found = found_at(place, answer)
+            if found is None:
+                return None
+            ids = set(map(_id, found.asked()))
+            manifests = Manifests(self.codec, *at, found.rows, ids, {}, found.epoch)
+            resolver = Resolver(self.codec, *at, blobs, {})
+            if resolver.has(found.wanted(manifests)):
+                return self._record(place, found, manifests, resolver)
+        is_near = holds and id is not None
+        [answer] = yield from self.first(self._query(place, _NEAR if is_near else _FAR))
+        found = found_at(place, answer)
+        return None if found is None else (yield from self._rest(place, found))
+
+    def _query(self, place: Place, depth: int) -> Query:
+        """For a checkpoint, and so many of the manifests that it builds on."""
+        thread_id, ns, id = place
+        at = (thread_id, ns)
+        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
+
+    def _rest(self, place: Place, found: FoundCheckpoint) -> Operation[CheckpointTuple]:
+        """A checkpoint that was found; fetches what is lacking."""
+        thread_id, ns, _ = place
+        manifests = yield from self._manifests(
+            thread_id, ns, found.asked(), found.rows, found.epoch
+        )
+        wanted = found.wanted(manifests)
+        resolver = yield from self.values(thread_id, ns, wanted, found.epoch, last=True)
+        return self._record(place, found, manifests, resolver)
+
+    def _record(
+        self, place: Place, found: FoundCheckpoint, manifests: Manifests, resolver: Resolver
+    ) -> CheckpointTuple:
+        """A checkpoint whose rows are all there. The checkpoint and its parent are cached."""
+        thread_id, ns, _ = place
+        assembler = CheckpointAssembler(
+            self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
+        )
+        row, parent, epoch = found.row, found.parent, found.epoch
+        record = assembler.whole(row)
+        if parent is not None:
+            record.parent = assembler.record(parent)
+        if self.codec.splices:
+            for cached in manifests.made:
+                if cached.checkpoint_id != row.id:
+                    with suppress(*UNREADABLE):
+                        self._learn(thread_id, ns, cached, resolver, epoch)
+            self._learn(thread_id, ns, manifests.of(row.id), resolver, epoch)
+        return record
+
+    def manifest_of(self, place: Place) -> Operation[Manifest | None]:
+        """The manifest of the checkpoint at `place`, if there is one."""
+        if place.checkpoint_id is None:
+            return None
+        rows = yield Query(self.q.checkpoint, place)
+        if not rows:
+            return None
+        row = CheckpointRecord(*rows[0])
+        found = yield from self.manifests(place.thread_id, place.checkpoint_ns, [row])
+        return found.of(row.id).manifest
+
+    def _learn(
+        self, thread_id: str, ns: str, cached: CachedManifest, resolver: Resolver, epoch: int | None
+    ) -> None:
+        values = {}
+        for channel, version in cached.manifest.large():
+            values[channel] = resolver.remember(channel, version, epoch)
+        self.cache.learn(thread_id, ns, cached, values)
+
+    # -- manifests
+
+    def manifests(
+        self, thread_id: str, ns: str, rows: Sequence[CheckpointRecord]
+    ) -> Operation[Manifests]:
+        """The manifests of some checkpoints of one graph."""
+        return (yield from self._manifests(thread_id, ns, rows, {row.id: row for row in rows}))
+
+    def _manifests(
+        self,
+        thread_id: str,
+        ns: str,
+        rows: Sequence[CheckpointRecord],
+        found: dict[str, CheckpointRecord],
+        epoch: int | None = None,
+    ) -> Operation[Manifests]:
+        """Fetches those that the manifests of `rows` build on, if they are not among `found`.
+
+        With the thread's epoch, cached manifests may be used: no other checkpoint was put in their
+        place since. Without an epoch, nothing that is cached is trusted.
+        """
+        bases: dict[str, CachedManifest] = {}
+        missing: dict[str, None] = {}
+        passed: set[str] = set()
+        holds = epoch is not None and self.cache.holds(thread_id, ns)
+        for row in rows:
+            if holds:
+                cached = self.cache.manifest(thread_id, ns, row.id, None)
+                if cached is not None and not cached.partial and cached.epoch == epoch:
+                    bases[row.id] = cached
+                    continue
+            while not row.complete and row.id not in passed:
+                passed.add(row.id)
+                parent = row.parent_id
+                if parent is None:
+                    break
+                if holds:
+                    cached = self.cache.manifest(thread_id, ns, parent, None)
+                    if cached is not None and not cached.partial and cached.epoch == epoch:
+                        bases[parent] = cached
+                        break
+                if parent not in found:
+                    missing[parent] = None
+                    break
+                row = found[parent]
+        if missing:
+            more = yield Query(self.q.ancestry, (_as_json(missing), thread_id, ns, thread_id, ns))
+            for record in more:
+                found.setdefault(record[0], CheckpointRecord(*record))
+        return Manifests(self.codec, thread_id, ns, found, set(map(_id, rows)), bases, epoch)
+
+    # -- values and writes
+
+    def assembler(
+        self,
+        thread_id: str,
+        ns: str,
+        rows: Sequence[CheckpointRecord],
+        *,
+        before: CheckpointRecord | None = None,
+        adjacent: bool = False,
+        last: bool = False,
+    ) -> Operation[CheckpointAssembler]:
+        """All rows that some checkpoints of one graph are put together from.
+
+        `before`: the one that was listed before them, which tells of the writes that led to it.
+        `adjacent`: the latest comes first, and none between them was left out.
+        """
+        found = {row.id: row for row in ([*rows, before] if before is not None else rows)}
+        manifests = yield from self._manifests(thread_id, ns, rows, found)
+        ids = [row.id for row in rows]
+        after = dict(pairwise(reversed(ids))) if adjacent else {}
+        wanted = manifests.wanted()
+        return (
+            yield from self.rows_of(thread_id, ns, manifests, ids, wanted, after=after, last=last)
+        )
+
+    def rows_of(
+        self,
+        thread_id: str,
+        ns: str,
+        manifests: Manifests,
+        ids: Sequence[str],
+        wanted: Collection[tuple[str, str]],
+        channels: Sequence[str] | None = None,
+        *,
+        after: Mapping[str, str] | None = None,
+        epoch: int | None = None,
+        last: bool = False,
+    ) -> Operation[CheckpointAssembler]:
+        """The writes at some checkpoints, and values, at once.
+
+        With `channels`, what writes to others refer to is left out: those are not to be read.
+        `after` has the checkpoint that comes after another, where that is known. With the thread's
+        epoch, values that are cached from it are not fetched: see `values`.
+        """
+        cached = self._cached_values(thread_id, ns, wanted, epoch)
+        at = (thread_id, ns)
+        some = () if channels is None else (json.dumps(list(channels)),)
+        pairs = json.dumps([key for key in wanted if key not in cached])
+        given = [(id, after.get(id) if after else None) for id in ids]
+        found = yield Query(
+            self.q.rows_of if channels is None else self.q.rows_of_channels,
+            (json.dumps(given), *at, *at, *at, pairs, *some, *at, *at),
+            last,
+        )
+        found = yield from _whole(found)
+        blobs, writes = [], []
+        for tag, a, b, c, base, number, path, kind, data in found:
+            if tag:
+                writes.append(WriteRecord(a, b, number, c, path, base, kind, data))
+            else:
+                blobs.append((a, b, c, base, number, kind, data))
+        shares = len(ids) > 1
+        resolver = Resolver(self.codec, thread_id, ns, blobs, cached, shares=shares)
+        return CheckpointAssembler(
+            self.codec, thread_id, ns, manifests, by_checkpoint(writes), resolver
+        )
+
+    def values(
+        self,
+        thread_id: str,
+        ns: str,
+        wanted: Collection[tuple[str, str]],
+        epoch: int | None = None,
+        *,
+        last: bool = False,
+    ) -> Operation[Resolver]:
+        """Fetches the rows of certain versions of channels.
+
+        Except those that are cached from this epoch: in another, a thread that was deleted and
+        made again may have other values under the same versions, if these were made by hand.
+        """
+        cached = self._cached_values(thread_id, ns, wanted, epoch)
+        rows: Sequence[tuple[Any, ...]] = ()
+        if len(cached) < len(wanted):
+            missing = [key for key in wanted if key not in cached]
+            if self._remote:
+                given = (_as_json(missing), thread_id, ns, thread_id, ns)
+                rows = yield Query(self.q.blobs, given, last)
+            else:
+                rows = yield from self._one_by_one(thread_id, ns, missing)
+        return Resolver(self.codec, thread_id, ns, rows, cached)
+
+    def _one_by_one(
+        self, thread_id: str, ns: str, keys: Iterable[tuple[str, str]]
+    ) -> Operation[list[tuple[Any, ...]]]:
+        """The rows of values, and of all that they are differences from.
+
+        One query that goes through the chains is no quicker, where it is no round trip, and to
+        compile it, as each new connection must, takes as long as to look up all rows of a chain.
+        """
+        found: dict[tuple[str, str], tuple[Any, ...]] = {}
+
+        def onward(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            channel, version, base_channel, base, _, _, _ = row
+            found[channel, version] = row
+            if base is None:
+                return None
+            channel = base_channel or channel
+            return None if (channel, base) in found else (thread_id, ns, channel, base)
+
+        for key in keys:
+            if key not in found:
+                yield LinkedRows(self.q.blob, (thread_id, ns, *key), onward)
+        # The resolver reports a missing row when a value needs that row.
+        return (yield from _whole(list(found.values())))
+
+    def _cached_values(
+        self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None
+    ) -> dict[tuple[str, str], CachedValue]:
+        """The values cached from an epoch; without an epoch, no cached value is trusted."""
+        found: dict[tuple[str, str], CachedValue] = {}
+        if epoch is None:
+            return found
+        for key in wanted:
+            cached = self.cache.value(thread_id, ns, *key)
+            if cached is not None and cached.epoch == epoch:
+                found[key] = cached
+        return found
+
+
+def _whole(rows: list[tuple[Any, ...]]) -> Operation[list[tuple[Any, ...]]]:
+    """Rows of values, with the bytes of those that came with a number instead: see large.py."""
+    places = [place for place, row in enumerate(rows) if type(row[-1]) is int]
+    if places:
+        cells = yield ReadCells(*DATA, [rows[place][-1] for place in places])
+        for place, cell in zip(places, cells, strict=True):
+            rows[place] = (*rows[place][:-1], cell)
+    return rows
+
+
+def _as_json(wanted: Iterable[object]) -> str:
+    """Ids from rows; one that is no text, in a damaged row, is an id that is not there."""
+    return json.dumps(list(wanted), default=repr)

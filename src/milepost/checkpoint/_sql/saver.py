@@ -1,0 +1,327 @@
+"""The part of a saver that all databases share, sync and async.
+
+A method makes an operation and hands it to the engine; the sync and async methods differ in
+nothing but how they wait.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from milepost._db.group_commit import Committer, Outcome
+from milepost._db.operations import BatchableRead, Operation, Query, Work
+from milepost._internal import fork_guard
+from milepost._internal.generators import GeneratorDriver
+from milepost._internal.ids import getrandbits
+from milepost.checkpoint._contract.faceted_saver import FacetedSaver
+from milepost.checkpoint._contract.facets import method_of
+from milepost.checkpoint._contract.names import check_name, check_place
+from milepost.checkpoint._contract.records import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    place_of,
+)
+from milepost.checkpoint._contract.step_saver import (
+    Fence,
+    NewCheckpoint,
+    StepCommit,
+    StepSaver,
+    TaskWrites,
+)
+from milepost.checkpoint._contract.thread_admin import Sweeping
+from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
+from milepost.checkpoint._contract.versions import counter_in, counter_text
+from milepost.checkpoint._delta.encode import Codec
+from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
+from milepost.checkpoint._sql.cache import ThreadCache
+from milepost.checkpoint._sql.read.delta_history import history
+from milepost.checkpoint._sql.read.listing import Listing
+from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.rows import Prepared
+from milepost.checkpoint._sql.statements import queries_for
+from milepost.checkpoint._sql.threads import leases
+from milepost.checkpoint._sql.threads.registry import Registry
+from milepost.checkpoint._sql.threads.retention import SqlThreads
+from milepost.checkpoint._sql.write.prepare import Preparer
+from milepost.checkpoint._sql.write.store import Storer
+from milepost.types import MISSING, RunnableConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+
+    from milepost._db.dialect import Dialect
+    from milepost._db.engine import Engine
+    from milepost.checkpoint.serde.base import SerializerProtocol
+
+
+def _admin(saver: SqlSaver) -> DatabaseAdmin:
+    return saver.admin
+
+
+class SqlSaver(FacetedSaver, StepSaver[Prepared]):  # type: ignore[misc] # what prune returns
+    """Keeps threads in a database."""
+
+    dialect: ClassVar[Dialect]
+    engine: Engine
+    _last_version: tuple[str | None, int] = (None, 0)
+
+    def __init__(
+        self,
+        *,
+        serde: SerializerProtocol | None = None,
+        thread_metadata: Sequence[str] = (),
+        seal_thread_metadata: bool | Collection[str] = False,
+    ) -> None:
+        super().__init__(serde=serde)
+        self.thread_metadata = keys_of_thread(thread_metadata)
+        self._seal_thread_metadata = seal_thread_metadata
+        self._sweeping = Sweeping()
+        self._queries = queries_for(self.dialect)
+        self._assemble()
+
+    def _assemble(self) -> None:
+        """Make the parts that work with the serializer."""
+        self._codec = Codec(self.serde)
+        self._cache = ThreadCache()
+        self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
+        self._registry = Registry(self.dialect, self._queries, self._metadata)
+        self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
+        self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
+        self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)
+        self._committer = Committer(self._storer)
+        fork_guard.renewed_in_child(self)
+
+    def renew(self) -> None:
+        """In a forked child: what the parent's threads had in hand is theirs."""
+        self._assemble()
+
+    def with_serde(self, serde: SerializerProtocol) -> Self:
+        twin = super().with_serde(serde)
+        twin._assemble()
+        return twin
+
+    @property
+    def threads(self) -> SqlThreads:
+        """Whole threads: listed, created, described, copied, pruned, swept, erased."""
+        return SqlThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
+
+    @property
+    def admin(self) -> DatabaseAdmin:
+        """The whole database: dumped, loaded, verified, salvaged, sealed again, vacuumed."""
+        return DatabaseAdmin(
+            self.engine, self.dialect, self.threads, self._registry, self._metadata, self._reader
+        )
+
+    dump = method_of(_admin, DatabaseAdmin.dump)
+    adump = method_of(_admin, DatabaseAdmin.adump)
+    load = method_of(_admin, DatabaseAdmin.load)
+    aload = method_of(_admin, DatabaseAdmin.aload)
+    verify = method_of(_admin, DatabaseAdmin.verify)
+    averify = method_of(_admin, DatabaseAdmin.averify)
+    salvage = method_of(_admin, DatabaseAdmin.salvage)
+    asalvage = method_of(_admin, DatabaseAdmin.asalvage)
+
+    # -- a step in one go
+
+    def prepare(self, step: StepCommit) -> Prepared:
+        return self._preparer.step(step)
+
+    def weight(self, step: Prepared) -> int:
+        return step.weight
+
+    def commit(self, steps: Sequence[Prepared]) -> Outcome:
+        return self.engine.commit(self._committer, self._committer.add(steps))
+
+    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
+        return await self.engine.acommit(self._committer, self._committer.add(steps))
+
+    def hold(self, thread_id: str, fence: Fence) -> None:
+        fence.held(self.engine.run(self._hold(thread_id, fence), write=True))
+
+    async def ahold(self, thread_id: str, fence: Fence) -> None:
+        fence.held(await self.engine.arun(self._hold(thread_id, fence), write=True))
+
+    def _hold(self, thread_id: str, fence: Fence) -> Work[str]:
+        return partial(leases.hold, self._queries, check_name("thread_id", thread_id), fence)
+
+    def release(self, thread_id: str, fence: Fence, status: str) -> None:
+        work = partial(leases.release, self._queries, thread_id, fence, status)
+        self.engine.run(work, write=True)
+
+    async def arelease(self, thread_id: str, fence: Fence, status: str) -> None:
+        work = partial(leases.release, self._queries, thread_id, fence, status)
+        await self.engine.arun(work, write=True)
+
+    def head(self, thread_id: str) -> str | None:
+        return self.engine.run(lambda: self._head(thread_id), write=False)
+
+    async def ahead(self, thread_id: str) -> str | None:
+        return await self.engine.arun(lambda: self._head(thread_id), write=False)
+
+    def _head(self, thread_id: str) -> Operation[str | None]:
+        rows = yield Query(self._queries.head, (check_name("thread_id", thread_id),))
+        return rows[0][0] if rows else None
+
+    # -- the five methods
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = check_place(place_of(config))
+        return self.engine.run(lambda: self._reader.one(place), write=False)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place = check_place(place_of(config))
+        return await self.engine.arun(BatchableRead(lambda: self._reader.one(place)), write=False)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        listing = self._listing(config, filter, before, limit)
+        steps = GeneratorDriver(listing.pages())
+        for work in steps:
+            yield from listing.take()
+            steps.answer = self.engine.run(work, write=False)
+        yield from listing.take()
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        listing = self._listing(config, filter, before, limit)
+        steps = GeneratorDriver(listing.pages())
+        for work in steps:
+            for found in listing.take():
+                yield found
+            steps.answer = await self.engine.arun(work, write=False)
+        for found in listing.take():
+            yield found
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        step = self._put(config, checkpoint, metadata, new_versions)
+        _raise(self.commit([step]))
+        return step.place._replace(checkpoint_id=checkpoint["id"]).config()
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        step = self._put(config, checkpoint, metadata, new_versions)
+        _raise(await self.acommit([step]))
+        return step.place._replace(checkpoint_id=checkpoint["id"]).config()
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        _raise(self.commit([self._put_writes(config, writes, task_id, task_path)]))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        _raise(await self.acommit([self._put_writes(config, writes, task_id, task_path)]))
+
+    def get_next_version(self, current: str | None, channel: None) -> str:  # noqa: ARG002
+        """A counter that orders versions, and random digits that keep branches apart."""
+        last, count = self._last_version
+        if current is not last:  # a run asks for the one after the one that it got last
+            count = counter_in(current)
+        text = b2a_base64(getrandbits(48).to_bytes(6, "big"), newline=False).decode()
+        version = f"{counter_text(count + 1)}.{text}"
+        self._last_version = (version, count + 1)
+        return version
+
+    # -- delta channels
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        place = check_place(place_of(config))
+        return self.engine.run(lambda: history(self._reader, place, channels), write=False)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        place = check_place(place_of(config))
+        return await self.engine.arun(lambda: history(self._reader, place, channels), write=False)
+
+    # -- what sync and async methods do before they wait
+
+    def _listing(
+        self,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Listing:
+        end = get_checkpoint_id(before) if before else None
+        return Listing(self._reader, config, filter, end, limit)
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> Prepared:
+        place = place_of(config)
+        values = checkpoint["channel_values"]
+        versions = {**checkpoint["channel_versions"], **new_versions}
+        parent = place.checkpoint_id
+        base = parent and self._cache.manifest(place.thread_id, place.checkpoint_ns, parent, None)
+        held = base.manifest.versions if base else {}
+        changed = {
+            channel: values.get(channel, MISSING)
+            for channel, version in versions.items()
+            # A foreign runtime may build on what was never stored here: then all of it is new.
+            if channel in new_versions or held.get(channel) != version
+        }
+        seen = {node: dict(versions) for node, versions in checkpoint["versions_seen"].items()}
+        kept: Checkpoint = {**checkpoint, "channel_versions": versions, "versions_seen": seen}
+        new = NewCheckpoint(kept, metadata, changed, values.copy)
+        return self._preparer.checkpoint(place, new)
+
+    def _put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> Prepared:
+        task = TaskWrites(task_id, task_path, "", writes)
+        return self._preparer.writes(place_of(config), task)
+
+
+def _raise(outcome: Sequence[Exception | None]) -> None:
+    for error in outcome:
+        if error is not None:
+            raise error

@@ -1,0 +1,347 @@
+"""Values that only grew: each version is the beginning of the next, with a head of its own.
+
+A list of 1,600 messages has as many versions, and a history shows many of them. Their common
+elements are decoded once. Each version that is handed out gets copies, where a copy is made of
+plain elements in less time than decoding takes; other elements are decoded again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate, chain, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost.checkpoint._delta.rope import Rope, spliced
+from milepost.checkpoint._delta.split import container_head
+from milepost.checkpoint.serde._msgpack import skim
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from milepost.checkpoint._delta.diff import Buffer, DeltaOps, Parts
+    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._delta.rope import Piece
+
+_Copy: TypeAlias = "Callable[[list[Any], int], list[Any]]"
+
+_LONGEST_HEAD: Final = 5
+_PADDING: Final = bytes(_LONGEST_HEAD)
+_USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
+"""Of 16 to 65,535 elements: their number follows in two bytes."""
+_SOME: Final = 64
+"""Elements that are compared at a time."""
+_ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
+
+
+def copier(elements: list[Any]) -> _Copy | None:
+    """What makes independent copies of the first elements; None if they are not plain enough."""
+    kinds = set(map(type, elements))
+    if kinds <= _ATOMS:
+        return _first
+    if kinds == {dict} and _ATOMS.issuperset(map(type, chain.from_iterable(_insides(elements)))):
+        return _copies_of_dicts
+    return None
+
+
+def _insides(elements: list[dict[Any, Any]]) -> Iterable[Iterable[Any]]:
+    """The keys and values of dicts, each of which is in at least one of these."""
+    names = tuple(elements[0])
+    if len(names) > 1 and {len(names)} == set(map(len, elements)):
+        try:  # mostly all have the same keys; to look these up is the quickest way
+            return [names, *map(itemgetter(*names), elements)]
+        except KeyError:
+            pass
+    return chain(elements, map(dict.values, elements))
+
+
+def _first(elements: list[Any], count: int) -> list[Any]:
+    return elements[:count]
+
+
+def _copies_of_dicts(elements: list[Any], count: int) -> list[Any]:
+    return list(map(dict.copy, elements[:count]))
+
+
+class SharedList:
+    """The bytes of elements, in pieces as row after row has added them.
+
+    Several versions share it. Nothing is added once anybody else gets to see it.
+    """
+
+    __slots__ = (
+        "_copy",
+        "_cuts",
+        "_elements",
+        "_origin",
+        "_rope",
+        "count",
+        "ends",
+        "is_list",
+        "pieces",
+    )
+
+    def __init__(
+        self,
+        pieces: list[Buffer],
+        ends: list[int],
+        count: int,
+        *,
+        is_list: bool,
+        origin: ListVersion | None = None,
+    ) -> None:
+        self.pieces = pieces
+        self.ends = ends
+        """How many bytes there are up to the end of each piece."""
+        self.count = count
+        self.is_list = is_list
+        self._origin = origin
+        """The version that it has grown out of: their elements are decoded once for both."""
+        self._elements: list[Any] | None = None
+        """Decoded, and only copied from; none, if they cannot be copied."""
+        self._copy: _Copy | None = None
+        self._cuts: dict[int, int] = {}
+        """Bytes, and the number of elements in so many: where an element is known to end."""
+        self._rope: Rope | None = None
+
+    def add(
+        self, heads: Sequence[bytes], counts: Sequence[int], pieces: Sequence[Buffer]
+    ) -> list[ListVersion]:
+        """The versions that have one piece more each, and so many elements then."""
+        ends = list(accumulate(map(len, pieces), initial=self.ends[-1]))[1:]
+        self.pieces += pieces
+        self.ends += ends
+        self.count = counts[-1]
+        return list(map(ListVersion, repeat(self), heads, counts, ends))
+
+    def up_to(self, size: int) -> list[Buffer]:
+        """The pieces of the first bytes."""
+        last = bisect_left(self.ends, size)
+        found = self.pieces[: last + 1]
+        over = self.ends[last] - size
+        if over:
+            found[-1] = memoryview(found[-1])[:-over]
+        return found
+
+    @property
+    def rope(self) -> Rope:
+        """All of it, to be cut anywhere."""
+        if self._rope is None:
+            self._rope = Rope.joining(self.pieces)
+        return self._rope
+
+    def copies(self, version: ListVersion, codec: Codec) -> list[Any]:
+        """The elements of a version of it; what was decoded is kept, for the next who asks."""
+        if self._elements is None:
+            fresh = self._learn(codec)
+            if fresh is not None and version.is_all:
+                return fresh
+        elements = self._first(version, codec)
+        if elements is None or self._copy is None:
+            return codec.decode_elements(version.count, self.up_to(version.size))
+        return self._copy(elements, version.count)
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether that has been tried."""
+        return self._elements is not None
+
+    def _learn(self, codec: Codec) -> list[Any] | None:
+        """Decode the elements. If they cannot be copied, the first caller gets them."""
+        line = [self]
+        while (origin := line[-1]._origin) is not None and origin.is_undecoded_part():
+            line.append(origin.growth)
+        fresh = None
+        for growth in reversed(line):
+            origin = growth._origin
+            first = None if origin is None else origin.growth._first(origin, codec)
+            size, count = (0, 0) if origin is None else (origin.size, origin.count)
+            decoded = [] if first is None else first[:count]
+            if first is None and count:
+                decoded = codec.decode_elements(count, growth.up_to(size))
+            rest = Rope(growth.rope.cut(size, growth.ends[-1] - size)).buffers()
+            elements = decoded + codec.decode_elements(growth.count - count, rest)
+            copy = growth._copy = copier(elements)
+            growth._cuts[size] = count
+            growth._elements = [] if copy is None else elements
+            if copy is not None and origin is not None and origin.growth._elements is None:
+                origin.growth._copy, origin.growth._elements = copy, decoded
+            fresh = elements if copy is None and first is None else None
+        return fresh
+
+    def _first(self, version: ListVersion, codec: Codec) -> list[Any] | None:
+        """Elements that begin with those of a version of it; None if they cannot be copied."""
+        elements, size, count = self._elements, version.size, version.count
+        if elements is None or self._copy is None:
+            return None
+        if not version.is_all and count != self._cuts.get(size):
+            self._check(elements, size, count, codec)
+        return elements
+
+    def _check(self, elements: list[Any], size: int, count: int, codec: Codec) -> None:
+        """That `count` elements end after `size` bytes: what follows them must begin there."""
+        end, last = self.ends[-1], self.count
+        for cut in tuple(self._cuts.items()):  # another thread may add one meanwhile
+            if size <= cut[0]:
+                end, last = min((end, last), cut)
+        rest = Rope(self.rope.cut(size, end - size)).buffers()
+        if last < count or codec.decode_elements(last - count, rest) != elements[count:last]:
+            raise DeserializationError("a stored list does not have as many elements as it says")
+        self._cuts[size] = count
+
+
+class ListVersion:
+    """One version: its head, and as much of a growth as it had. Looks like a `Rope`."""
+
+    __slots__ = ("count", "growth", "head", "size")
+
+    def __init__(self, growth: SharedList, head: bytes, count: int, size: int) -> None:
+        self.growth = growth
+        self.head = head
+        self.count = count
+        """Its elements."""
+        self.size = size
+        """Bytes after the head."""
+
+    def __len__(self) -> int:
+        return len(self.head) + self.size
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing was added to it so far."""
+        growth = self.growth
+        return self.size == growth.ends[-1] and self.count == growth.count
+
+    def is_undecoded_part(self) -> bool:
+        """Whether others share what it is a part of, of which nothing was decoded yet."""
+        return not (self.is_all or self.growth.is_decoded)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list, not a dict."""
+        return self.growth.is_list
+
+    def apply(self, delta: DeltaOps) -> ListVersion | Rope:
+        """The value that `delta` makes of this one."""
+        [made] = follow(self, [delta])
+        return made
+
+    def added(self, delta: DeltaOps) -> tuple[bytes, int, Buffer] | None:
+        """A head, the number of elements and the new ones, if `delta` adds some to this version:
+        what nearly every version of a list is."""
+        if len(delta) == 3:
+            head, kept, new = delta
+            if (
+                kept == (len(self.head), self.size)
+                and isinstance(head, bytes)
+                and not isinstance(new, tuple)
+            ):
+                count = self._count_in(head)
+                if count is not None and count >= self.count:
+                    return head, count, new
+        return None
+
+    def branch(self) -> SharedList:
+        """What has its elements, to be added to."""
+        growth, size = self.growth, self.size
+        ends = [*growth.ends[: bisect_left(growth.ends, size)], size]
+        pieces, is_list = growth.up_to(size), growth.is_list
+        return SharedList(pieces, ends, self.count, is_list=is_list, origin=self)
+
+    def changed(self, delta: DeltaOps) -> ListVersion | Rope:
+        """What `delta` makes of this version, if it does anything else."""
+        beginning = self._beginning(delta)
+        return spliced(delta, self._cut, len(self)) if beginning is None else beginning
+
+    def read(self) -> bytes:
+        """The value in one piece."""
+        return b"".join(self.buffers())
+
+    def buffers(self) -> list[Buffer]:
+        """The value's pieces, none of them copied."""
+        return [self.head, *self.growth.up_to(self.size)]
+
+    def elements(self, codec: Codec) -> list[Any]:
+        """Its elements, for this caller alone; SerdeError if they cannot be told apart."""
+        return self.growth.copies(self, codec)
+
+    def begins(self, later: Parts) -> bool:
+        """Whether a later version has all its elements, and perhaps more after them."""
+        elements = later.elements
+        if self._count_in(later.head) is None or self.count > len(elements):
+            return False
+        stored, at = self.growth.rope, 0
+        for first in range(0, self.count, _SOME):
+            # Not all at once, which would take as much memory again.
+            data = b"".join(elements[first : min(first + _SOME, self.count)])
+            size = min(len(data), self.size - at)
+            if Rope(stored.cut(at, size)).read() != data:
+                return False
+            at += size
+        return at == self.size
+
+    def grows_from(self, base: ListVersion, delta: DeltaOps) -> bool:
+        """Whether `delta` has made it out of all of `base`, with something added."""
+        kept = delta[0] if len(delta) == 1 else delta[1]
+        head, size = len(base.head), base.size
+        return kept in ((head, size), (0, head + size))
+
+    def _count_in(self, head: bytes) -> int | None:
+        """How many elements a head speaks of; None if it is not one of such a value."""
+        if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.growth.is_list else _DICT):
+            return head[1] << 8 | head[2]
+        kind, count, body = skim.head(head + _PADDING, 0)
+        expected = skim.ARRAY if self.growth.is_list else skim.MAP
+        return count if kind == expected and body == len(head) else None
+
+    def _beginning(self, delta: DeltaOps) -> ListVersion | None:
+        """What `delta` makes, if that is a beginning of this version."""
+        if len(delta) == 1:
+            return self if delta[0] == (0, len(self)) else None
+        if len(delta) != 2:
+            return None
+        head, kept = delta
+        if not isinstance(head, bytes) or not isinstance(kept, tuple):
+            return None
+        start, size = kept
+        count = self._count_in(head)
+        if count is None or start != len(self.head) or not 0 <= size <= self.size:
+            return None
+        return None if count > self.count else ListVersion(self.growth, head, count, size)
+
+    def _cut(self, start: int, length: int) -> Sequence[Piece]:
+        at = start - len(self.head)
+        if at >= 0 and start + length <= len(self):
+            return self.growth.rope.cut(at, length)
+        return Rope.joining(self.buffers()).cut(start, length)
+
+
+def follow(base: ListVersion | Rope, deltas: Iterable[DeltaOps]) -> list[ListVersion | Rope]:
+    """The versions that deltas make, each out of the one before it."""
+    found: list[ListVersion | Rope] = []
+    version = base
+    growth: SharedList | None = None  # which ends with the version, and which is not shared yet
+    for delta in deltas:
+        if not isinstance(version, ListVersion):
+            version = version.apply(delta)
+        elif (added := version.added(delta)) is None:
+            version, growth = version.changed(delta), None
+        else:
+            if growth is None:
+                growth = version.branch()
+            head, count, new = added
+            [version] = growth.add([head], [count], [new])
+        found.append(version)
+    return found
+
+
+def whole(data: Buffer) -> ListVersion | Rope:
+    """A version that is stored in full."""
+    head = container_head(bytes(data[:_LONGEST_HEAD]))
+    if head is None:
+        return Rope.of(data)
+    kind, count, body = skim.head(head, 0)
+    rest = memoryview(data)[body:]
+    growth = SharedList([rest], [len(rest)], count, is_list=kind == skim.ARRAY)
+    return ListVersion(growth, head, count, len(rest))

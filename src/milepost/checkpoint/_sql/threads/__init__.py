@@ -1,0 +1,1 @@
+"""Whole threads: registry, locks, leases, copies, removal."""

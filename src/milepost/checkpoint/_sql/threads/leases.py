@@ -1,0 +1,56 @@
+"""A run's lease on its thread: the status `running`, and the time of its last sign of life.
+
+A run that wants to be alone takes it before its first commit, renews it while a node runs,
+and gives it back if its last commit did not. A run that was killed does none of that, and is
+taken for dead when the lease is over.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from milepost._db.operations import Execute, Operation, Query
+from milepost._internal import log
+from milepost._internal.ids import new_epoch
+from milepost.checkpoint._sql.threads import registry
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.step_saver import Fence
+    from milepost.checkpoint._sql.statements import Statements
+
+
+def hold(q: Statements, thread_id: str, fence: Fence) -> Operation[str]:
+    """Take or renew the lease; the status that the thread had, empty for a new one."""
+    rows = yield Query(q.lock_lease, (thread_id,))
+    now = time.time()
+    if not rows:
+        fence.claim(thread_id, None, busy=False)
+        fence.added_at = now
+        values = (thread_id, None, fence.token, new_epoch(), "running", now, now)
+        yield Execute(q.add_thread, values)
+        return ""
+    token, status, updated_at = rows[0]
+    fence.claim(thread_id, token, registry.is_alive(status, updated_at))
+    if token == fence.token:
+        yield Execute(q.renew_lease, (now, thread_id))
+    else:
+        if status == "running":
+            taken = "Thread '%s': a run has taken it over from one whose lease is over."
+            log.info(log.THREADS, taken, thread_id)
+        yield Execute(q.take_lease, (fence.token, now, thread_id))
+    # What a killed run left behind belongs to no run now.
+    return "interrupted" if status == "running" else str(status)
+
+
+def release(q: Statements, thread_id: str, fence: Fence, status: str) -> Operation[None]:
+    """Say how a run has ended, unless another has taken the thread."""
+    if status:
+        # What has become of the thread is seen only after the lock was granted: its last owner
+        # may have removed the latest checkpoint.
+        yield Query(q.lock_thread, (thread_id,))
+        yield Execute(q.end_lease, (status, thread_id, fence.token))
+    else:
+        dropped = yield Execute(q.drop_claim, (thread_id, fence.token, fence.added_at))
+        if not dropped:
+            yield Execute(q.end_claim, (thread_id, fence.token))

@@ -1,0 +1,287 @@
+"""The registry of threads: who they belong to, their status, when they were last used.
+
+It is a table of its own, so that listing threads never reads a checkpoint or a value.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._db.operations import Execute, Operation, Query
+from milepost.checkpoint._contract.thread_metadata import SEALED, metadata_text
+from milepost.checkpoint._contract.threads import (
+    Problem,
+    ThreadInfo,
+    Wanted,
+    may_be_stored,
+    no_such_thread,
+)
+from milepost.checkpoint._sql.statements import HEAD
+from milepost.checkpoint._sql.threads.lock import lock
+from milepost.errors import DamagedRowError, SerdeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from milepost._db.dialect import Dialect
+    from milepost.checkpoint._contract.thread_metadata import StoredMetadata, ThreadMetadata
+    from milepost.checkpoint._sql.statements import Statements
+
+LEASE: Final = 60.0
+"""Seconds without a commit after which a run is taken for dead."""
+
+_COLUMNS = f"thread_id, status, created_at, updated_at, {HEAD}, metadata"
+
+
+def is_alive(status: str, updated_at: float) -> bool:
+    """Whether a run works on a thread, as far as its entry tells."""
+    return status == "running" and time.time() - updated_at <= LEASE
+
+
+class Registry:
+    """Reads and writes the registry through one dialect's queries."""
+
+    def __init__(self, dialect: Dialect, queries: Statements, metadata: ThreadMetadata) -> None:
+        self._dialect = dialect
+        self._q = queries
+        self._metadata = metadata
+
+    def page(self, wanted: Wanted) -> Operation[list[ThreadInfo]]:
+        """Threads in the order of their ids."""
+        wanted.check()
+        clauses, values = self._clauses(wanted)
+        if not all(map(may_be_stored, values)):
+            return []
+        where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
+        sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
+        rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
+        return [self._info(row) for row in rows]
+
+    def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
+        """The ids of threads in their order, whatever else may be wrong with their entries."""
+        where = "" if after is None else "WHERE thread_id > ? "
+        sql = f"SELECT thread_id FROM threads {where}ORDER BY thread_id LIMIT ?"
+        given = (limit,) if after is None else (after, limit)
+        rows = yield Query(self._dialect.placed(sql), given)
+        for (thread_id,) in rows:
+            if type(thread_id) is not str:
+                raise DamagedRowError(
+                    f"The registry (table `threads`) has an entry whose thread_id is no text: "
+                    f"{thread_id!r}. Restore the row from a backup, or delete it."
+                )
+        return [thread_id for (thread_id,) in rows]
+
+    def problems(self, thread_id: str) -> Operation[list[Problem]]:
+        """What is wrong with the entry of a thread."""
+        rows = yield Query(self._q.thread_info, (thread_id,))
+        problems = []
+        for row in rows:
+            damage: object = _entry(row)
+            if isinstance(damage, ThreadInfo):
+                try:
+                    self._info(row)
+                    continue
+                except SerdeError as error:
+                    damage = error
+            reason = f"its entry is damaged: {damage}"
+            problems.append(Problem(thread_id, "", "threads", thread_id, reason))
+        return problems
+
+    def _clauses(self, wanted: Wanted) -> tuple[list[str], list[Any]]:
+        """Only fixed text goes into the query; all that the caller gave is a parameter."""
+        clauses: list[str] = []
+        values: list[Any] = []
+
+        def add(clause: str, *given: Any) -> None:
+            clauses.append(clause)
+            values.extend(given)
+
+        if wanted.after is not None:
+            add("thread_id > ?", wanted.after)
+        if wanted.prefix:
+            add("thread_id >= ?", wanted.prefix)
+            if (end := _after_prefix(wanted.prefix)) is not None:
+                add("thread_id < ?", end)
+        stale = time.time() - LEASE
+        if wanted.status == "stale":
+            add("status = 'running' AND updated_at < ?", stale)
+        elif wanted.status == "running":
+            add("status = 'running' AND updated_at >= ?", stale)
+        elif wanted.status is not None:
+            add("status = ?", wanted.status)
+        if wanted.updated_after is not None:
+            add("updated_at > ?", wanted.updated_after)
+        if wanted.updated_before is not None:
+            add("updated_at < ?", wanted.updated_before)
+        for key, value in wanted.metadata.items():
+            if key == "owner":
+                owners = [str(value), *self._metadata.digests(key, value)]
+                add(f"owner IN ({', '.join('?' * len(owners))})", *owners)
+            elif key == "tags":
+                for tag in [value] if isinstance(value, str) else value:
+                    add(*self._or_sealed(self._has_tag(tag), key, tag))
+            else:
+                add(*self._or_sealed(self._equals(key, value), key, value))
+        return clauses, values
+
+    def _or_sealed(self, clause: tuple[str, ...], key: str, value: Any) -> tuple[str, ...]:
+        """A clause about what is stored in clear, or the same about what is sealed."""
+        ways = [clause, *map(self._has_digest, self._metadata.digests(key, value))]
+        texts = " OR ".join(text for text, *_ in ways)
+        return (f"({texts})", *(value for _, *values in ways for value in values))
+
+    def _has_digest(self, digest: str) -> tuple[str, str]:
+        if self._dialect.name == "sqlite":
+            return (
+                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.\"$sealed\".digests') e"
+                " WHERE e.value = ?)",
+                digest,
+            )
+        return ("metadata @> ?::jsonb", json.dumps({SEALED: {"digests": [digest]}}))
+
+    def _equals(self, key: str, value: Any) -> tuple[str, str, str]:
+        if self._dialect.name == "sqlite":
+            # Through json_each a key is compared, never read as a path.
+            return (
+                "EXISTS (SELECT 1 FROM json_each(threads.metadata) e, json_each(?) w"
+                " WHERE e.key = ? AND e.type = w.type AND e.value IS w.value)",
+                json.dumps([value], sort_keys=True),
+                str(key),
+            )
+        # As text: for jsonb 1 and 1.0 are the same.
+        return ("(metadata -> ?::text)::text = (?::jsonb)::text", str(key), json.dumps(value))
+
+    def _has_tag(self, tag: Any) -> tuple[str, str]:
+        if self._dialect.name == "sqlite":
+            return (
+                "EXISTS (SELECT 1 FROM json_each(threads.metadata, '$.tags') e WHERE e.value = ?)",
+                str(tag),
+            )
+        return ("metadata -> 'tags' @> ?::jsonb", json.dumps([str(tag)]))
+
+    def one(self, thread_id: str) -> Operation[ThreadInfo | None]:
+        """One thread, with counts."""
+        rows = yield Query(self._q.thread_info, (thread_id,))
+        if not rows:
+            return None
+        info = self._info(rows[0])
+        rows = yield Query(self._q.thread_size, (thread_id,) * 4)
+        checkpoints = writes = size = 0
+        for table, count, bytes_ in rows:
+            checkpoints += count if table == 1 else 0
+            writes += count if table == 3 else 0
+            size += int(bytes_ or 0)
+        return info._replace(checkpoints=checkpoints, writes=writes, bytes=size)
+
+    def describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[None]:
+        """Replace what is stored about a thread."""
+        stored = self._metadata.stored(thread_id, metadata)
+        changed = yield Execute(self._q.describe_thread, (*stored, thread_id))
+        if not changed:
+            raise no_such_thread(thread_id)
+
+    def create(self, thread_id: str, metadata: Mapping[str, Any]) -> Operation[ThreadInfo]:
+        """Add a thread, or say more about one that is there."""
+        metadata_text(thread_id, metadata)
+        # The lock on a thread that is not there is an entry for it, as a new thread has it.
+        entry = yield from lock(self._q, thread_id)
+        if not entry.new:
+            yield Execute(self._q.create_claimed, (time.time(), thread_id))
+        yield from self.add_metadata(thread_id, metadata)
+        rows = yield Query(self._q.thread_info, (thread_id,))
+        return self._info(rows[0])
+
+    def add_metadata(self, thread_id: str, more: Mapping[str, Any]) -> Operation[None]:
+        """Say more about a thread, which is locked."""
+        stored = yield from self._stored(thread_id)
+        known = self._metadata.opened(thread_id, stored)
+        if metadata_text(thread_id, known) != metadata_text(thread_id, {**known, **more}):
+            values = self._metadata.merged(thread_id, stored, more)
+            yield Execute(self._q.describe_thread, (*values, thread_id))
+
+    def new_entry(self, thread_id: str, metadata: Mapping[str, Any]) -> StoredMetadata:
+        """The columns of a new thread that something is said about."""
+        return self._metadata.stored(thread_id, metadata)
+
+    def move_metadata(self, source: str, target: str) -> Operation[None]:
+        """Seal the metadata of a copy for its own thread."""
+        stored = yield from self._stored(target)
+        if SEALED in stored:
+            values = self._metadata.moved(source, target, stored)
+            yield Execute(self._q.describe_thread, (*values, target))
+
+    def reseal(self, thread_id: str) -> Operation[bool | None]:
+        """Seal the metadata of a thread with the newest key; False if it is, None if none is."""
+        if (yield Query(self._q.lock_thread, (thread_id,))):
+            stored = yield from self._stored(thread_id)
+            current = self._metadata.is_current(stored)
+            if current is not False:
+                return None if current is None else False
+            values = self._metadata.merged(thread_id, stored, {})
+            yield Execute(self._q.describe_thread, (*values, thread_id))
+            return True
+        return None
+
+    def _stored(self, thread_id: str) -> Operation[dict[str, Any]]:
+        """The metadata of a thread as it is stored."""
+        rows = yield Query(self._q.thread_metadata, (thread_id,))
+        stored = stored_metadata(rows[0][0]) if rows else {}
+        if isinstance(stored, str):
+            raise _damaged(thread_id, stored)
+        return stored
+
+    def _info(self, row: Sequence[Any]) -> ThreadInfo:
+        info = _entry(row)
+        if isinstance(info, str):
+            raise _damaged(row[0], info)
+        return info._replace(metadata=self._metadata.opened(info.thread_id, info.metadata))
+
+
+def _damaged(thread_id: object, damage: str) -> DamagedRowError:
+    return DamagedRowError(
+        f"The entry of thread '{thread_id}' in the registry (table `threads`) is damaged: {damage}."
+        " Restore the row from a backup, or repair the metadata with `set_thread_metadata`; the "
+        "thread's checkpoints can be read."
+    )
+
+
+def stored_metadata(cell: Any) -> dict[str, Any] | str:
+    """The metadata in a cell of the registry, or what is wrong with it."""
+    if not isinstance(cell, dict):
+        try:
+            cell = json.loads(cell)
+        except (TypeError, ValueError):
+            return "its metadata is no JSON"
+        if not isinstance(cell, dict):
+            return "its metadata is no object of JSON"
+    return cell
+
+
+def _entry(row: Sequence[Any]) -> ThreadInfo | str:
+    """The entry of a thread, or what is wrong with it."""
+    thread_id, status, created_at, updated_at, head, metadata = row
+    if type(thread_id) is not str:
+        return "its thread_id is no text"
+    if type(status) is not str or not (head is None or type(head) is str):
+        return "its status or its head is no text"
+    if not all(isinstance(time, (int, float)) for time in (created_at, updated_at)):
+        return "a time in it is no number"
+    found = stored_metadata(metadata)
+    if isinstance(found, str):
+        return found
+    if status == "running" and not is_alive(status, updated_at):
+        status = "stale"
+    return ThreadInfo(thread_id, status, created_at, updated_at, head, found)
+
+
+def _after_prefix(prefix: str) -> str | None:
+    """The first text after all that begin with `prefix`."""
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1]) + 1
+        if 0xD800 <= code <= 0xDFFF:
+            code = 0xE000
+        if code <= 0x10FFFF:
+            return prefix[: end - 1] + chr(code)
+    return None

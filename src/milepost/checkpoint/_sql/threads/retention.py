@@ -1,0 +1,344 @@
+"""Threads in a database, kept as long as they are wanted: how they are found and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from milepost._db.engine import Program, Transaction
+from milepost._db.operations import Execute, ExecuteMany, Operation, Query
+from milepost._internal.dataclass_tools import record
+from milepost._internal.ids import new_epoch
+from milepost.checkpoint._contract.thread_admin import Ids, Page, Threads
+from milepost.checkpoint._contract.threads import (
+    Choice,
+    Lineage,
+    Node,
+    Removed,
+    ThreadInfo,
+    Wanted,
+    with_ancestors,
+)
+from milepost.checkpoint._sql import manifest as manifests
+from milepost.checkpoint._sql import metadata as metadata_cells
+from milepost.checkpoint._sql.inline_writes import INLINE_WRITES, own_rows
+from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
+from milepost.checkpoint._sql.read.fetched import (
+    CheckpointRecord,
+    Manifests,
+    WriteRecord,
+    metadata_of,
+)
+from milepost.checkpoint._sql.read.reader import Reader
+from milepost.checkpoint._sql.rows import short_kind
+from milepost.checkpoint._sql.threads.copy import copy
+from milepost.checkpoint._sql.threads.lock import lock
+from milepost.constants import CHILDREN
+
+if TYPE_CHECKING:
+    from milepost._db.engine import Engine
+    from milepost.checkpoint._contract.thread_admin import Sweeping
+    from milepost.checkpoint._sql.cache import ThreadCache
+    from milepost.checkpoint._sql.manifest import Manifest
+    from milepost.checkpoint._sql.read.values import Resolver
+    from milepost.checkpoint._sql.threads.registry import Registry
+
+
+@record
+class Thread:
+    """All checkpoints of a thread, oldest first."""
+
+    rows: Mapping[Node, CheckpointRecord]
+    manifests: Mapping[str, Manifests]
+    """By their graph."""
+    metadata: Mapping[Node, Mapping[str, Any]]
+
+    def history(self) -> dict[Node, Lineage]:
+        """What decides which of them can be done without."""
+        return {node: self._lineage(node, row) for node, row in self.rows.items()}
+
+    def manifest(self, node: Node) -> Manifest:
+        """The manifest of one of them."""
+        ns, id = node
+        return self.manifests[ns].of(id).manifest
+
+    def _lineage(self, node: Node, row: CheckpointRecord) -> Lineage:
+        manifest = self.manifest(node)
+        counters = self.metadata[node].get("counters_since_delta_snapshot") or ()
+        leans = any(manifest.inline.get(channel, EMPTIED) is EMPTIED for channel in counters)
+        return Lineage(row.parent_id, row.run_id, leans, manifest.seen.get(CHILDREN, {}))
+
+
+class Remover:
+    """Removes through one dialect's queries."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._q = reader.q
+
+    def thread(self, thread_id: str, unused_since: float | None = None) -> Operation[Removed]:
+        """All of a thread; with a time, unless it was used since."""
+        # The entry first: a run that is committing holds it, and is waited for.
+        if unused_since is None:
+            entry = yield from lock(self._q, thread_id)
+            found = not entry.new
+        else:
+            found = yield Query(self._q.lock_unused_thread, (thread_id, unused_since))
+            if not found:
+                return Removed()
+        writes = yield Execute(self._q.delete_writes, (thread_id,))
+        values = yield Execute(self._q.delete_blobs, (thread_id,))
+        checkpoints = yield Execute(self._q.delete_checkpoints, (thread_id,))
+        yield Execute(self._q.delete_thread, (thread_id,))
+        return Removed([thread_id] if found or checkpoints else [], checkpoints, writes, values)
+
+    def threads_of_runs(self, run_ids: Sequence[str]) -> Operation[list[str]]:
+        """Threads that certain runs have written to."""
+        found: dict[str, None] = {}
+        for run_id in run_ids:
+            rows = yield Query(self._q.threads_of_run, (run_id,))
+            found.update((row[0], None) for row in rows)
+        return list(found)
+
+    def keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
+        """Remove all checkpoints but the chosen ones and those that they cannot do without."""
+        if dry_run:
+            return (yield from self._keep(thread_id, choose, dry_run=True))
+        entry = yield from lock(self._q, thread_id)
+        removed = yield from self._keep(thread_id, choose, dry_run=False)
+        if entry.new or removed.threads:
+            yield Execute(self._q.delete_thread, (thread_id,))
+        return removed
+
+    def _keep(self, thread_id: str, choose: Choice, *, dry_run: bool) -> Operation[Removed]:
+        thread = yield from self._load(thread_id)
+        if not thread.rows:
+            return Removed()
+        history = thread.history()
+        kept = with_ancestors(history, choose(history))
+        doomed = [node for node in thread.rows if node not in kept]
+        if not doomed:
+            return Removed()
+        rows = yield Query(self._q.all_writes_of, (thread_id, thread_id))
+        writes: dict[Node, list[WriteRecord]] = {}
+        for ns, *row in rows:
+            write = WriteRecord(*row)
+            writes.setdefault((ns, write.checkpoint_id), []).append(write)
+        for ns, id in kept:
+            # Of what is gone, what is removed here may be the only one to tell.
+            thread.manifests[ns].check_writes(id, writes.get((ns, id), ()))
+        used = _used(thread, kept, writes)
+        rows = yield Query(self._q.blob_keys, (thread_id,))
+        unused = [key for key in map(tuple, rows) if key not in used]
+        removed = Removed(
+            [] if kept else [thread_id],
+            len(doomed),
+            sum(len(writes.get(node, ())) for node in doomed),
+            len(unused),
+        )
+        if dry_run:
+            return removed
+        yield from self._part_writes(thread_id, thread, kept, writes)
+        yield from self._cut_values(thread_id, used)
+        yield from self._cut_manifests(thread_id, thread, kept)
+        at = [(thread_id, *node) for node in doomed]
+        yield ExecuteMany(self._q.delete_writes_at, at)
+        yield ExecuteMany(self._q.delete_checkpoint, at)
+        yield ExecuteMany(self._q.delete_blob, [(thread_id, *key) for key in unused])
+        # Rows are gone that a run may want to build on: a new epoch tells it not to.
+        head = max((id for ns, id in kept if ns == ""), default=None)
+        yield Execute(self._q.new_epoch, (head, new_epoch(), thread_id))
+        return removed
+
+    def _load(self, thread_id: str) -> Operation[Thread]:
+        rows = yield Query(self._q.checkpoints_of, (thread_id,))
+        records = {(row[0], row[1]): CheckpointRecord(*row[1:]) for row in rows}
+        found: dict[str, Manifests] = {}
+        for ns in dict.fromkeys(ns for ns, _ in records):
+            own = [row for (other, _), row in records.items() if other == ns]
+            found[ns] = yield from self._reader.manifests(thread_id, ns, own)
+        metadata = {
+            node: metadata_of(self._reader.codec, thread_id, node[0], row)
+            for node, row in records.items()
+        }
+        return Thread(records, found, metadata)
+
+    def _part_writes(
+        self,
+        thread_id: str,
+        thread: Thread,
+        kept: Collection[Node],
+        writes: Mapping[Node, Sequence[WriteRecord]],
+    ) -> Operation[None]:
+        """Writes in the row of another checkpoint stay or go with their own, and are counted."""
+        rows: list[Any] = []
+        cleared = []
+        for (ns, id), some in writes.items():
+            for write in some:
+                if write.kind != INLINE_WRITES:
+                    continue
+                child = (ns, write.task_id)
+                if (ns, id) not in kept and child in kept:
+                    cleared.append((thread_id, *child))
+                elif (ns, id) in kept and child not in kept:
+                    rows += own_rows(self._reader.codec, (thread_id, ns, id), child[1], write.data)
+        yield ExecuteMany(self._q.add_write, rows)
+        yield ExecuteMany(self._q.clear_inline_writes, cleared)
+        counts = [
+            self._count(thread_id, thread.rows[node], node[0], len(keys))
+            for node, keys in _keys(thread, kept, writes, rows).items()
+        ]
+        yield ExecuteMany(self._q.count_writes, counts)
+
+    def _count(self, thread_id: str, row: CheckpointRecord, ns: str, rows: int) -> tuple[Any, ...]:
+        """The metadata of a checkpoint, with the number of its rows of writes."""
+        codec = self._reader.codec
+        place = (thread_id, ns, row.id)
+        kind, data, counted = metadata_cells.opened(codec, row.metadata_kind, row.metadata, *place)
+        kind, data = metadata_cells.counted(kind, data, max(rows, counted))
+        return (kind, codec.seal(data, ("metadata", *place), (kind,)), *place)
+
+    def _cut_values(self, thread_id: str, used: Collection[tuple[str, ...]]) -> Operation[None]:
+        """Store in full what was a difference from something that goes away."""
+        codec = self._reader.codec
+        for ns in dict.fromkeys(key[0] for key in used):
+            keys = {(channel, version) for other, channel, version in used if other == ns}
+            resolver: Resolver = yield from self._reader.values(thread_id, ns, keys)
+            rows = [
+                (
+                    codec.seal(
+                        resolver.data(*key),
+                        ("blob", thread_id, ns, *key),
+                        (None, None, 0, short_kind(resolver.kind(*key))),
+                    ),
+                    thread_id,
+                    ns,
+                    *key,
+                )
+                for key in keys
+                if (base := resolver.base(*key)) is not None and base not in keys
+            ]
+            yield ExecuteMany(self._q.cut_blob, rows)
+
+    def _cut_manifests(
+        self, thread_id: str, thread: Thread, kept: Collection[Node]
+    ) -> Operation[None]:
+        """The oldest that are kept become the first of their line."""
+        rows = []
+        for ns, id in kept:
+            row = thread.rows[ns, id]
+            if row.parent_id is None or (ns, row.parent_id) in kept:
+                continue
+            data = manifests.pack(thread.manifests[ns].stamp(row), thread.manifest((ns, id)))
+            sealed = self._reader.codec.seal(data, ("frame", thread_id, ns, id), (None, 1))
+            rows.append((sealed, thread_id, ns, id))
+        yield ExecuteMany(self._q.cut_checkpoint, rows)
+
+
+class SqlThreads(Threads):
+    """The threads of a saver on a database."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sweeping: Sweeping,
+        registry: Registry,
+        reader: Reader,
+        cache: ThreadCache,
+    ) -> None:
+        super().__init__(engine, sweeping)
+        self._registry = registry
+        self._reader = reader
+        self._cache = cache
+        self._remover = Remover(reader)
+
+    def _page(self, wanted: Wanted) -> Program[Page]:
+        page: Page
+        page = yield Transaction(partial(self._registry.page, wanted), write=False)
+        return page
+
+    def thread_ids(self, wanted: Sequence[str] | None) -> Program[Ids]:
+        if wanted is not None:
+            return (yield from super().thread_ids(wanted))
+        found: Ids = []
+        limit = Wanted().limit
+        while True:
+            after = found[-1] if found else None
+            page = yield Transaction(partial(self._registry.ids, after, limit), write=False)
+            found += page
+            if len(page) < limit:
+                return found
+
+    def _info(self, thread_id: str) -> Program[ThreadInfo | None]:
+        info: ThreadInfo | None
+        info = yield Transaction(partial(self._registry.one, thread_id), write=False)
+        return info
+
+    def _describe(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
+        yield Transaction(partial(self._registry.describe, thread_id, metadata))
+
+    def _add(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[ThreadInfo]:
+        info: ThreadInfo = yield Transaction(partial(self._registry.create, thread_id, metadata))
+        return info
+
+    def _duplicate(self, source: str, target: str) -> Program[None]:
+        yield Transaction(
+            partial(copy, self._reader.codec, self._reader.q, self._registry, source, target)
+        )
+
+    def _remove(self, thread_id: str, unused_since: float | None = None) -> Program[Removed]:
+        work = partial(self._remover.thread, thread_id, unused_since)
+        removed: Removed = yield Transaction(work)
+        self._cache.forget(thread_id)
+        return removed
+
+    def _keep(self, thread_id: str, choose: Choice, dry_run: bool) -> Program[Removed]:
+        work = partial(self._remover.keep, thread_id, choose, dry_run=dry_run)
+        removed: Removed = yield Transaction(work, write=not dry_run)
+        if not dry_run:
+            self._cache.forget(thread_id)
+        return removed
+
+    def _threads_of_runs(self, run_ids: Collection[str]) -> Program[Ids]:
+        work = partial(self._remover.threads_of_runs, sorted(run_ids))
+        threads: Ids = yield Transaction(work, write=False)
+        return threads
+
+
+def _keys(
+    thread: Thread,
+    kept: Collection[Node],
+    writes: Mapping[Node, Sequence[WriteRecord]],
+    moved: Sequence[Any],
+) -> dict[Node, set[tuple[str, int]]]:
+    """The rows of writes at checkpoints that lose one after them, which has counted them."""
+    left = {
+        (ns, row.parent_id)
+        for (ns, id), row in thread.rows.items()
+        if row.parent_id is not None and (ns, id) not in kept and (ns, row.parent_id) in kept
+    }
+    found = {
+        node: {
+            (row.task_id, row.position) for row in writes.get(node, ()) if row.kind != INLINE_WRITES
+        }
+        for node in left
+    }
+    for _, ns, id, task_id, position, *_ in moved:
+        found[ns, id].add((task_id, position))
+    return {node: keys for node, keys in found.items() if keys}
+
+
+def _used(
+    thread: Thread, kept: Collection[Node], writes: Mapping[Node, Sequence[WriteRecord]]
+) -> set[tuple[str, str, str]]:
+    used = set()
+    for node in kept:
+        manifest = thread.manifest(node)
+        for channel, held in manifest.inline.items():
+            if held is OWN_ROW and channel in manifest.versions:
+                used.add((node[0], channel, str(manifest.versions[channel])))
+        for write in writes.get(node, ()):
+            if write.base is not None:
+                used.add((node[0], write.channel, write.base))
+    return used

@@ -1,0 +1,1 @@
+"""A step on its way into the database: prepare, then store."""

@@ -1,0 +1,288 @@
+"""Encodes a step: pure, without I/O, before the next step starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost._internal import log
+from milepost.checkpoint._contract.names import Names
+from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
+from milepost.checkpoint._contract.threads import is_trigger
+from milepost.checkpoint._delta.diff import Parts
+from milepost.checkpoint._delta.encode import Codec, Value, in_one_piece, in_parts, size_of
+from milepost.checkpoint._delta.split import cut
+from milepost.checkpoint._sql import manifest as manifests
+from milepost.checkpoint._sql import metadata as metadata_cells
+from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
+from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, OWN_ROW, Inline, Manifest
+from milepost.checkpoint._sql.rows import BlobRow, CheckpointRow, Compaction, Prepared, short_kind
+from milepost.checkpoint._sql.write.chains import blob_row, moved
+from milepost.checkpoint._sql.write.writes import (
+    compact_early,
+    entries,
+    follows,
+    note_early,
+    place_with,
+    place_writes,
+    task_rows,
+)
+from milepost.constants import ERROR, INTERRUPT
+from milepost.errors import SerdeError
+from milepost.types import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from milepost._db.dialect import Bounds
+    from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit, TaskWrites
+
+INLINE: Final = 128
+"""Encoded values up to this size are kept in the manifest."""
+
+_Once: TypeAlias = dict[int, Value]
+"""What a step has encoded, by the identity of the object: a write is often a channel's value."""
+
+
+class Preparer:
+    """Turns steps into rows, with what is cached of the rows before them."""
+
+    def __init__(self, codec: Codec, cache: ThreadCache, chain: Bounds) -> None:
+        self._codec = codec
+        self._cache = cache
+        self._chain = chain
+        self._names = Names()
+
+    def step(self, step: StepCommit) -> Prepared:
+        """The rows of a step of one of our own runs."""
+        place = Place(step.thread_id, step.checkpoint_ns, step.checkpoint_id)
+        self._names.step(step)
+        codec, new = self._codec, step.new
+        prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
+        once: _Once = {}
+        # The writes come first: what cannot be encoded is then told with the node that wrote it.
+        encoded = [self._encoded(place, task, once) for task in step.writes]
+        brief = None
+        if new is not None:
+            row = self._checkpoint(prepared, new, once)
+            if codec.splices and follows(step, row.checkpoint_id):
+                brief = entries(step.writes, encoded, prepared.blobs)
+        if brief is not None:
+            place_with(codec, place, row, brief)
+        elif encoded:
+            for task, values in zip(step.writes, encoded, strict=True):
+                prepared.writes.append(task_rows(task, values, prepared.blobs))
+            place_writes(codec, prepared)
+        if codec.splices and place.checkpoint_id is not None:
+            if new is None:
+                note_early(self._cache, step, encoded)
+            elif prepared.blobs:
+                compact_early(self._cache, prepared)
+        return prepared
+
+    def checkpoint(self, place: Place, new: NewCheckpoint) -> Prepared:
+        """The rows of a checkpoint that a foreign runtime puts."""
+        self._names.checkpoint(place, new)
+        prepared = Prepared(place, None, None, [], [], None, [])
+        self._checkpoint(prepared, new, {})
+        prepared.status = _status(prepared, new)
+        return prepared
+
+    def writes(self, place: Place, task: TaskWrites) -> Prepared:
+        """The rows of writes that a foreign runtime puts."""
+        self._names.writes(place, task)
+        prepared = Prepared(place, None, None, [], [], None, [])
+        prepared.writes.append(task_rows(task, self._encoded(place, task, {}), ()))
+        place_writes(self._codec, prepared)
+        prepared.status = _status(prepared, None)
+        return prepared
+
+    # -- checkpoints
+
+    def _checkpoint(self, prepared: Prepared, new: NewCheckpoint, once: _Once) -> CheckpointRow:
+        token = prepared.token
+        thread_id, ns, parent_id = prepared.place
+        checkpoint, metadata = new.checkpoint, new.metadata
+        id = checkpoint["id"]
+        versions = checkpoint["channel_versions"]
+        base = (
+            self._cache.manifest(thread_id, ns, parent_id, token) if parent_id is not None else None
+        )
+        held: dict[str, Inline] = {}
+        for channel, value in new.changed.items():
+            held[channel] = self._value(
+                prepared, channel, versions[channel], value, once, again=new.again
+            )
+        if prepared.blobs and parent_id is not None and not new.again:
+            self._log_stored_whole(prepared, base)
+            if base is not None:
+                self._move_emptied(prepared, base, new.changed)
+        if base is not None:
+            # Asked first: a commit may complete the manifest meanwhile, and says so afterwards.
+            partial = base.partial
+            manifest, changes = self._next_manifest(base, new, held)
+        else:
+            # If it is partial, it is completed from the database when it is stored.
+            partial = len(held) < len(versions)
+            all = {**dict.fromkeys(versions, INHERITED), **held} if partial else held
+            manifest, changes = (
+                Manifest(dict(versions), dict(checkpoint["versions_seen"]), all),
+                None,
+            )
+        updated = checkpoint.get("updated_channels")
+        kind, data = metadata_cells.encoded(self._codec, metadata, thread_id, ns, id)
+        told = self._codec.seal(data, ("metadata", thread_id, ns, id), (short_kind(kind),))
+        run_id = metadata.get("run_id")
+        cached = CachedManifest(token, base.epoch if base else None, id, manifest, 1, 0, 0, partial)
+        prepared.checkpoint = row = CheckpointRow(
+            id,
+            None if run_id is None else str(run_id),
+            (checkpoint["v"], checkpoint["ts"], None if updated is None else list(updated)),
+            changes,
+            base,
+            cached,
+            kind,
+            told,
+            data,
+        )
+        # A foreign runtime's checkpoint is cached once it is stored.
+        if self._codec.splices and token is not None:
+            values: dict[str, CachedValue] = {}
+            for blob in prepared.blobs:
+                if blob.cached is not None:
+                    values[blob.channel] = blob.cached
+            self._cache.learn(thread_id, ns, cached, values)
+        return row
+
+    def _next_manifest(
+        self, base: CachedManifest, new: NewCheckpoint, held: dict[str, Inline]
+    ) -> tuple[Manifest, Manifest | None]:
+        """The manifest after another, and what differs, unless it is to be stored complete."""
+        # What a node has seen is replaced when it runs, never changed.
+        versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
+        changes = manifests.changes(base.manifest, versions, seen, held, new.seen)
+        if changes is None:
+            return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
+        manifest = base.manifest.merged(changes)
+        return manifest, None if manifests.is_due(base, self._chain) else changes
+
+    def _value(
+        self,
+        prepared: Prepared,
+        channel: str,
+        version: Any,
+        value: Any,
+        once: _Once,
+        *,
+        again: bool,
+    ) -> Inline:
+        """What the manifest holds for a channel; a large value becomes a row.
+
+        If it may be there already (`again`), nothing before it is stored again as a part of it:
+        the row that is there may build on that.
+        """
+        if value is MISSING:
+            return EMPTIED
+        thread_id, ns, _ = prepared.place
+        base: CachedValue | None = None
+        encoded = once.get(id(value)) or self._codec.scalar(value)
+        if encoded is None:
+            after: Parts | None = None
+            if not again and self._codec.shares(value):
+                base = self._cache.latest(thread_id, ns, channel, prepared.token)
+                if base is not None:
+                    base.encoded = cut(base.encoded)
+                    after = base.encoded.parts
+            try:
+                encoded = self._codec.encode(
+                    value, "blob", thread_id, ns, channel, str(version), after=after
+                )
+            except SerdeError as error:
+                raise error.at(thread=thread_id, channel=channel) from None
+        if size_of(encoded) <= INLINE:
+            return list(in_one_piece(encoded))
+        large = in_parts(encoded)
+        if self._codec.splices:
+            if base is None and not again:
+                base = self._cache.latest(thread_id, ns, channel, prepared.token)
+            row = blob_row(channel, str(version), large, base, prepared.token, self._chain)
+        else:
+            row = BlobRow(channel, str(version), large, None)
+        prepared.blobs.append(row)
+        return OWN_ROW
+
+    def _log_stored_whole(self, prepared: Prepared, base: CachedManifest | None) -> None:
+        """Say which values are stored whole though there was a version before them.
+
+        Where the manifest was forgotten too, that is said of every large value.
+        """
+        thread_id, ns, _ = prepared.place
+        for row in prepared.blobs:
+            if row.fresh is not None or row.cached is None:
+                continue
+            had_rows = base is None or base.manifest.inline.get(row.channel) is OWN_ROW
+            if had_rows and not self._cache.latest(thread_id, ns, row.channel, prepared.token):
+                whole = "Thread '%s': channel '%s' is stored whole; its last version is not cached."
+                log.info(log.STORAGE, whole, thread_id, row.channel)
+
+    def _move_emptied(
+        self, prepared: Prepared, base: CachedManifest, changed: Mapping[str, Any]
+    ) -> None:
+        """Store a large value that this step emptied as a part of where it went.
+
+        Only from a channel that starts tasks to one of the state. No value goes back from there,
+        so that what builds on the emptied one is never what it is made a part of.
+        """
+        thread_id, ns, _ = prepared.place
+        held = base.manifest
+        for channel, value in changed.items():
+            if (
+                value is not MISSING
+                or held.inline.get(channel) is not OWN_ROW
+                or not is_trigger(channel)
+            ):
+                continue
+            cached = self._cache.latest(thread_id, ns, channel, prepared.token)
+            if cached is None or cached.version != str(held.versions.get(channel)):
+                continue
+            for row in prepared.blobs:
+                if row.cached is None or is_trigger(row.channel):
+                    continue
+                if (delta := moved(cached, row)) is not None:
+                    row.compactions.append(Compaction(cached.version, cached.kind, delta, channel))
+                    break
+
+    # -- writes
+
+    def _encoded(self, place: Place, task: TaskWrites, once: _Once) -> list[Value]:
+        thread_id, ns, checkpoint_id = place
+        codec = self._codec
+        found: list[Value] = []
+        encoded: Value
+        for position, (channel, value) in enumerate(task.writes):
+            try:
+                if codec.splices:
+                    encoded = codec.scalar(value) or codec.encode(value)
+                    once[id(value)] = encoded
+                else:
+                    key = (task.task_id, str(WRITES_IDX_MAP.get(channel, position)))
+                    encoded = codec.encode(value, "write", thread_id, ns, str(checkpoint_id), *key)
+            except SerdeError as error:
+                raise error.at(thread=thread_id, node=task.node or None, channel=channel) from None
+            found.append(encoded)
+        return found
+
+
+def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
+    """What a foreign runtime leaves behind; ours tells the status of a thread."""
+    special = {row.channel for task in prepared.writes for row in task.special}
+    if INTERRUPT in special:
+        return "interrupted"
+    if ERROR in special:
+        return "error"
+    if new is None or prepared.place.checkpoint_ns:
+        return "running"
+    # Such a channel is emptied by the next step, so if it holds something, it is new.
+    waiting = any(
+        is_trigger(channel) and value is not MISSING for channel, value in new.changed.items()
+    )
+    return "running" if waiting else "idle"

@@ -1,0 +1,501 @@
+"""Stores prepared steps: one operation, one transaction, however many steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._db.operations import (
+    Batch,
+    ConditionalInsert,
+    Execute,
+    ExecuteMany,
+    GuardedBatch,
+    Operation,
+    Query,
+)
+from milepost._internal import log
+from milepost._internal.dataclass_tools import record
+from milepost._internal.ids import new_epoch
+from milepost.checkpoint._contract.step_saver import StoredWrites
+from milepost.checkpoint._contract.threads import parent_gone
+from milepost.checkpoint._sql import manifest as manifests
+from milepost.checkpoint._sql import metadata as metadata_cells
+from milepost.checkpoint._sql.cache import LOST, CachedManifest, CachedValue, ThreadCache
+from milepost.checkpoint._sql.inline_writes import own_rows
+from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, Manifest
+from milepost.checkpoint._sql.read.fetched import CheckpointRecord, without_inline_writes
+from milepost.checkpoint._sql.rows import CheckpointRow, Prepared
+from milepost.checkpoint._sql.threads.lock import lock_all
+from milepost.checkpoint._sql.write.tables import Tables, checkpoint_row, written_at
+from milepost.errors import SerdeError, ThreadConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from milepost._db.group_commit import Outcome
+    from milepost.checkpoint._contract.records import Place
+    from milepost.checkpoint._contract.step_saver import Fence
+    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._sql.read.reader import Reader
+    from milepost.checkpoint._sql.statements import Statements
+    from milepost.checkpoint._sql.threads.registry import Registry
+
+
+_MOST_GRAPHS: Final = 256
+"""Graphs of a run whose rows of writes are tracked."""
+_FRESH: Final = 1.0
+"""Seconds for which the registry need not hear of a run that goes on."""
+
+
+@record(frozen=False)
+class _Row:
+    """The registry's entry for a thread, as this transaction has it."""
+
+    head: str | None
+    token: str | None
+    epoch: int
+    new: bool
+    """Whether the entry was added as a lock: there was no such thread."""
+    running: bool
+    """Whether the entry says that a run is going on, or was before it was killed."""
+    status: str | None = None
+    """What it is to be; None as long as nothing is to be stored."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What runs say about the thread that is not stored yet."""
+
+
+@record(frozen=False)
+class _Held:
+    """A thread that a run has, or is about to take."""
+
+    fence: Fence
+    epoch: int
+    head: str | None
+    """The last checkpoint of the root graph that is stored, once this transaction is."""
+    status: str = ""
+
+
+class Storer:
+    """Stores steps through one dialect's queries."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        cache: ThreadCache,
+        queries: Statements,
+        reader: Reader,
+        registry: Registry,
+    ) -> None:
+        self._codec = codec
+        self._cache = cache
+        self._q = queries
+        self._reader = reader
+        self._registry = registry
+
+    def steps(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
+        """For each step None, or the conflict because of which it was left out."""
+        guarded = (self._alone(steps[0]) if len(steps) == 1 else None) or self._guarded(steps)
+        if guarded is not None and (yield guarded):
+            return [None] * len(steps)
+        return (yield from self._checked(steps))
+
+    def settle(self, steps: Sequence[Prepared], outcome: Outcome) -> None:
+        """Cache what a transaction has done, after it was committed or rolled back."""
+        for step, error in zip(steps, outcome, strict=True):
+            owner = None if error is None else LOST
+            row = step.checkpoint
+            values: dict[str, CachedValue] = {}
+            for blob in step.blobs:
+                if blob.cached is not None:
+                    blob.cached.owner = owner
+                    values[blob.channel] = blob.cached
+            if row is not None:
+                row.cached.owner = owner
+            if error is not None:
+                self._cache.forget(step.place.thread_id)
+                if step.fence is not None:
+                    step.fence.written.clear()
+                continue
+            if step.fence is not None:
+                _note_written(step, step.fence)
+                step.fence.taken = True
+                step.fence.status = step.status
+                step.fence.thread_metadata = {}
+                if row is not None and step.place.checkpoint_ns == "":
+                    step.fence.reached = row.checkpoint_id
+            elif row is not None and self._codec.splices:
+                self._cache.learn(
+                    step.place.thread_id, step.place.checkpoint_ns, row.cached, values
+                )
+
+    # -- runs that have their threads already
+
+    def _alone(self, step: Prepared) -> ConditionalInsert | None:
+        """The usual step of a run that goes on: one row, which holds all that is new."""
+        fence, row = step.fence, step.checkpoint
+        if (
+            fence is None
+            or row is None
+            or not fence.taken
+            or fence.epoch is None
+            or row.cached.partial
+            or not _is_parent_sure(step, row, fence.epoch)
+            or step.blobs
+            or step.writes
+            or step.early
+            or not step.status == fence.status == "running"
+            or time.time() - fence.touched >= _FRESH
+        ):
+            return None
+        written = written_at(step)
+        rows = 0 if written is None else written.lost + len(written.keys)
+        stored = checkpoint_row(self._codec, step, row, fence.epoch, rows)
+        key = (step.place.thread_id, fence.token, fence.epoch)
+        return ConditionalInsert(self._q.add_if_held, (*stored, *key))
+
+    def _guarded(self, steps: Sequence[Prepared]) -> GuardedBatch | None:
+        """All steps at once, if each comes from a run that has its thread, or will find it as it
+        was.
+
+        Nothing has to be looked up for them, and while a run goes on, its thread's entry is only
+        looked at: what a step changes there can be seen from its checkpoint.
+        """
+        held: dict[str, _Held] = {}
+        tables = Tables(self._codec, self._q)
+        for step in steps:
+            fence, row = step.fence, step.checkpoint
+            if fence is None or (row is not None and row.cached.partial):
+                return None
+            thread_id, ns, _ = step.place
+            entry = held.get(thread_id)
+            if entry is None:
+                epoch = fence.epoch if fence.taken else _found_epoch(step, fence)
+                if epoch is None:
+                    return None
+                if fence.thread_metadata and (fence.taken or fence.head is not None):
+                    return None  # what is said about the thread already is to stay
+                entry = held[thread_id] = _Held(fence, epoch, fence.reached)
+            elif entry.fence is not fence:
+                return None
+            if row is not None:
+                if not _is_parent_sure(step, row, entry.epoch):
+                    return None
+                if ns == "":
+                    entry.head = row.checkpoint_id
+            entry.status = step.status
+            if row is None and step.writes and not tables.knows(step):
+                return None
+            tables.add(step, entry.epoch)
+        return GuardedBatch(self._claims(held), tables.statements())
+
+    def _claims(self, held: Mapping[str, _Held]) -> list[ExecuteMany]:
+        now = time.time()
+        looked_at, touched, taken, new, described = [], [], [], [], []
+        unchanged: list[ExecuteMany] = []
+        # In order, so that two such transactions seldom wait for each other. Across the four kinds,
+        # and within a statement of several rows, they still may: PostgreSQL then breaks off one
+        # of them, and its engine repeats it.
+        for thread_id, entry in sorted(held.items()):
+            fence, epoch, head, status = entry.fence, entry.epoch, entry.head, entry.status
+            key = (thread_id, fence.token, epoch)
+            if status == fence.status == "running" and now - fence.touched < _FRESH:
+                looked_at.append(key)
+                continue
+            if fence.taken:
+                touched.append((head, head, status, now, *key))
+            elif fence.head is None:
+                row = (thread_id, head, fence.token, epoch, status, now, now)
+                if fence.thread_metadata:
+                    columns = self._registry.new_entry(thread_id, fence.thread_metadata)
+                    described.append((*row, *columns))
+                else:
+                    new.append(row)
+            else:
+                found = (thread_id, fence.head, epoch)
+                taken.append((head, head, fence.token, status, now, *found))
+                if (loaded := fence.loaded.get(("", fence.head))) is not None:
+                    there = (loaded.number, thread_id, "", fence.head)
+                    unchanged.append(ExecuteMany(self._q.has_writes, [there]))
+            fence.epoch, fence.touched = epoch, now
+        q = self._q
+        claims = (
+            ExecuteMany(q.holds_thread, looked_at),
+            ExecuteMany(q.hold_thread, touched),
+            ExecuteMany(q.take_thread, taken),
+            # After the lock was granted: its last owner may have stored writes.
+            *unchanged,
+            ExecuteMany(q.new_thread, new),
+            ExecuteMany(q.new_described_thread, described),
+        )
+        return [claim for claim in claims if claim.rows]
+
+    # -- all others
+
+    def _checked(self, steps: Sequence[Prepared]) -> Operation[Outcome]:
+        threads = yield from self._threads({step.place.thread_id for step in steps})
+        lost: dict[str, ThreadConflict] = {}
+        outcome: Outcome = []
+        tables = Tables(self._codec, self._q)
+        for step in steps:
+            token = step.token
+            if token is not None and token in lost:
+                outcome.append(lost[token])
+                continue
+            row = threads[step.place.thread_id]
+            overtaken = yield from self._is_overtaken(step, row, tables)
+            try:
+                if step.fence is not None:
+                    step.fence.check(step.place.thread_id, row.head, row.token, overtaken)
+            except ThreadConflict as conflict:
+                assert token is not None
+                lost[token] = conflict
+                outcome.append(conflict)
+                continue
+            yield from self._step(step, row, tables)
+            outcome.append(None)
+        for thread_id, row in threads.items():
+            if row.metadata:
+                yield from self._registry.add_metadata(thread_id, row.metadata)
+        now = time.time()
+        batch: list[Execute | ExecuteMany] = [*tables.statements()]
+        for thread_id, row in threads.items():
+            if row.status is not None:
+                values_now = (row.head, row.token, row.status, now, thread_id)
+                batch.append(Execute(self._q.touch_thread, values_now))
+            elif row.new:
+                batch.append(Execute(self._q.delete_thread, (thread_id,)))
+        if batch:
+            yield Batch(batch, last=True)
+        return outcome
+
+    def _is_overtaken(self, step: Prepared, row: _Row, tables: Tables) -> Operation[bool]:
+        """Whether others have been quicker than a run that has not stored anything so far.
+
+        They may have stored writes of tasks that this run has called as well: its own would be
+        left out, and what it made of them would not follow from what is stored. Or something newer
+        in a graph whose past the run begins in: its checkpoints would come to lie between theirs,
+        and writes in the row of the checkpoint after their own would not be found there any more.
+        """
+        fence, checkpoint = step.fence, step.checkpoint
+        if fence is None or row.token == fence.token:
+            return False
+        thread_id, ns, parent_id = step.place
+        if fence.forced or (ns, parent_id) in fence.loaded:
+            yield Batch(tables.statements())  # which may be newer
+            tables.clear()
+        if (ns, parent_id) in fence.loaded:
+            tasks = yield Query(self._q.writers, step.place)
+            if not fence.has_loaded(ns, parent_id, [task_id for (task_id,) in tasks]):
+                return True
+        if not fence.forced:
+            return False
+        first = fence.first_ids(ns, checkpoint.checkpoint_id if checkpoint else None)
+        for graph, id in first.items():
+            [(newest,)] = yield Query(self._q.newest_of, (thread_id, graph))
+            if newest is not None and newest > id:
+                return True
+        return False
+
+    def _threads(self, ids: Collection[str]) -> Operation[dict[str, _Row]]:
+        locked = yield from lock_all(self._q, ids)
+        threads = {}
+        for id, (head, token, epoch, status, new) in locked.items():
+            if status == "running":
+                # Only after the lock was granted: its last owner may have gone on.
+                [(head,)] = yield Query(self._q.head, (id,))
+            threads[id] = _Row(head, token, epoch, new, status == "running")
+        return threads
+
+    def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
+        checkpoint, fence = step.checkpoint, step.fence
+        if checkpoint is not None:
+            replaces = fence is None and not (row.new and row.status is None)
+            base = checkpoint.base
+            if base is not None and not base.supports(step.token, row.epoch):
+                base = None
+            # What was removed since the parent was read may be the parent, and what it has. Of a
+            # foreign runtime's checkpoint the parent may never have been stored here.
+            builds = fence is not None or checkpoint.base is not None
+            unsure = base is None and builds and step.place.checkpoint_id is not None
+            if replaces or unsure or checkpoint.cached.partial:
+                # What is looked up may be among the rows that wait.
+                yield Batch(tables.statements())
+                tables.clear()
+            if replaces:
+                yield from self._replaced(step, checkpoint, row, tables)
+            if checkpoint.cached.partial:
+                yield from self._complete(step, checkpoint, base, unsure=unsure)
+            elif unsure:
+                yield from self._check_parent(step, checkpoint.checkpoint_id)
+            # A run that has stored an update of its own thread may store an earlier id after it.
+            is_newer = row.head is None or checkpoint.checkpoint_id > row.head
+            if step.place.checkpoint_ns == "" and is_newer:
+                row.head = checkpoint.checkpoint_id
+        elif fence is not None and step.place.checkpoint_id != row.head:
+            yield Batch(tables.statements())
+            tables.clear()
+            yield from self._check_parent(step, None)
+        if fence is not None:
+            if fence.taken and fence.epoch != row.epoch:
+                yield from self._check_reached(step, fence, tables)
+            if row.running and row.token != fence.token:
+                taken = "Thread '%s': a run has taken it over from one that had not ended."
+                log.info(log.THREADS, taken, step.place.thread_id)
+            row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
+            row.metadata = {**row.metadata, **fence.thread_metadata}
+        row.status = step.status
+        if checkpoint is None and step.writes and not tables.knows(step):
+            yield from self._look_at_writes(step, tables)
+        tables.add(step, row.epoch)
+
+    def _check_reached(self, step: Prepared, fence: Fence, tables: Tables) -> Operation[None]:
+        """Raise BrokenChainError if the checkpoint of the root graph that a run has come to is
+        gone.
+
+        A graph inside the run has a chain of its own, of which nothing may be missing. But the
+        run can store nothing more in the root graph, and what it stores elsewhere is found from
+        there.
+        """
+        fence.written.clear()
+        thread_id, _, _ = step.place
+        root = fence.root
+        if root is None:
+            return
+        yield Batch(tables.statements())
+        tables.clear()
+        if not (yield Query(self._q.checkpoint, (thread_id, "", root))):
+            id = step.checkpoint.checkpoint_id if step.checkpoint is not None else None
+            raise parent_gone(thread_id, id, root)
+
+    def _look_at_writes(self, step: Prepared, tables: Tables) -> Operation[None]:
+        """Find out what is stored at a checkpoint, so that what a step adds can be counted."""
+        # What is looked up may be among the rows that wait.
+        yield Batch(tables.statements())
+        tables.clear()
+        written = yield from self._written(step.place)
+        if written is not None:
+            tables.learn(step, written)
+
+    def _written(self, place: Place) -> Operation[StoredWrites | None]:
+        """What is stored at a checkpoint; None if that is not to be told."""
+        thread_id, ns, id = place
+        rows = yield Query(self._q.written, place)
+        if not rows or id is None:
+            return None  # a foreign runtime may put writes at a checkpoint that it puts later
+        kind, metadata, *_ = rows[0]
+        try:
+            kind, data, counted = metadata_cells.opened(
+                self._codec, kind, metadata, thread_id, ns, id
+            )
+        except SerdeError:
+            return None  # damage is to be seen as long as it is there
+        keys = {(task_id, at) for *_, task_id, at in rows if task_id is not None}
+        return StoredWrites(id, keys, (kind, data), max(0, counted - len(keys)))
+
+    def _check_parent(self, step: Prepared, id: str | None) -> Operation[None]:
+        """Raise BrokenChainError if what a step builds on, or writes to, is gone."""
+        thread_id, _, parent_id = step.place
+        if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
+            raise parent_gone(thread_id, id, parent_id)
+
+    def _replaced(
+        self, step: Prepared, new: CheckpointRow, thread: _Row, tables: Tables
+    ) -> Operation[None]:
+        """A foreign runtime may put a checkpoint again: what builds on the old one is to stay."""
+        thread_id, ns, _ = step.place
+        yield from self._part_writes(thread_id, ns, new.checkpoint_id)
+        found = yield Query(self._q.checkpoint, (thread_id, ns, new.checkpoint_id))
+        if not found:
+            return
+        written = yield from self._written(step.place._replace(checkpoint_id=new.checkpoint_id))
+        if written is not None:
+            tables.recount(step, new, written.lost + len(written.keys))
+        rows = yield Query(self._q.children, (thread_id, ns, new.checkpoint_id))
+        children = [CheckpointRecord(*row) for row in rows]
+        found = yield from self._reader.manifests(thread_id, ns, children)
+        for child in children:
+            told = found.parent_writes(child)
+            data = manifests.pack(found.stamp(child), found.of(child.id).manifest, told)
+            place = ("frame", thread_id, ns, child.id)
+            sealed = self._codec.seal(data, place, (child.parent_id, 1))
+            yield Execute(self._q.complete_checkpoint, (sealed, thread_id, ns, child.id))
+        # Others may have the old one cached: a new epoch tells them not to build on it.
+        thread.epoch = new_epoch()
+        yield Execute(self._q.new_epoch, (thread.head, thread.epoch, thread_id))
+
+    def _part_writes(self, thread_id: str, ns: str, id: str) -> Operation[None]:
+        """Give the writes in a row that is replaced, or comes to lie elsewhere, their own rows."""
+        rows = yield Query(self._q.inline_writes, (thread_id, ns, id))
+        for *row, inline_writes in rows:
+            child = CheckpointRecord(*row)
+            if inline_writes is not None and child.parent_id is not None and child.parent_id != id:
+                place = (thread_id, ns, child.parent_id)
+                yield ExecuteMany(
+                    self._q.add_write, own_rows(self._codec, place, child.id, inline_writes)
+                )
+                manifest = without_inline_writes(self._codec, thread_id, ns, child)
+                yield Execute(self._q.part_inline_writes, (manifest, thread_id, ns, child.id))
+
+    def _complete(
+        self,
+        step: Prepared,
+        checkpoint: CheckpointRow,
+        base: CachedManifest | None,
+        *,
+        unsure: bool,
+    ) -> Operation[None]:
+        """Fill in what is INHERITED from the parent's manifest; if `unsure`, there must be one."""
+        cached = checkpoint.cached
+        parent: Manifest | None
+        if base is not None and not base.partial:
+            parent = base.manifest
+        else:
+            parent = yield from self._reader.manifest_of(step.place)
+        thread_id, _, parent_id = step.place
+        if parent is None and unsure and parent_id is not None:
+            raise parent_gone(thread_id, checkpoint.checkpoint_id, parent_id)
+        inherited = parent.inline if parent is not None else {}
+        manifest = cached.manifest
+        cached.manifest = Manifest(
+            manifest.versions,
+            manifest.seen,
+            {
+                channel: inherited.get(channel, EMPTIED) if held is INHERITED else held
+                for channel, held in manifest.inline.items()
+            },
+        )
+        cached.partial = False
+
+
+def _is_parent_sure(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
+    """Whether a checkpoint has no parent, or one that is there if the thread is in this epoch."""
+    if step.place.checkpoint_id is None:
+        return True
+    return row.base is not None and row.base.supports(step.token, epoch)
+
+
+def _note_written(step: Prepared, fence: Fence) -> None:
+    """Let a run know which rows of writes it has stored."""
+    if step.written is None:
+        return
+    step.written.keys.update(step.added)
+    if len(fence.written) >= _MOST_GRAPHS:
+        fence.written.clear()
+    fence.written[step.place.checkpoint_ns] = step.written
+
+
+def _found_epoch(step: Prepared, fence: Fence) -> int | None:
+    """The epoch of the thread that a run is about to take, if the run has found it at rest."""
+    row = step.checkpoint
+    if (
+        row is None
+        or fence.forced
+        or step.place.checkpoint_ns
+        or step.place.checkpoint_id != fence.head
+    ):
+        return None
+    if fence.head is None:
+        return new_epoch()
+    return row.base.epoch if row.base is not None and row.base.owner is None else None

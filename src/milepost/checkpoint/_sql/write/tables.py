@@ -1,0 +1,274 @@
+"""Prepared steps as rows of the tables, gathered so that each table is written to once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost._db.operations import ExecuteMany
+from milepost.checkpoint._contract.step_saver import StoredWrites
+from milepost.checkpoint._delta.diff import Buffer, pack
+from milepost.checkpoint._sql import manifest as manifests
+from milepost.checkpoint._sql import metadata as metadata_cells
+from milepost.checkpoint._sql.cache import Chain
+from milepost.checkpoint._sql.rows import CheckpointRow, Prepared, short_kind
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.records import Place
+    from milepost.checkpoint._delta.encode import Codec
+    from milepost.checkpoint._sql.statements import Statements
+
+_Rows = list[tuple[Any, ...]]
+
+
+class Tables:
+    """The rows of one transaction."""
+
+    __slots__ = (
+        "_codec",
+        "_counting",
+        "_q",
+        "blobs",
+        "checkpoints",
+        "compactions",
+        "counts",
+        "early",
+        "special",
+        "writes",
+    )
+
+    def __init__(self, codec: Codec, queries: Statements) -> None:
+        self._codec = codec
+        self._q = queries
+        self._counting: dict[Place, tuple[StoredWrites, set[tuple[str, int]]]] = {}
+        """What is known of the rows at checkpoints, and what this transaction adds to them."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the rows: they have been stored."""
+        self.blobs: _Rows = []
+        self.compactions: _Rows = []
+        self.writes: _Rows = []
+        self.special: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        """Writes that replace those of an earlier attempt, by their key."""
+        self.early: _Rows = []
+        self.checkpoints: _Rows = []
+        self.counts: dict[tuple[str, ...], tuple[str | None, bytes]] = {}
+        """The metadata of checkpoints, with a new number of writes, by their key."""
+
+    def statements(self) -> list[ExecuteMany]:
+        """In this order: what is compacted must be there first."""
+        q = self._q
+        found = []
+        if self.compactions:
+            self._compact_new()
+        if self.blobs:
+            found.append(ExecuteMany(q.add_blob, self.blobs))
+        if self.compactions:
+            found.append(ExecuteMany(q.compact_blob, self.compactions))
+        if self.writes:
+            found.append(ExecuteMany(q.add_write, self.writes))
+        if self.special:
+            found.append(ExecuteMany(q.replace_write, list(self.special.values())))
+        if self.early:
+            found.append(ExecuteMany(q.compact_write, self.early))
+        if self.counts:
+            self._count_new()
+        if self.checkpoints:
+            found.append(ExecuteMany(q.add_checkpoint, self.checkpoints))
+        if self.counts:
+            found.append(
+                ExecuteMany(q.count_writes, [(*cell, *key) for key, cell in self.counts.items()])
+            )
+        return found
+
+    def _count_new(self) -> None:
+        """Store a checkpoint with its number of writes, if this transaction stores it."""
+        for at, row in enumerate(self.checkpoints):
+            counted = self.counts.pop(row[:3], None)
+            if counted is not None:
+                self.checkpoints[at] = (*row[:7], *counted, *row[9:])
+
+    def _compact_new(self) -> None:
+        """Store a row compacted to begin with, if this transaction stores it.
+
+        Otherwise its full form takes room in the database until that is vacuumed.
+        """
+        new = {row[:4]: at for at, row in enumerate(self.blobs)}
+        compactions, self.compactions = self.compactions, []
+        for compaction in compactions:
+            base_channel, base, data, *place = compaction
+            at = new.get(tuple(place))
+            if at is None:
+                self.compactions.append(compaction)
+            else:
+                *_, kind, _ = self.blobs[at]
+                self.blobs[at] = (*place, base_channel, base, 0, kind, data)
+
+    def knows(self, step: Prepared) -> bool:
+        """Whether the writes of a step can be counted: what is stored beside them is known."""
+        return self._beside(step) is not None
+
+    def learn(self, step: Prepared, written: StoredWrites) -> None:
+        """Keep what is stored at the checkpoint that a step starts from."""
+        self._counting[step.place] = (written, set())
+
+    def _beside(self, step: Prepared) -> tuple[StoredWrites, set[tuple[str, int]]] | None:
+        found = self._counting.get(step.place)
+        if found is None and (written := written_at(step)) is not None:
+            found = self._counting[step.place] = (written, set())
+        return found
+
+    def _count(self, step: Prepared) -> int:
+        """How many rows of writes there are at least where a step starts from, with its own."""
+        own = {
+            (task.task_id, row.position)
+            for task in step.writes
+            for row in (*task.ordinary, *task.special)
+        }
+        step.written, step.added = None, set()
+        beside = self._beside(step)
+        if beside is None:
+            return len(own)
+        written, added = beside
+        step.written, step.added = written, own - written.keys
+        before = len(added)
+        added |= step.added
+        rows = written.lost + len(written.keys) + len(added)
+        if step.checkpoint is None and len(added) > before:
+            self._store_count(step.place, written.checkpoint_id, *written.metadata, rows)
+        return rows
+
+    def recount(self, step: Prepared, new: CheckpointRow, rows: int) -> None:
+        """The checkpoint of a step has so many rows of writes already: it is put again."""
+        if rows:
+            kind = short_kind(new.metadata_kind)
+            self._store_count(step.place, new.checkpoint_id, kind, new.metadata_bytes, rows)
+
+    def _store_count(
+        self, place: Place, id: str, kind: str | None, data: Buffer, rows: int
+    ) -> None:
+        thread_id, ns, _ = place
+        kind, counted = metadata_cells.counted(kind, data, rows)
+        sealed = self._codec.seal(counted, ("metadata", thread_id, ns, id), (kind,))
+        self.counts[thread_id, ns, id] = (kind, sealed)
+
+    def add(self, step: Prepared, epoch: int) -> None:
+        """Add the rows of a step of a thread that is in this epoch."""
+        rows = self._count(step)
+        if step.blobs:
+            self._add_blobs(step, epoch)
+        if step.writes:
+            self._add_writes(step)
+        if step.early:
+            self._add_early(step)
+        row = step.checkpoint
+        if row is not None:
+            self.checkpoints.append(checkpoint_row(self._codec, step, row, epoch, rows))
+            if step.fence is not None and step.written is not None:
+                place = step.place._replace(checkpoint_id=row.checkpoint_id)
+                self._counting[place] = (step.written, set())
+
+    def _add_blobs(self, step: Prepared, epoch: int) -> None:
+        thread_id, ns, _ = step.place
+        for blob in step.blobs:
+            base: str | None = None
+            cached = blob.cached
+            data = b""
+            if blob.base is not None and blob.delta is not None:
+                # If that one had to be stored in another way, what it builds on may be gone.
+                as_planned = blob.base.chain is blob.chain
+                if as_planned and blob.base.supports(step.token, epoch):
+                    base = blob.base_version or blob.base.version
+                    data = pack(blob.delta)
+                elif cached is not None:
+                    cached.chain = Chain()
+            if base is None:
+                data = blob.encoded.parts.join()
+            level = 0
+            if cached is not None:
+                cached.epoch = epoch
+                level = cached.chain.compactions if base is None else int(cached.chain.is_root)
+            place = (thread_id, ns, blob.channel, blob.version)
+            columns = (None, base, level, short_kind(blob.encoded.kind))
+            data = self._codec.seal(data, ("blob", *place), columns)
+            self.blobs.append((*place, *columns, data))
+            for compaction in blob.compactions:
+                place = (thread_id, ns, compaction.channel or blob.channel, compaction.version)
+                into = (compaction.channel and blob.channel, blob.version)
+                data = pack(compaction.delta)
+                data = self._codec.seal(
+                    data, ("blob", *place), (*into, 0, short_kind(compaction.kind))
+                )
+                self.compactions.append((*into, data, *place))
+
+    def _add_writes(self, step: Prepared) -> None:
+        for task in step.writes:
+            shared = (*step.place, task.task_id)
+            for position, channel, *stored in task.ordinary:
+                self.writes.append((*shared, position, channel, task.task_path, *stored))
+            for position, channel, *stored in task.special:
+                row = (*shared, position, channel, task.task_path, *stored)
+                self.special[*shared, position] = row
+
+    def _add_early(self, step: Prepared) -> None:
+        thread_id, ns, id = step.place
+        for compaction in step.early:
+            place = ("write", thread_id, ns, str(id), compaction.task_id, str(compaction.position))
+            columns = (
+                compaction.channel,
+                compaction.task_path,
+                compaction.base,
+                short_kind(compaction.kind),
+            )
+            sealed = self._codec.seal(compaction.delta, place, columns)
+            key = (thread_id, ns, id, compaction.task_id, compaction.position)
+            self.early.append((compaction.base, sealed, *key))
+
+
+def written_at(step: Prepared) -> StoredWrites | None:
+    """What the run of a step knows of the rows of writes where the step starts from."""
+    if step.fence is None:
+        return None
+    written = step.fence.written.get(step.place.checkpoint_ns)
+    same = written is not None and written.checkpoint_id == step.place.checkpoint_id
+    return written if same else None
+
+
+def checkpoint_row(
+    codec: Codec, step: Prepared, row: CheckpointRow, epoch: int, rows: int
+) -> tuple[Any, ...]:
+    """The row of a step's checkpoint, in a thread that is in this epoch.
+
+    Its parent has so many rows of writes, with those of the step.
+    """
+    thread_id, ns, parent_id = step.place
+    cached, base, changes = row.cached, row.base, row.changes
+    writes = manifests.ParentWrites(row.inline_writes is not None, rows)
+    if changes is not None and base is not None and base.supports(step.token, epoch):
+        complete = 0
+        data = manifests.pack(row.stamp, changes, writes)
+        cached.rows, cached.spent = base.rows + 1, base.spent + len(data)
+        cached.size = base.size
+    else:
+        complete = 1
+        data = manifests.pack(row.stamp, cached.manifest, writes)
+        cached.rows, cached.spent, cached.size = 1, 0, len(data)
+    cached.epoch = epoch
+    id = row.checkpoint_id
+    manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, complete))
+    kind = short_kind(row.metadata_kind)
+    if step.fence is not None:
+        # Made by this run, it has no rows of writes yet that the run does not know.
+        step.written, step.added = StoredWrites(id, set(), (kind, row.metadata_bytes)), set()
+    return (
+        thread_id,
+        ns,
+        id,
+        parent_id,
+        complete,
+        row.run_id,
+        manifest,
+        kind,
+        row.metadata,
+        row.inline_writes,
+    )

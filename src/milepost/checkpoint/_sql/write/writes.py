@@ -1,0 +1,169 @@
+"""Where the writes of a step's tasks are stored: with the checkpoint that they led to, in rows of
+their own, or as references into a channel's version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from milepost.checkpoint._contract.records import WRITES_IDX_MAP
+from milepost.checkpoint._delta.diff import pack
+from milepost.checkpoint._delta.encode import Encoded, Value, in_one_piece, in_parts, size_of
+from milepost.checkpoint._delta.split import place_in
+from milepost.checkpoint._sql.cache import EarlyWrite, ThreadCache
+from milepost.checkpoint._sql.inline_writes import Entry, pack_inline, pack_several
+from milepost.checkpoint._sql.rows import (
+    BlobRow,
+    CheckpointRow,
+    EarlyCompaction,
+    Prepared,
+    TaskRows,
+    WriteRow,
+    short_kind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint._contract.records import Place
+    from milepost.checkpoint._contract.step_saver import StepCommit, TaskWrites
+    from milepost.checkpoint._delta.encode import Codec
+
+_EARLY: Final = 1024
+"""A write of this size that was stored before its step ended is stored again as a reference."""
+_REFERRED: Final = 96
+"""A write this large is cut out of the channel's new version, if it is found there."""
+_BRIEF: Final = 512
+"""Writes of a task up to this size are stored in the row of the checkpoint that they led to."""
+_MOST_GRAPHS: Final = 256
+"""Graphs of a run whose last checkpoint is tracked."""
+
+
+def entries(
+    tasks: Sequence[TaskWrites], encoded: Sequence[Sequence[Value]], blobs: Sequence[BlobRow]
+) -> list[Entry] | None:
+    """The writes of a step's tasks, if all are short and ordinary, and none may be a reference."""
+    channels = {row.channel for row in blobs} if blobs else ()
+    found = []
+    for task, values in zip(tasks, encoded, strict=True):
+        left = _BRIEF
+        writes = []
+        for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+            size = size_of(value)
+            left -= size
+            if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
+                return None
+            kind, data = in_one_piece(value)
+            writes.append((position, channel, short_kind(kind), data))
+        found.append((task.task_id, task.task_path, writes))
+    return found or None
+
+
+def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow]) -> TaskRows:
+    """The writes of a task, before they are sealed."""
+    rows = {row.channel: row for row in blobs if row.cached} if blobs else {}
+    made = TaskRows(task.task_id, task.task_path)
+    for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+        encoded = in_parts(value)
+        at = WRITES_IDX_MAP.get(channel, position)
+        base, data = None, None
+        if encoded.size >= _REFERRED and channel in rows:
+            data = _cut_out(rows[channel], encoded)
+            base = rows[channel].version if data is not None else None
+        if data is None:
+            data = encoded.parts.join()
+        row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
+        (made.special if at < 0 else made.ordinary).append(row)
+    return made
+
+
+def follows(step: StepCommit, id: str) -> bool:
+    """Whether the new checkpoint comes right after its parent: then it holds its writes."""
+    made, ns = step.fence.made, step.checkpoint_ns
+    follows = made.get(ns) == step.checkpoint_id
+    if len(made) >= _MOST_GRAPHS:
+        made.clear()
+    made[ns] = id
+    return follows
+
+
+def place_with(codec: Codec, place: Place, row: CheckpointRow, tasks: Sequence[Entry]) -> None:
+    """Seal the writes in the row of the checkpoint that they led to."""
+    thread_id, ns, checkpoint_id = place
+    at = ("led", thread_id, ns, row.checkpoint_id)
+    row.inline_writes = codec.seal(pack_inline(tasks), at, (checkpoint_id,))
+
+
+def place_writes(codec: Codec, prepared: Prepared) -> None:
+    """Seal the writes in rows of their own."""
+    thread_id, ns, checkpoint_id = prepared.place
+    row = prepared.checkpoint
+    one_row = codec.splices and prepared.fence is not None
+    for task in prepared.writes:
+        path = task.task_path
+        place = ("write", thread_id, ns, str(checkpoint_id), task.task_id)
+        if one_row and len(task.ordinary) > 1 and _may_share(task, row):
+            task.ordinary = [pack_several(task.ordinary)]
+        task.ordinary = [_sealed(codec, place, path, write) for write in task.ordinary]
+        task.special = [_sealed(codec, place, path, write) for write in task.special]
+
+
+def _may_share(task: TaskRows, row: CheckpointRow | None) -> bool:
+    """Not what is, or will be, a reference to a channel's version."""
+    return not any(
+        write.base is not None or (len(write.data) >= _EARLY and row is None)
+        for write in (*task.ordinary, *task.special)
+    )
+
+
+def _sealed(codec: Codec, place: tuple[str, ...], path: str, row: WriteRow) -> WriteRow:
+    position, channel, base, kind, data = row
+    data = codec.seal(data, (*place, str(position)), (channel, path, base, kind))
+    return WriteRow(position, channel, base, kind, data)
+
+
+def note_early(cache: ThreadCache, step: StepCommit, encoded: Sequence[Sequence[Value]]) -> None:
+    """Cache the large writes of a step that goes on: they will be found in its values."""
+    assert step.checkpoint_id is not None
+    for task, values in zip(step.writes, encoded, strict=True):
+        for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
+            at = WRITES_IDX_MAP.get(channel, position)
+            if size_of(value) >= _EARLY and at >= 0:
+                early = EarlyWrite(
+                    step.checkpoint_id,
+                    task.task_id,
+                    task.task_path,
+                    at,
+                    channel,
+                    in_parts(value),
+                    step.fence.token,
+                )
+                cache.note_early(step.thread_id, step.checkpoint_ns, early)
+
+
+def compact_early(cache: ThreadCache, prepared: Prepared) -> None:
+    """Store again the large writes that are found in the values of the step that has ended."""
+    thread_id, ns, id = prepared.place
+    rows = {row.channel: row for row in prepared.blobs if row.cached is not None}
+    for early in cache.take_early(thread_id, ns, str(id), str(prepared.token)):
+        if (row := rows.get(early.channel)) is None:
+            continue
+        delta = _cut_out(row, early.encoded)
+        if delta is not None:
+            prepared.early.append(
+                EarlyCompaction(
+                    early.task_id,
+                    early.task_path,
+                    early.position,
+                    early.channel,
+                    row.version,
+                    early.encoded.kind,
+                    delta,
+                )
+            )
+
+
+def _cut_out(row: BlobRow, write: Encoded) -> bytes | None:
+    """The delta that finds a write inside the version of the channel that it led to."""
+    delta = place_in(row.encoded, write)
+    return None if delta is None else pack(delta)

@@ -1,0 +1,1 @@
+"""Values to msgpack and back: the fast path, the exact path, and why bytes do not decode."""

@@ -1,0 +1,144 @@
+"""Lists and dicts, element by element: the bytes of the parts are the bytes of the whole.
+
+A saver that stores only what changed compares elements, so it needs each one's bytes. Head and
+elements joined are exactly what encoding the whole value gives.
+"""
+
+from __future__ import annotations
+
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from milepost.checkpoint.serde._msgpack import engine, exact
+from milepost.checkpoint.serde._msgpack.codec import (
+    OTHER_KEYS,
+    PASS_THROUGH,
+    Level,
+    packb,
+    take_interrupt,
+)
+from milepost.checkpoint.serde._msgpack.paths import Trail
+from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, suspects
+from milepost.checkpoint.serde._types.standard import array_head, map_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+Kind: TypeAlias = Literal["list", "dict"]
+
+
+class Layered(Protocol):
+    """Our serializers, encrypted or not."""
+
+    @property
+    def level(self) -> Level: ...
+
+
+_KEYS = PASS_THROUGH | OTHER_KEYS
+_HERE = "milepost.checkpoint.serde."
+
+
+def offers_elements(serde: object) -> bool:
+    """Whether `serde` encodes lists and dicts the way this module does."""
+    line = _line(serde)
+    return bool(line) and _is_ours(line[-1], ("dumps_typed", "encode"))
+
+
+def reads_elements(serde: object) -> bool:
+    """Whether `serde` decodes them so, and does nothing else with what it reads."""
+    line = _line(serde)
+    reading = ("loads_typed", "decode", "decode_pieces")
+    return bool(line) and all(_is_ours(one, reading) for one in line)
+
+
+def _line(serde: object) -> list[object]:
+    """A serializer, those inside it, and ours at the end; none if ours is not there."""
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    line = [serde]
+    while not isinstance(line[-1], JsonPlusSerializer):
+        inner = getattr(line[-1], "serde", None)
+        if inner is None or not hasattr(line[-1], "seal"):
+            return []
+        line.append(inner)
+    return line
+
+
+def _is_ours(serde: object, methods: Iterable[str]) -> bool:
+    """Whether it has these methods as they are written in this package."""
+    found = (getattr(type(serde), name, None) for name in methods)
+    return all(getattr(one, "__module__", "").startswith(_HERE) for one in found)
+
+
+def elements_kind(value: Any) -> Kind | None:
+    """Whether `value` can be cut into elements, and as what.
+
+    Only exact lists, and exact dicts whose keys msgpack holds natively: any other container is
+    stored as one piece.
+    """
+    if type(value) is list:
+        return "list"
+    if type(value) is not dict:
+        return None
+    types = set(map(type, value))
+    if not types <= NATIVE_KEYS:
+        return None
+    if int in types and not all(-(1 << 63) <= k < 1 << 64 for k in value if type(k) is int):
+        return None
+    return "dict"
+
+
+def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = None) -> list[bytes]:
+    """The bytes of each element: of a dict, of each key and its value together.
+
+    TypeError if `elements_kind` says that the value has none; SerializationError as for the
+    whole value.
+    """
+    level = _level_of(serde)
+    kind = elements_kind(value)
+    if kind is None:
+        raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
+    if isinstance(value, dict):
+        values = _encode(level, list(value.values()), value)
+        keys = _encode_keys(level, value)
+        return list(map(add, keys, values))
+    return _encode(level, value, range(len(value)))
+
+
+def elements_head(kind: Kind, count: int) -> bytes:
+    """The bytes that come before so many elements."""
+    return (array_head if kind == "list" else map_head)(count)
+
+
+def _level_of(serde: Layered | None) -> Level:
+    if serde is None:
+        from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        serde = JsonPlusSerializer()
+    return serde.level
+
+
+def _encode(level: Level, members: list[Any], places: Iterable[Any]) -> list[bytes]:
+    default = level.default
+    try:
+        encoded = [packb(member, default, PASS_THROUGH) for member in members]
+        doubtful = suspects(members, encoded)
+        if not doubtful or not holds_buffer(doubtful):
+            return encoded
+    except Exception:
+        take_interrupt()
+    return [
+        _encode_one(level, member, place) for member, place in zip(members, places, strict=True)
+    ]
+
+
+def _encode_one(level: Level, member: Any, place: Any) -> bytes:
+    return engine.pack(level, member, Trail(place))
+
+
+def _encode_keys(level: Level, value: dict[Any, Any]) -> list[bytes]:
+    try:
+        return [packb(key, None, _KEYS) for key in value]
+    except Exception:
+        return [exact.pack(level, key, Trail(key)) for key in value]

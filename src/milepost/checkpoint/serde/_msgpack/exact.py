@@ -1,0 +1,156 @@
+"""The exact path: the same bytes as the fast path, written in Python, one value at a time.
+
+It is taken for what ormsgpack would write wrongly or not at all: dict keys that msgpack has no
+type for, bytearrays, and everything that must be refused. It knows where in the value it is, so
+a refusal can say so.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import ormsgpack
+from ormsgpack import Ext
+
+from milepost.checkpoint.serde._msgpack import depth, ext
+from milepost.checkpoint.serde._msgpack.codec import OTHER_KEYS, PASS_THROUGH, Level
+from milepost.checkpoint.serde._msgpack.paths import Trail
+from milepost.checkpoint.serde._msgpack.signals import Refused, TooDeep
+from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS
+from milepost.checkpoint.serde._types.standard import array_head, check_spread
+from milepost.errors import SerializationError
+
+_ATOMS = frozenset({type(None), bool, float, bytes})
+
+
+def pack(level: Level, value: Any, trail: Trail | None = None) -> bytes:
+    """`value` as msgpack; SerializationError with the path if it cannot be written exactly."""
+    exact = ExactLevel(level, level.depth, trail or Trail(), set())
+    try:
+        return exact.pack(value)
+    except RecursionError:
+        raise _too_deep(exact.trail) from None
+
+
+class ExactLevel(Level):
+    """A level that packs with `lower` instead of ormsgpack's own walk."""
+
+    __slots__ = ("_open", "trail")
+
+    def __init__(self, level: Level, at: int, trail: Trail, open: set[int]) -> None:
+        super().__init__(level.registry, at)
+        self.trail = trail
+        self._open = open
+
+    def pack(self, value: Any) -> bytes:
+        data = ormsgpack.packb(self._lower(value, 0), option=PASS_THROUGH | OTHER_KEYS)
+        if self.guarded:
+            try:
+                depth.check(data)
+            except TooDeep:
+                raise _too_deep(self.trail) from None
+        return data
+
+    def pack_fields(self, payload: Any) -> bytes:
+        if type(payload) is not list:
+            return self.pack(payload)
+        # The fields and what goes beside them: the user never saw this list, so no index.
+        parts = [self.pack(part) for part in payload]
+        return array_head(len(parts)) + b"".join(parts)
+
+    def _lower(self, value: Any, lists: int) -> Any:
+        """`value` with everything that ormsgpack must not see replaced by extensions."""
+        cls = type(value)
+        if cls in _ATOMS:
+            return value
+        if cls is str:
+            return self._text(value)
+        if cls is int and -(1 << 63) <= value < 1 << 64:
+            return value
+        if id(value) in self._open:
+            self._refuse("the value contains itself")
+        self._open.add(id(value))
+        try:
+            if cls is not list and cls is not dict:
+                return self._object(value, cls)
+            if lists >= depth.MAX_LISTS:
+                raise _too_deep(self.trail)
+            return self._list(value, lists + 1) if cls is list else self._dict(value, lists + 1)
+        finally:
+            self._open.discard(id(value))
+
+    def _list(self, value: list[Any], lists: int) -> list[Any]:
+        members = []
+        steps = self.trail.steps
+        for index, member in enumerate(value):
+            steps.append(index)
+            members.append(self._lower(member, lists))
+            steps.pop()
+        return members
+
+    def _dict(self, value: dict[Any, Any], lists: int) -> Any:
+        steps = self.trail.steps
+        if all(type(key) in NATIVE_KEYS and not _is_big(key) for key in value):
+            members = {}
+            for key, member in value.items():
+                steps.append(key)
+                members[self._lower(key, lists)] = self._lower(member, lists)
+                steps.pop()
+            return members
+        try:
+            check_spread(value)
+        except Refused as refusal:
+            self._refuse(str(refusal))
+        inner = self._inner()
+        packed = []
+        for key, member in value.items():
+            steps.append(key)
+            packed += [inner.pack(key), inner.pack(member)]
+            steps.pop()
+        return Ext(ext.PAIRS, array_head(len(packed)) + b"".join(packed))
+
+    def _object(self, value: Any, cls: type) -> Ext:
+        if cls is memoryview:
+            self._refuse("a memoryview would come back as bytes; save bytes(value) instead")
+        try:
+            writer = self.registry.writers.get(cls) or self.registry.find_writer(cls)
+            return writer(value, self._inner())
+        except Refused as refusal:
+            raise SerializationError(str(refusal), path=str(self.trail)) from None
+        except (SerializationError, RecursionError):
+            raise
+        except Exception as error:
+            name = f"{cls.__module__}.{cls.__qualname__}"
+            raise SerializationError(
+                f"writing a {name} failed: {error!r}", path=str(self.trail)
+            ) from error
+
+    def _inner(self) -> ExactLevel:
+        if self.depth >= depth.MAX_OBJECTS:
+            raise _too_deep(self.trail)
+        return ExactLevel(self, self.depth + 1, self.trail, self._open)
+
+    def _text(self, value: str) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            self._refuse(
+                f"the string has a lone surrogate at position {error.start}, which is not text;"
+                " save bytes instead"
+            )
+        return value
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise SerializationError(reason, path=str(self.trail))
+
+
+def _is_big(key: Any) -> bool:
+    return type(key) is int and not -(1 << 63) <= key < 1 << 64
+
+
+def _too_deep(trail: Trail) -> SerializationError:
+    return SerializationError(
+        f"the value nests too deep to be read back safely (more than {depth.MAX_OBJECTS} objects"
+        f" or {depth.MAX_LISTS} lists inside each other)",
+        path=str(trail),
+    )

@@ -1,0 +1,131 @@
+"""Finds the data types that a program's modules and schemas show.
+
+A schema is walked when a graph is compiled. A module is only noted then, and looked through when
+a type is first missing, so that compiling stays cheap however large the module is.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+from typing import Any
+from weakref import WeakSet
+
+from milepost.checkpoint.serde._types.records import is_data_type
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+
+_MOST_STEPS = 10_000
+
+
+class Discovery:
+    """What may be allowed without being registered by hand."""
+
+    def __init__(self, allow: Callable[[type], None]) -> None:
+        self.modules: dict[str, ModuleType] = {}
+        """Modules of nodes and schemas."""
+        self._allow = allow
+        self._scanned: dict[str, int] = {}
+        self._walked: WeakSet[type] = WeakSet()
+        self._homes: set[str] = set()
+        """Modules in which a type is defined that a program's modules show."""
+
+    def find_class(self, cls: type) -> None:
+        """Allow `cls` if a noted module shows it."""
+        self._scan()
+        if cls.__module__ in self._homes and _look_up(cls.__module__, cls.__qualname__) is cls:
+            self._show(cls)
+
+    def find_name(self, name: str) -> None:
+        """Allow the type stored as `name` if a noted module shows it. Imports nothing."""
+        self._scan()
+        module, _, qualname = name.partition(":")
+        if module in self._homes:
+            cls = _look_up(module, qualname)
+            if cls is not None:
+                self._show(cls)
+
+    def walk(self, annotation: Any) -> None:
+        """Allow every data type that `annotation` mentions."""
+        stack = [annotation]
+        for _ in range(_MOST_STEPS):  # an annotation may refer to itself
+            if not stack:
+                break
+            current = stack.pop()
+            origin = typing.get_origin(current)
+            if origin is None and isinstance(current, type):
+                if current.__module__ != "builtins" and current not in self._walked:
+                    self._walked.add(current)
+                    self._show_one(current)
+                    stack.extend(_hints(current))
+            elif current is not None:
+                stack.extend(_inside(current))
+                if origin is not None:
+                    stack.append(origin)
+
+    def _scan(self) -> None:
+        for name, module in list(self.modules.items()):
+            names = vars(module)
+            if self._scanned.get(name) == len(names):
+                continue
+            self._scanned[name] = len(names)
+            self._homes.add(name)
+            for value in list(names.values()):
+                if isinstance(value, type) and value not in self._walked:
+                    self._show(value)
+
+    def _show(self, cls: type) -> None:
+        if _is_data(cls):
+            self._homes.add(cls.__module__)
+            self.walk(cls)
+
+    def _show_one(self, cls: type) -> None:
+        if _is_data(cls):
+            self._homes.add(cls.__module__)
+            self._allow(cls)
+
+
+def _is_data(cls: type) -> bool:
+    try:
+        return is_data_type(cls)
+    except Exception:  # a metaclass may do anything
+        return False
+
+
+def _look_up(module: str, qualname: str) -> type | None:
+    """The class of this name in a module that is imported already; attributes are not run."""
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, "__dict__", {}).get(part)
+    if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, qualname):
+        return found
+    return None
+
+
+def _hints(cls: type) -> list[Any]:
+    annotations = [vars(base).get("__annotations__") for base in cls.__mro__]
+    if not any(annotations):
+        return []
+    try:
+        return list(typing.get_type_hints(cls, include_extras=True).values())
+    except Exception:
+        # One name that does not resolve must not hide the others.
+        return [a for own in annotations if own for a in own.values() if not isinstance(a, str)]
+
+
+def _inside(annotation: Any) -> list[Any]:
+    """What an annotation is made of: arguments, the members of a union, an alias's value."""
+    try:
+        parts = [a for a in typing.get_args(annotation) if not isinstance(a, (str, int))]
+        for arguments in [a for a in parts if isinstance(a, list)]:
+            parts.extend(arguments)
+        for name in ("__value__", "__supertype__", "__bound__"):
+            part = getattr(annotation, name, None)
+            if part is not None:
+                parts.append(part)
+    except Exception:
+        return []
+    return parts

@@ -1,0 +1,194 @@
+"""Exceptions: exact where the class is known, and an honest stand-in where it is not.
+
+An exception is stored as the name of its class, its message, its arguments and its attributes;
+cause, context and traceback are not stored. Reading gives back built-in exceptions, milepost's
+own, and registered classes; anything else comes back as a RemoteError.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+from ormsgpack import Ext
+
+from milepost import errors
+from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.shapes import ANY, FIELDS, LIST, TEXT, check
+from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.errors import MilepostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde.registry import TypeRegistry, Writer
+
+_MARK = frozenset({bool})
+_FIXED = {"builtins": builtins, "milepost.errors": errors}
+"""Modules whose exception classes may be looked up by a stored name: both are imported here."""
+
+
+class RemoteError(MilepostError):
+    """Replaces an exception that could not be stored or read back as itself.
+
+    `type_name` is the class it had (`module:name`), `message` what it said, `arguments` what it
+    was raised with, each as itself if that could be stored and as its repr if not.
+    """
+
+    def __init__(self, type_name: str, message: str, arguments: tuple[Any, ...] = ()) -> None:
+        super().__init__(type_name, message, arguments)
+        self.type_name = type_name
+        self.message = message
+        self.arguments = arguments
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}"
+
+
+def fixed_class(name: str) -> type[BaseException] | None:
+    """The built-in exception class, or milepost's own, of this name."""
+    module, _, qualname = name.partition(":")
+    found = getattr(_FIXED.get(module), qualname, None)
+    if isinstance(found, type) and issubclass(found, BaseException) and found.__name__ == qualname:
+        return found
+    return None
+
+
+def of_exception(cls: type[BaseException]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """How the instances of an exception class become values and back, without `__init__`."""
+    base: Any = next(c for c in cls.__mro__ if c.__module__ == "builtins")
+
+    def encode(error: Any) -> Any:
+        reduced = _reduced(error, base)
+        if not _takes(base, reduced):
+            raise Refused("it was raised with something that could not be read back safely")
+        return [message_of(error), list(reduced), _attributes(error, base)]
+
+    def decode(payload: Any) -> Any:
+        _, arguments, attributes = _parts(payload)
+        if not _takes(base, arguments):
+            raise TypeError(f"{base.__name__} is made of other arguments")
+        error = cls.__new__(cls, *arguments)
+        # A built-in __init__ only stores its arguments; the user's may do anything.
+        base.__init__(error, *arguments)
+        if not issubclass(base, OSError):
+            error.args = tuple(arguments)
+        for name, value in attributes.items():
+            if name in _KEPT:
+                setattr(error, name, value)
+            else:
+                error.__dict__[name] = value
+        return error
+
+    return encode, decode
+
+
+_KEPT = {"name", "path"}
+_COPIED = (SyntaxError, BaseExceptionGroup)
+"""What copies the members of its second argument."""
+_MEMBERS = frozenset({list, tuple, deque, str})
+
+
+def _takes(base: type, arguments: Sequence[Any]) -> bool:
+    """Whether making the exception takes no more than its arguments do."""
+    return not issubclass(base, _COPIED) or all(type(one) in _MEMBERS for one in arguments[1:2])
+
+
+def _parts(payload: Any) -> list[Any]:
+    """Message, arguments and attributes."""
+    return check(payload, TEXT, LIST, FIELDS)
+
+
+def _reduced(error: BaseException, base: Any) -> tuple[Any, ...]:
+    """The arguments that make it again: OSError hides the file names that it was given."""
+    if issubclass(base, (OSError, BaseExceptionGroup)):
+        arguments: tuple[Any, ...] = base.__reduce__(error)[1]
+        return arguments
+    return error.args
+
+
+def _attributes(error: BaseException, base: type) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    if issubclass(base, ImportError):
+        kept = {name: getattr(error, name) for name in _KEPT}
+    elif issubclass(base, (NameError, AttributeError)):
+        kept = {"name": error.name}  # type: ignore[attr-defined]
+    told = {name: value for name, value in kept.items() if value is not None}
+    return {**error.__dict__, **told}
+
+
+def message_of(error: BaseException) -> str:
+    """What the exception says; a `__str__` that fails must not hide it."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"<its __str__ raised {type(second).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def write_remote(error: RemoteError, level: Level) -> Ext:
+    """A stand-in is stored under the name of what it replaces, marked as one."""
+    prefix = b"\x93" + ormsgpack.packb(error.type_name) + b"\xc3"
+    return Ext(ext.ERROR, prefix + level.pack([error.message, list(error.arguments), {}]))
+
+
+def read_error(data: bytes, level: Level) -> BaseException:
+    """The exception itself if its class is known here, a RemoteError otherwise."""
+    tag, stand_in, payload = check(level.unpack(data), TEXT, _MARK, ANY)
+    registry = level.registry
+    decode = None if stand_in else registry.error_decoder(tag)
+    if decode is not None:
+        error: BaseException = decode(payload)
+        return error
+    message, arguments, _ = _parts(payload)
+    return RemoteError(tag, message, tuple(arguments))
+
+
+def storable_error(error: BaseException, registry: TypeRegistry | None = None) -> BaseException:
+    """`error` if it can be stored as it is, and otherwise a RemoteError that can.
+
+    A failure must be recorded whatever it holds, so this never raises.
+    """
+    if registry is None:
+        from milepost.checkpoint.serde.registry import default_registry
+
+        registry = default_registry
+    if _packs(error, registry):
+        return error
+    cls = type(error)
+    arguments = tuple(a if _packs(a, registry) else _safe_repr(a) for a in error.args)
+    name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()
+    return RemoteError(name, message_of(error), arguments)
+
+
+def _packs(value: Any, registry: TypeRegistry) -> bool:
+    from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde._msgpack.engine import pack
+
+    try:
+        pack(Level(registry), [value])  # one deeper: as an argument it will be inside something
+    except Exception:
+        return False
+    return True
+
+
+def _safe_repr(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__module__}.{type(value).__qualname__}>"
+    return text[:2_000].encode("utf-8", "backslashreplace").decode()
+
+
+def writer_for(cls: type[BaseException], registry: TypeRegistry) -> Writer | None:
+    """The writer of a built-in exception class or one of ours; None for any other."""
+    if cls is RemoteError:
+        return write_remote
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    if fixed_class(name) is not cls:
+        return None
+    registry.register(cls, name=name)
+    return registry.writers[cls]

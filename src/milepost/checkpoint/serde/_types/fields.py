@@ -1,0 +1,178 @@
+"""Dataclasses, named tuples and enums as plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any, Final
+
+from milepost.checkpoint.serde._msgpack import shapes
+from milepost.checkpoint.serde._msgpack.shapes import LIST, check
+from milepost.errors import DeserializationError
+
+Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+
+class Migrated(dict[str, Any]):
+    """Fields that a migration has made: not to be taken for what the class itself had written."""
+
+
+FIELDS: Final = shapes.FIELDS | {Migrated}
+"""What fields are stored as, or what a migration has made of them."""
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether `cls` was made by NamedTuple or namedtuple."""
+    return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
+
+
+def is_plain_object(cls: type) -> bool:
+    """Whether instances have no content besides their attributes: no str, dict or list inside."""
+    return all(base.__module__ != "builtins" or base is object for base in cls.__mro__)
+
+
+def of_named_tuple(cls: Any) -> Codec:
+    """Fields by name, so that their order may change and new ones may have defaults."""
+    names: tuple[str, ...] = cls._fields
+    defaults: dict[str, Any] = cls._field_defaults
+
+    def encode(obj: Any) -> Any:
+        return dict(zip(names, obj, strict=True))
+
+    def decode(payload: Any) -> Any:
+        check([payload], FIELDS)
+        if payload.keys() != set(names):
+            payload = complete(cls, payload, names, defaults.__getitem__)
+        return tuple.__new__(cls, [payload[name] for name in names])
+
+    return encode, decode
+
+
+def of_enum(cls: type[enum.Enum]) -> Codec:
+    """Members by name; flags by value, since a combination has no name of its own."""
+    if issubclass(cls, enum.Flag):
+        return (lambda member: member.value), cls
+
+    def encode(member: Any) -> Any:
+        return member._name_
+
+    return encode, cls._member_map_.__getitem__
+
+
+def of_dataclass(cls: Any) -> Codec:
+    """Fields by name; attributes that are not fields go along beside them."""
+    specs = {spec.name: spec for spec in dataclasses.fields(cls)}
+    names = specs.keys()
+    in_order = list(names)
+    set_one = object.__setattr__
+    make = object.__new__
+    in_dict = not any("__slots__" in vars(base) for base in cls.__mro__) and not any(
+        hasattr(getattr(cls, name, None), "__set__") for name in names
+    )
+
+    def default(name: str) -> Any:
+        spec = specs[name]
+        if spec.default is not dataclasses.MISSING:
+            return spec.default
+        if spec.default_factory is not dataclasses.MISSING:
+            return spec.default_factory()
+        raise KeyError(name)
+
+    def encode(obj: Any) -> Any:
+        attributes = getattr(obj, "__dict__", None)
+        if attributes is not None and attributes.keys() == names:
+            return attributes
+        kept = {name: getattr(obj, name) for name in names if hasattr(obj, name)}
+        others = {
+            name: value
+            for name, value in (attributes or {}).items()
+            if name not in names and name != "__orig_class__"
+        }
+        unset = [name for name in names if name not in kept]
+        return [kept, others, unset] if others or unset else kept
+
+    def decode(payload: Any) -> Any:
+        others: Any = {}
+        unset: Any = ()
+        if type(payload) is list:
+            payload, others, unset = check(payload, FIELDS, FIELDS, LIST)
+        check([payload], FIELDS)
+        payload = dict(payload)
+        if payload.keys() != names:
+            payload = complete(cls, payload, [n for n in names if n not in unset], default)
+        obj = make(cls)
+        if in_dict:
+            set_one(obj, "__dict__", payload)
+        else:
+            for name, value in payload.items():
+                set_one(obj, name, value)
+        for name, value in others.items():
+            set_one(obj, name, value)
+        return obj
+
+    holder: Any = next((vars(base) for base in cls.__mro__ if "__dict__" in vars(base)), {})
+    set_dict: Any = getattr(holder.get("__dict__"), "__set__", None)
+
+    # The usual instance, quickly: all of its fields and nothing else, in their order.
+    def encode_usual(obj: Any) -> Any:
+        attributes = obj.__dict__
+        return attributes if [*attributes] == in_order else encode(obj)
+
+    def decode_usual(payload: Any) -> Any:
+        if type(payload) is dict and [*payload] == in_order:
+            obj = make(cls)
+            set_dict(obj, payload)
+            return obj
+        return decode(payload)
+
+    if not in_dict or not set_dict:
+        return encode, decode
+    if cls.__setattr__ is set_one and in_order and all(map(str.isidentifier, in_order)):
+        return encode_usual, _assigning(cls, in_order, decode)
+    return encode_usual, decode_usual
+
+
+def _assigning(cls: type, names: list[str], decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Decodes by one assignment a field, written out as dataclasses write out their `__init__`.
+
+    The interpreter knows where such an attribute goes in the instance; an instance whose whole
+    `__dict__` is replaced costs an allocation more. As many entries as there are fields, and each
+    field among them: those are all.
+    """
+    lines = [
+        "def decode_fields(payload):",
+        f"    if type(payload) is not dict or len(payload) != {len(names)}:",
+        "        return decode(payload)",
+        "    obj = make(cls)",
+        "    try:",
+        *(f"        obj.{name} = payload[{name!r}]" for name in names),
+        "    except KeyError:",
+        "        return decode(payload)",
+        "    return obj",
+    ]
+    scope: dict[str, Any] = {"cls": cls, "make": object.__new__, "decode": decode}
+    exec("\n".join(lines), scope)  # nothing but the names of the class's own fields
+    made: Callable[[Any], Any] = scope["decode_fields"]
+    return made
+
+
+def complete(cls: type, stored: Any, names: Any, default: Callable[[str], Any]) -> dict[str, Any]:
+    """The stored fields in today's shape: new ones get their default, lost ones are an error."""
+    lost = [name for name in stored if name not in names]
+    if lost:
+        raise DeserializationError(
+            f"{cls.__qualname__} no longer has the stored field {lost[0]!r}; raise its version and"
+            " register a migration that drops or renames it."
+        )
+    complete = dict(stored)
+    for name in names:
+        if name not in complete:
+            try:
+                complete[name] = default(name)
+            except KeyError:
+                raise DeserializationError(
+                    f"{cls.__qualname__} now needs the field {name!r}, which was not stored; give"
+                    " it a default, or raise the version and register a migration that sets it."
+                ) from None
+    return complete

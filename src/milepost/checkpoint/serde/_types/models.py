@@ -1,0 +1,188 @@
+"""Pydantic models as plain values. Pydantic is looked at only if the program has imported it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from milepost.checkpoint.serde._msgpack.shapes import LIST, check
+from milepost.checkpoint.serde._types.fields import FIELDS, complete
+
+Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+_REMEMBERED = 32
+_OTHERS: frozenset[type] = frozenset({dict, type(None)})
+
+
+def is_model(cls: type) -> bool:
+    """Whether `cls` is a pydantic v2 model."""
+    pydantic = sys.modules.get("pydantic")
+    base = getattr(pydantic, "BaseModel", None)
+    return base is not None and cls is not base and issubclass(cls, base)
+
+
+class Brief(NamedTuple):
+    """A shorter form for usual instances, those with fields and nothing beside them.
+
+    What is stored is the dict of fields; which of them were given comes after the tag. Most
+    instances are made in a few ways, so there are a few tags, and reading looks up just one.
+    """
+
+    given: Callable[[Any], str | None]
+    """The names of the fields that were given, for the tag; None for an unusual instance."""
+    decode: Callable[[str], Callable[[Any], Any]]
+    """What decodes the fields that are stored with such a tag."""
+
+
+_Given = tuple[set[str], str | None]
+
+
+def of_model(cls: Any) -> tuple[Codec, Brief]:
+    """What pydantic itself keeps of an instance, so that no validator needs to run again."""
+    specs = cls.model_fields
+    names = specs.keys()
+    in_order = list(names)
+    extra_allowed = cls.model_config.get("extra") == "allow"
+    make = object.__new__
+    # BaseModel.__setattr__ is for users: it validates, and refuses on frozen models.
+    set_dict, set_given, set_extra, set_private = (
+        _setter(name)
+        for name in (
+            "__dict__",
+            "__pydantic_fields_set__",
+            "__pydantic_extra__",
+            "__pydantic_private__",
+        )
+    )
+
+    def default(name: str) -> Any:
+        spec = specs[name]
+        if spec.is_required():
+            raise KeyError(name)
+        return spec.get_default(call_default_factory=True)
+
+    def encode(model: Any) -> Any:
+        private = model.__pydantic_private__
+        return [
+            model.__dict__,
+            sorted(model.__pydantic_fields_set__),
+            model.__pydantic_extra__,
+            private if private is None else _set_only(private),
+        ]
+
+    def rebuilt(stored: Any, given: set[str], extra: Any, private: Any) -> Any:
+        if type(stored) is not dict or [*stored] != in_order:
+            check([stored], FIELDS)
+            stored = (
+                dict(stored) if stored.keys() == names else complete(cls, stored, names, default)
+            )
+            given &= names | (extra or {}).keys()  # a migration may have taken a field away
+        model = make(cls)
+        set_dict(model, stored)
+        set_given(model, given)
+        set_extra(model, extra)
+        set_private(model, private)
+        return model
+
+    def decode(payload: Any) -> Any:
+        stored, given, extra, private = check(payload, FIELDS, LIST, _OTHERS, _OTHERS)
+        return rebuilt(stored, set(given), extra, private)
+
+    before: list[_Given] = []
+    last = _listed(set(names), before)
+
+    def given_of(model: Any) -> str | None:
+        nonlocal last
+        extra = model.__pydantic_extra__
+        if extra or (extra is None) is extra_allowed or model.__pydantic_private__ is not None:
+            return None
+        given, listed = last  # taken at once: another thread may put another one there
+        if model.__pydantic_fields_set__ != given:
+            last = _, listed = _listed(model.__pydantic_fields_set__, before)
+        return listed
+
+    def decode_given(listed: str) -> Callable[[Any], Any]:
+        given = set(listed.split(",")) if listed else set()
+        if not all(map(str.isidentifier, given)):
+            raise ValueError("the names of the fields that were given are odd")
+        copied = given.copy
+
+        def decode_fields(stored: Any) -> Any:
+            extra: Any = {} if extra_allowed else None
+            if type(stored) is dict and [*stored] == in_order:
+                model = make(cls)
+                set_dict(model, stored)
+                set_given(model, copied())
+                set_extra(model, extra)
+                set_private(model, None)
+                return model
+            return rebuilt(stored, copied(), extra, None)
+
+        return decode_fields
+
+    return (encode, decode), Brief(given_of, decode_given)
+
+
+def _listed(given: set[str], before: list[_Given]) -> _Given:
+    """The names in one string; None if a name is so odd that they could not be told apart."""
+    for entry in before:
+        if entry[0] == given:
+            return entry
+    names = sorted(given)
+    entry = (set(given), ",".join(names) if all(map(str.isidentifier, names)) else None)
+    if len(before) < _REMEMBERED:
+        before.append(entry)
+    return entry
+
+
+def _setter(name: str) -> Callable[[Any, Any], None]:
+    """Sets one of the slots of pydantic's base class."""
+    slot = vars(sys.modules["pydantic"].BaseModel)[name]
+    setter: Callable[[Any, Any], None] = slot.__set__
+    return setter
+
+
+def _set_only(private: dict[str, Any]) -> dict[str, Any]:
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    return {name: value for name, value in private.items() if value is not undefined}
+
+
+_NAMED = {
+    cls.__name__: cls
+    for cls in (bool, bytes, complex, dict, float, frozenset, int, list, object, set, str, tuple)
+} | {"NoneType": type(None)}
+
+
+def generic_parts(cls: Any) -> tuple[type, tuple[Any, ...]] | None:
+    """The generic model and its arguments, for a parametrised model such as `Box[int]`."""
+    parts = getattr(cls, "__pydantic_generic_metadata__", None)
+    if not isinstance(parts, dict) or not parts.get("origin") or not parts.get("args"):
+        return None
+    return parts["origin"], parts["args"]
+
+
+def resolve_name(name: str, known: Callable[[str], type | None]) -> Any:
+    """The class that a stored name means, made only of registered models and built-in types."""
+    if not name.endswith("]"):
+        return _NAMED.get(name) or known(name)
+    head, _, inside = name[:-1].partition("[")
+    origin = resolve_name(head, known)
+    arguments = [resolve_name(argument, known) for argument in _split(inside)]
+    if origin is None or any(argument is None for argument in arguments):
+        return None
+    try:
+        return origin[tuple(arguments) if len(arguments) > 1 else arguments[0]]
+    except TypeError:
+        return None
+
+
+def _split(text: str) -> list[str]:
+    """The arguments in `text`, cut at the commas that are not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for position, sign in enumerate(text):
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    return [*parts, text[start:].strip()]

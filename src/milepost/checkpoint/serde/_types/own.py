@@ -1,0 +1,53 @@
+"""milepost's own records, under names that outlive any move of their classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint.serde._types.records import RecordType, make
+from milepost.messages import _light
+from milepost.types import (
+    CacheKey,
+    Command,
+    Interrupt,
+    Overwrite,
+    PregelTask,
+    Send,
+    StateSnapshot,
+    StateUpdate,
+    TimeoutPolicy,
+    _Answered,
+    _DeltaSnapshot,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TYPES: tuple[type, ...] = (
+    CacheKey,
+    Command,
+    Interrupt,
+    Overwrite,
+    PregelTask,
+    StateSnapshot,
+    StateUpdate,
+    TimeoutPolicy,
+    _Answered,
+    _DeltaSnapshot,
+)
+
+
+def records() -> Iterator[RecordType]:
+    """One record for each of them."""
+    for cls in (*_TYPES, *_light.RECORDS):
+        yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
+    yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
+
+
+def _encode_send(send: Send) -> dict[str, Any]:
+    fields = {"node": send.node, "arg": send.arg}
+    return fields if send.timeout is None else {**fields, "timeout": send.timeout}
+
+
+def _decode_send(fields: dict[str, Any]) -> Send:
+    return Send(fields["node"], fields["arg"], timeout=fields.get("timeout"))

@@ -1,0 +1,213 @@
+"""pandas, polars and pyarrow tables, stored as Arrow.
+
+Arrow holds less than pandas does, so what is written from pandas is read back at once and
+compared: a table that would come back changed is refused, as any other value is.
+"""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from ormsgpack import Ext
+
+from milepost.checkpoint.serde._msgpack import ext
+from milepost.checkpoint.serde._msgpack.shapes import BYTES, TEXT, fixed
+from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._types import arrow_streams
+from milepost.errors import DeserializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde.registry import Reader, Writer
+
+_OLDEST_PYARROW: Final = (14, 0, 1)
+"""Older ones load pickle out of Arrow metadata (CVE-2023-47248)."""
+
+_DICTIONARY: Final = "dictionary<"
+_REPEATING: Final = (
+    _DICTIONARY,
+    "binary_view",
+    "large_list_view",
+    "list_view",
+    "run_end_encoded",
+    "string_view",
+)
+"""Types of which several elements may be the same bytes. pandas would have these for each of them,
+but keeps a column of a dictionary as such."""
+_MARKED: Final = "pandas.Series"
+"""What has a byte before its stream."""
+
+
+def writer_for(cls: type) -> Writer | None:
+    """The writer of one of these packages' table classes."""
+    write = _WRITERS.get((cls.__module__.partition(".")[0], cls.__name__))
+    if write is None:
+        return None
+    kind, to_bytes = write
+
+    def writer(value: Any, level: Level) -> Ext:
+        data = to_bytes(value)
+        try:
+            arrow_streams.check(data[1:] if kind == _MARKED else data)
+        except ValueError as error:
+            raise Refused(f"{error}, which would not be read back") from error
+        return Ext(ext.ARROW, level.pack([kind, data]))
+
+    return writer
+
+
+def _arrow() -> Any:
+    arrow = _needed("pyarrow")
+    version = tuple(int(part) for part in arrow.__version__.split(".")[:3] if part.isdigit())
+    if version < _OLDEST_PYARROW:
+        raise DeserializationError("this pyarrow runs pickle when it reads; update it to 14.0.1")
+    import_module("pyarrow.ipc")
+    return arrow
+
+
+def _needed(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise DeserializationError(
+            f"tables are stored as Arrow; run `pip install {package}` to write and read them"
+        ) from error
+
+
+def _arrow_bytes(table: Any) -> bytes:
+    arrow = _arrow()
+    sink = io.BytesIO()
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return sink.getvalue()
+
+
+def _arrow_table(data: bytes) -> Any:
+    arrow_streams.check(data)
+    table = _arrow().ipc.open_stream(io.BytesIO(data)).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _arrow_batch(data: bytes) -> Any:
+    (batch,) = _arrow_table(data).combine_chunks().to_batches() or [None]
+    return batch
+
+
+def _frame_bytes(frame: Any) -> bytes:
+    arrow = _arrow()
+    try:
+        data = _arrow_bytes(arrow.Table.from_pandas(frame))
+        again = _frame(data)
+        same = (
+            again.equals(frame)
+            and again.dtypes.equals(frame.dtypes)
+            and _same_axis(again.index, frame.index)
+            and _same_axis(again.columns, frame.columns)
+            and again.attrs == frame.attrs
+        )
+    except Exception as error:
+        raise Refused(f"pandas cannot put this frame into Arrow: {error}") from error
+    if not same:
+        raise Refused(
+            "this pandas frame would come back from Arrow changed (mixed types in a column, or"
+            " labels or an index that Arrow has no type for); save frame.to_dict() instead"
+        )
+    return data
+
+
+def _same_axis(one: Any, other: Any) -> bool:
+    return bool(
+        type(one) is type(other)
+        and one.equals(other)
+        and list(one.names) == list(other.names)
+        and getattr(one, "dtype", None) == getattr(other, "dtype", None)
+        and list(map(type, one)) == list(map(type, other))
+    )
+
+
+def _frame(data: bytes) -> Any:
+    _needed("pandas")
+    table = _arrow_table(data)
+    for column in table.schema.types:
+        inside = column.value_type if str(column).startswith(_DICTIONARY) else column
+        if any(str(part).startswith(_REPEATING) for part in _parts(inside)):
+            raise ValueError(f"a column of {str(column)[:80]} is not one of pandas")
+    return table.to_pandas()
+
+
+def _parts(column: Any) -> Iterator[Any]:
+    """A type of Arrow's, and the types inside it."""
+    yield column
+    inside = [column.field(n).type for n in range(column.num_fields)]
+    for name in ("value_type", "storage_type"):
+        if hasattr(column, name):
+            inside.append(getattr(column, name))
+    for part in inside:
+        yield from _parts(part)
+
+
+def _series_bytes(series: Any) -> bytes:
+    if series.attrs:
+        raise Refused("a pandas Series with attrs could not be read back; save a DataFrame")
+    named = b"\x01" if series.name is not None else b"\x00"
+    if series.name is not None and type(series.name) is not str:
+        raise Refused("the name of a pandas Series must be text to be read back")
+    return named + _frame_bytes(series.to_frame("0" if series.name is None else series.name))
+
+
+def _series(data: bytes) -> Any:
+    series = _frame(data[1:]).iloc[:, 0]
+    return series.rename(None) if data[:1] == b"\x00" else series
+
+
+def _polars_bytes(frame: Any) -> bytes:
+    sink = io.BytesIO()
+    try:
+        frame.write_ipc_stream(sink)
+    except Exception as error:
+        raise Refused(f"polars cannot put this frame into Arrow: {error}") from error
+    return sink.getvalue()
+
+
+def _polars_frame(data: bytes) -> Any:
+    polars = _needed("polars")
+    arrow_streams.check(data)
+    try:
+        return polars.read_ipc_stream(io.BytesIO(data))
+    except polars.exceptions.PanicException as error:  # which is no Exception
+        raise ValueError(f"polars cannot read the table: {error}") from error
+
+
+def _polars_series(data: bytes) -> Any:
+    return _polars_frame(data).to_series(0)
+
+
+_WRITERS: Final[dict[tuple[str, str], tuple[str, Callable[[Any], bytes]]]] = {
+    ("pyarrow", "Table"): ("pyarrow.Table", _arrow_bytes),
+    ("pyarrow", "RecordBatch"): (
+        "pyarrow.RecordBatch",
+        lambda batch: _arrow_bytes(_arrow().Table.from_batches([batch])),
+    ),
+    ("pandas", "DataFrame"): ("pandas.DataFrame", _frame_bytes),
+    ("pandas", "Series"): (_MARKED, _series_bytes),
+    ("polars", "DataFrame"): ("polars.DataFrame", _polars_bytes),
+    ("polars", "Series"): ("polars.Series", lambda series: _polars_bytes(series.to_frame())),
+}
+_MAKERS: Final[dict[str, Callable[[bytes], Any]]] = {
+    "pyarrow.Table": _arrow_table,
+    "pyarrow.RecordBatch": _arrow_batch,
+    "pandas.DataFrame": _frame,
+    _MARKED: _series,
+    "polars.DataFrame": _polars_frame,
+    "polars.Series": _polars_series,
+}
+
+
+READERS: Final[dict[int, Reader]] = {
+    ext.ARROW: fixed(lambda kind, body: _MAKERS[kind](body), TEXT, BYTES)
+}

@@ -1,0 +1,138 @@
+"""`@entrypoint`: a function as a whole graph of one node."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from milepost._engine.context.config import retry_policies
+from milepost._engine.context.node_callable import callee_of, hints_of, name_of
+from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost.channels import BaseChannel, EphemeralValue, LastValue
+from milepost.checkpoint.serde.registry import default_registry
+from milepost.constants import END, PREVIOUS, START
+from milepost.errors import GraphBuildError, InvalidUpdateError
+from milepost.graph._compiled import CompiledGraph
+from milepost.graph._reachable import graphs_in
+from milepost.store._core.validation import ensure_valid_store
+from milepost.types import (
+    CachePolicy,
+    Checkpointer,
+    OnConflict,
+    RetryPolicy,
+    ensure_valid_checkpointer,
+)
+
+if TYPE_CHECKING:
+    from milepost.cache.base import BaseCache
+    from milepost.store.base import BaseStore
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class entrypoint:  # noqa: N801 - a decorator with arguments
+    """Make a durable program of a function.
+
+    The function takes one argument, its input, and may ask for `previous` (what its last run on
+    this thread returned or saved), `config`, `store`, `writer` and `runtime`. The result has the
+    methods of a compiled graph: `invoke`, `stream`, `get_state` and so on.
+    """
+
+    @dataclass(frozen=True, slots=True)
+    class final(Generic[R, S]):  # noqa: N801
+        """Return one value to the caller and save another for the next run's `previous`."""
+
+        value: R
+        save: S
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer = None,
+        *,
+        store: BaseStore | None = None,
+        cache: BaseCache[Any] | None = None,
+        context_schema: Any = None,
+        cache_policy: CachePolicy | None = None,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        on_conflict: OnConflict = "newest",
+    ) -> None:
+        self.checkpointer = ensure_valid_checkpointer(checkpointer)
+        self.store = ensure_valid_store(store)
+        self.cache = cache
+        self.context_schema = context_schema
+        self.cache_policy = cache_policy
+        self.on_conflict = on_conflict
+        self.retry = retry_policies(retry_policy)
+
+    def __call__(self, function: Callable[..., Any]) -> CompiledGraph[Any, Any, Any, Any]:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise GraphBuildError(
+                "An entrypoint cannot be a generator: return a value, and use the stream writer "
+                "to send what should arrive earlier."
+            )
+        if not inspect.signature(function).parameters:
+            raise GraphBuildError(
+                "An entrypoint needs at least one parameter: the input that it is called with."
+            )
+        name = name_of(function) or "entrypoint"
+        graph: CompiledGraph[Any, Any, Any, Any] = CompiledGraph(
+            program=self._program(name, function),
+            checkpointer=self.checkpointer,
+            store=self.store,
+            cache=self.cache,
+            on_conflict=self.on_conflict,
+            name=name,
+        )
+        graph.context_schema = self.context_schema
+        for hint in hints_of(function).values():
+            default_registry.register_schema_types(hint)
+        module = sys.modules.get(getattr(function, "__module__", ""))
+        if module is not None:
+            default_registry.register_module_types(module)
+        graph.__doc__ = function.__doc__
+        return graph
+
+    def _program(self, name: str, function: Callable[..., Any]) -> ExecutableGraph:
+        node = Node(
+            name=name,
+            callee=callee_of(function, name),
+            triggers=(START,),
+            reader=Reader(channel=START),
+            writes_of=_writes_of,
+            retry=self.retry,
+            cache=self.cache_policy,
+            subgraphs=graphs_in(function),
+            starts_tasks=True,
+        )
+        channels: dict[str, BaseChannel[Any, Any, Any]] = {
+            START: EphemeralValue(Any),
+            END: LastValue(Any),
+            PREVIOUS: LastValue(Any),
+        }
+        for key, channel in channels.items():
+            channel.key = key
+        return ExecutableGraph(
+            name=name,
+            nodes={name: node},
+            channels=channels,
+            keys=(),
+            output_keys=END,
+            stream_keys=END,
+            triggers={START: (name,)},
+            goto=_no_goto,
+            writes_of_update=_writes_of,
+        )
+
+
+def _writes_of(output: Any) -> list[Write]:
+    if isinstance(output, entrypoint.final):
+        return [(END, output.value), (PREVIOUS, output.save)]
+    return [(END, output), (PREVIOUS, output)]
+
+
+def _no_goto(target: Any) -> Write:
+    raise InvalidUpdateError(f"An entrypoint has no nodes to go to, so not {target!r} either.")

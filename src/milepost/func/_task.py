@@ -1,0 +1,137 @@
+"""`@task`: a function whose result is stored, so that a resumed run does not call it again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from milepost._engine.context.config import retry_policies
+from milepost._engine.context.node_callable import Callee, is_async, name_of
+from milepost._engine.context.task_context import current_context
+from milepost._engine.drivers.saver_effects import ClearCache
+from milepost._engine.superstep.node_cache import namespace_of
+from milepost._engine.superstep.program import Node, Reader
+from milepost._engine.superstep.subtasks import TaskStarter, call
+from milepost.constants import RETURN
+from milepost.errors import GraphBuildError
+from milepost.graph._methods import sync_and_async
+from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+if TYPE_CHECKING:
+    from milepost._engine.drivers.effects import EffectGenerator
+    from milepost._engine.drivers.futures import TaskFuture
+    from milepost.cache.base import BaseCache
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class TaskFunction(TaskStarter, Generic[P, T]):
+    """What `@task` makes of a function: calling it starts the task and returns a future."""
+
+    def __init__(
+        self,
+        function: Callable[P, T] | Callable[P, Awaitable[T]],
+        *,
+        name: str | None,
+        retry: tuple[RetryPolicy, ...],
+        cache: CachePolicy | None,
+        timeout: TimeoutPolicy | None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.func = function
+        self.name = name or name_of(function) or "task"
+        if timeout is not None and not is_async(function):
+            raise GraphBuildError(
+                f"Task '{self.name}' is a sync function, which nothing can stop: a timeout needs "
+                "an `async def` task."
+            )
+        self._node = Node(
+            name=self.name,
+            callee=_callee(self.name, function),
+            triggers=(),
+            reader=Reader(),
+            writes_of=lambda output: [(RETURN, output)],
+            retry=retry,
+            cache=cache,
+            timeout=timeout,
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskFuture[T]:
+        context = current_context(self.name)
+        return call(context, self._node, (args, kwargs))
+
+    def _clear_cache(self, cache: BaseCache[Any]) -> EffectGenerator[None]:
+        """Forget the cached results of this task."""
+        yield ClearCache(cache, [namespace_of(self._node)])
+
+    clear_cache, aclear_cache = sync_and_async(_clear_cache)
+
+
+def _callee(name: str, function: Callable[..., Any]) -> Callee:
+    """Calls the function with the arguments of the task's call."""
+    if is_async(function):
+
+        async def run_async(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+            args, kwargs = argument
+            return await function(*args, **kwargs)
+
+        return Callee(name, None, run_async, (), function)
+
+    def run(argument: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+        args, kwargs = argument
+        return function(*args, **kwargs)
+
+    return Callee(name, run, None, (), function)
+
+
+class _TaskDecorator(Protocol):
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[T]], /) -> TaskFunction[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> TaskFunction[P, T]: ...
+
+
+@overload
+def task(function: Callable[P, Awaitable[T]], /) -> TaskFunction[P, T]: ...
+@overload
+def task(function: Callable[P, T], /) -> TaskFunction[P, T]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+    cache_policy: CachePolicy | None = None,
+    timeout: float | timedelta | TimeoutPolicy | None = None,
+) -> _TaskDecorator: ...
+
+
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+    cache_policy: CachePolicy | None = None,
+    timeout: float | timedelta | TimeoutPolicy | None = None,
+) -> Any:
+    """Make a task of a function, sync or async.
+
+    It can be called inside an entrypoint or a node, and returns a future at once: wait with
+    `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
+    resumed, provided the program makes its calls in the same order again.
+    """
+    retry = retry_policies(retry_policy)
+
+    def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
+        return TaskFunction(
+            function,
+            name=name,
+            retry=retry,
+            cache=cache_policy,
+            timeout=TimeoutPolicy.of(timeout),
+        )
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,394 @@
+"""A compiled graph: what programs call.
+
+Nothing is decided here. A method makes the program of what is to be done, and a driver carries it
+out: the sync driver for `invoke`, the asyncio driver for `ainvoke`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
+
+from milepost._engine.context.config import merge_configs
+from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
+from milepost._engine.drivers.choice import async_driver
+from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
+from milepost._engine.drivers.sync import SyncDriver
+from milepost._engine.streaming.events import Event, EventStream, shown
+from milepost._engine.superstep.node_cache import namespace_of
+from milepost.constants import NS_SEP, START
+from milepost.graph import _batch, _thread_state
+from milepost.graph._methods import sync_and_async
+from milepost.graph._options import checked_policy, event_stream, new_run
+from milepost.graph._typing import ContextT, InputT, OutputT, StateT
+from milepost.types import StateUpdate
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from milepost._engine.drivers.effects import EffectGenerator
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost.cache.base import BaseCache
+    from milepost.graph._drawing import Graph
+    from milepost.graph._typing import AnyGraph
+    from milepost.graph.state import StateGraph
+    from milepost.store.base import BaseStore
+    from milepost.types import (
+        All,
+        Checkpointer,
+        Command,
+        OnConflict,
+        RunnableConfig,
+        RunOptions,
+        StateSnapshot,
+        StreamMode,
+    )
+
+
+def _no_step_timeout(*_: Any) -> NoReturn:
+    raise AttributeError(
+        "A graph of milepost has no step_timeout. Say how long each node may take, with "
+        "add_node(..., timeout=...) or @task(timeout=...)."
+    )
+
+
+class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+    """What `StateGraph.compile` and `@entrypoint` make."""
+
+    context_schema: Any = None
+    stream_mode: StreamMode = "updates"
+    step_timeout = property(_no_step_timeout, _no_step_timeout)
+    """Not there: an error is better than a limit that is set and has no effect."""
+
+    def __init__(
+        self,
+        *,
+        program: ExecutableGraph,
+        checkpointer: Checkpointer = None,
+        store: BaseStore | None = None,
+        cache: BaseCache[Any] | None = None,
+        interrupt_before: All | Sequence[str] = (),
+        interrupt_after: All | Sequence[str] = (),
+        on_conflict: OnConflict = "newest",
+        debug: bool = False,
+        name: str = "graph",
+        config: RunnableConfig | None = None,
+    ) -> None:
+        self.program = program
+        self.checkpointer = checkpointer
+        self.store = store
+        self.cache = cache
+        self.interrupt_before = interrupt_before
+        self.interrupt_after = interrupt_after
+        self.on_conflict = checked_policy(on_conflict)
+        self.debug = debug
+        self.name = name
+        self.config: RunnableConfig = config or {}
+
+    def __repr__(self) -> str:
+        nodes = [name for name in self.program.nodes if name != START]
+        return f"<{type(self).__name__} {self.name!r} with nodes {', '.join(nodes)}>"
+
+    @property
+    def nodes(self) -> Mapping[str, Any]:
+        """The nodes by name, START included."""
+        return self.program.nodes
+
+    @property
+    def channels(self) -> Mapping[str, Any]:
+        """The channels by name."""
+        return self.program.channels
+
+    def get_name(self) -> str:
+        """The name that a node gets from this graph."""
+        return self.name
+
+    def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
+        """A copy of the graph that runs with this config where the caller says nothing else."""
+        copy = self.__class__.__new__(self.__class__)
+        copy.__dict__.update(self.__dict__)
+        copy.config = merge_configs(self.config, config, options)  # type: ignore[arg-type]
+        return copy
+
+    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
+        """A copy with other attributes."""
+        copy = self.with_config()
+        copy.__dict__.update(update or {})
+        return copy
+
+    # -- running
+
+    def invoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Any:
+        """Run the graph and return its output.
+
+        `input` is the input, None to go on with the thread, or a Command. With another
+        `stream_mode` than "values" the list of its events is returned. The output has the keys of
+        the output schema, or those that `output_keys` names.
+        """
+        self._show_output(options)
+        if stream_mode != "values":
+            return list(self.stream(input, config, stream_mode=stream_mode, **options))
+        run = new_run(self, EventStream(), config, options)
+        driver = SyncDriver(run.events.stream)
+        run.subtasks.spawn = driver.spawn
+        return driver.run(run.run(input))
+
+    async def ainvoke(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Any:
+        """`invoke`, for use on an event loop."""
+        self._show_output(options)
+        if stream_mode != "values":
+            events = self.astream(input, config, stream_mode=stream_mode, **options)
+            return [event async for event in events]
+        run = new_run(self, EventStream(), config, options)
+        driver = async_driver(run.events.stream)
+        run.subtasks.spawn = driver.spawn
+        return await driver.run(run.run(input))
+
+    def stream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> Iterator[Any]:
+        """Run the graph and yield its events as they come.
+
+        An event is what its mode carries. With several modes it is `(mode, event)`, and with
+        `subgraphs` the namespace of the graph that the event comes from is in front.
+        """
+        stream, many = event_stream(self, stream_mode, subgraphs)
+        run = new_run(self, stream, config, options)
+        driver = SyncDriver(run.events.stream)
+        run.subtasks.spawn = driver.spawn
+        return end_at_exit(_shown(driver.stream(run.run(input)), many, subgraphs))
+
+    def astream(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        subgraphs: bool = False,
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> AsyncGenerator[Any, None]:
+        """`stream`, for use on an event loop."""
+        driver = async_driver()
+        many = False
+
+        def begin() -> EffectGenerator[Any]:
+            nonlocal many
+            stream, many = event_stream(self, stream_mode, subgraphs)
+            run = new_run(self, stream, config, options, above=1)
+            driver.events = stream
+            run.subtasks.spawn = driver.spawn
+            return run.run(input)
+
+        def show(event: Event) -> Any:
+            return shown(event, many_modes=many, subgraphs=subgraphs)
+
+        return end_async_at_exit(driver.stream(begin, show), driver)
+
+    def batch(
+        self,
+        inputs: Sequence[InputT | Command[Any] | None],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> list[Any]:
+        """Run the graph on several inputs at once; those for one thread run in order.
+
+        Ctrl-C ends all of them: each finishes the tasks in flight, saves, and stops, and no other
+        is begun. A second one does not wait for that.
+        """
+        return _batch.batch(self, inputs, config, return_exceptions, stream_mode, options)
+
+    async def abatch(
+        self,
+        inputs: Sequence[InputT | Command[Any] | None],
+        config: RunnableConfig | Sequence[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        **options: Unpack[RunOptions[ContextT]],
+    ) -> list[Any]:
+        """`batch`, for use on an event loop. A cancellation waits until its runs have ended."""
+        return await _batch.abatch(self, inputs, config, return_exceptions, stream_mode, options)
+
+    def _show_output(self, options: RunOptions[Any]) -> None:
+        """Let a run show what it returns, if the caller does not say what to show."""
+        if options.get("output_keys") is None:
+            options["output_keys"] = self.program.output_keys
+
+    # -- threads
+
+    def _get_state(
+        self, config: RunnableConfig, *, subgraphs: bool = False
+    ) -> EffectGenerator[StateSnapshot]:
+        """The state at the checkpoint that `config` names, or at the latest of its thread."""
+        return _thread_state.state(self, config, subgraphs)
+
+    get_state, aget_state = sync_and_async(_get_state)
+
+    def get_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[StateSnapshot]:
+        """The states of a thread, newest first.
+
+        `filter` compares metadata; `before` names a checkpoint, and only older ones are given.
+        """
+        stream, program = _thread_state.history(self, config, filter, before, limit)
+        for event in SyncDriver(stream).stream(program):
+            yield event.payload
+
+    def aget_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[StateSnapshot, None]:
+        """`get_state_history`, for use on an event loop."""
+        driver = async_driver()
+
+        def begin() -> EffectGenerator[None]:
+            driver.events, program = _thread_state.history(self, config, filter, before, limit)
+            return program
+
+        return end_async_at_exit(driver.stream(begin, attrgetter("payload")), driver)
+
+    def _update_state(
+        self,
+        config: RunnableConfig,
+        values: dict[str, Any] | Any | None,
+        as_node: str | None = None,
+        task_id: str | None = None,
+        *,
+        on_conflict: OnConflict | None = None,
+    ) -> EffectGenerator[RunnableConfig]:
+        """Write to a thread as if `as_node` had returned `values`; returns the new config.
+
+        Without `as_node` it is the last node that wrote, if that is clear. If a run is on the
+        thread, `on_conflict` says whether to take it over or to be refused, as for a run.
+        """
+        steps = [[StateUpdate(values, as_node, task_id)]]
+        return _thread_state.update(self, config, steps, on_conflict)
+
+    update_state, aupdate_state = sync_and_async(_update_state)
+
+    def _bulk_update_state(
+        self,
+        config: RunnableConfig,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        *,
+        on_conflict: OnConflict | None = None,
+    ) -> EffectGenerator[RunnableConfig]:
+        """Several updates: one checkpoint for each inner sequence."""
+        return _thread_state.update(self, config, supersteps, on_conflict)
+
+    bulk_update_state, abulk_update_state = sync_and_async(_bulk_update_state)
+
+    def _delete_thread(self, thread_id: str) -> EffectGenerator[None]:
+        """Remove everything that is saved of a thread."""
+        given: object = thread_id
+        if isinstance(given, dict):
+            raise TypeError(
+                "delete_thread takes the id of a thread, not a config: pass "
+                'config["configurable"]["thread_id"].'
+            )
+        yield DeleteThread(_thread_state.saver_of(self), thread_id)
+
+    delete_thread, adelete_thread = sync_and_async(_delete_thread)
+
+    def _clear_cache(self, nodes: Sequence[str] | None = None) -> EffectGenerator[None]:
+        """Forget cached results of some nodes, or of all."""
+        if self.cache is None:
+            raise ValueError("The graph has no cache: compile it with one.")
+        wanted = [name for name in self.program.nodes if name != START] if nodes is None else nodes
+        yield ClearCache(self.cache, [namespace_of(self.program.nodes[n]) for n in wanted])
+
+    clear_cache, aclear_cache = sync_and_async(_clear_cache)
+
+    # -- structure
+
+    def get_subgraphs(
+        self, *, namespace: str | None = None, recurse: bool = False
+    ) -> Iterator[tuple[str, AnyGraph]]:
+        """Graphs inside nodes, with the names of their nodes; `outer|inner` where it recurses."""
+        for name, node in self.program.nodes.items():
+            for graph in node.subgraphs[:1]:
+                if graph.checkpointer is False:
+                    continue
+                if namespace is None or namespace == name:
+                    yield name, graph
+                if recurse or (namespace is not None and namespace.startswith(f"{name}{NS_SEP}")):
+                    rest = None if namespace is None else namespace[len(name) + 1 :]
+                    for inner, deeper in graph.get_subgraphs(namespace=rest, recurse=recurse):
+                        yield f"{name}{NS_SEP}{inner}", deeper
+
+    async def aget_subgraphs(
+        self, *, namespace: str | None = None, recurse: bool = False
+    ) -> AsyncIterator[tuple[str, AnyGraph]]:
+        """`get_subgraphs`, for use on an event loop."""
+        for found in self.get_subgraphs(namespace=namespace, recurse=recurse):
+            yield found
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
+        """A picture of the graph, to be drawn as Mermaid text, ASCII, JSON or PNG.
+
+        `xray` shows inner graphs too: a number of levels, or True for all. No picture depends on
+        `config`, which callers of other graph libraries pass.
+        """
+        from milepost.graph._drawing.survey import survey
+
+        del config
+        return survey(self, xray)
+
+    async def aget_graph(
+        self, config: RunnableConfig | None = None, *, xray: int | bool = False
+    ) -> Graph:
+        """`get_graph`, for use on an event loop."""
+        return self.get_graph(config, xray=xray)
+
+
+class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
+    """A compiled StateGraph."""
+
+    def __init__(
+        self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.builder = builder
+        self.context_schema = builder.context_schema
+
+
+def _shown(events: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:
+    try:
+        for event in events:
+            yield shown(event, many_modes=many, subgraphs=subgraphs)
+    finally:
+        events.close()

@@ -1,0 +1,12 @@
+"""Pictures of a graph: Mermaid text, ASCII for the terminal, JSON, and PNG.
+
+picture.py   what there is to draw: nodes and edges
+survey.py    finds them in a compiled graph
+mermaid.py   the picture as Mermaid text, and as PNG by a local renderer
+layout.py    places nodes in layers
+ascii.py     draws such a layout with characters
+"""
+
+from milepost.graph._drawing.picture import Edge, Graph, Node
+
+__all__ = ["Edge", "Graph", "Node"]

@@ -1,0 +1,228 @@
+"""Places the nodes of a picture in layers, so that edges run downwards.
+
+The usual way to lay out a flow chart, in its simplest form: turn round the edges that close a
+cycle, give every node a layer below its predecessors, let an edge that skips layers pass through
+a place in each of them, sort the layers so that few edges cross, and move everything towards its
+neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from milepost.graph._drawing.picture import Edge, Graph
+
+GAP = 3
+"""Columns between two neighbours."""
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A node's place in the layout, or one that an edge only passes through."""
+
+    id: str | None
+    """None for a place on the way of a long edge."""
+    width: int = 1
+    layer: int = 0
+    centre: int = 0
+    above: list[Link] = field(default_factory=list)
+    below: list[Link] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """The first column."""
+        return self.centre - self.width // 2
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """A piece of an edge, from one layer to the next."""
+
+    upper: Place
+    lower: Place
+    edge: Edge
+    is_turned: bool
+    """The edge runs upwards here: it closes a cycle."""
+    exit: int = 0
+    """The column in which it leaves the upper place."""
+    entry: int = 0
+    """The column in which it meets the lower one."""
+
+    @property
+    def ends_below(self) -> bool:
+        """Whether the edge's arrow head is at the lower end."""
+        return not self.is_turned and self.lower.id is not None
+
+    @property
+    def ends_above(self) -> bool:
+        """Whether it is at the upper end."""
+        return self.is_turned and self.upper.id is not None
+
+
+def arrange(picture: Graph, widths: dict[str, int]) -> list[list[Place]]:
+    """Layers of places from top to bottom, each from left to right."""
+    edges = _downwards(picture)
+    places = {id: Place(id, widths[id]) for id in picture.nodes}
+    depth = _depths(list(places), [(upper, lower) for _, upper, lower in edges])
+    layers: list[list[Place]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for id, place in places.items():
+        place.layer = depth[id]
+        layers[place.layer].append(place)
+    for edge, upper, lower in edges:
+        _connect(edge, places[upper], places[lower], layers)
+    for layer in layers:
+        for place in layer:
+            place.width = max(place.width, _room(place.above), _room(place.below)) | 1
+    _sort(layers)
+    _move(layers)
+    return layers
+
+
+def _downwards(picture: Graph) -> list[tuple[Edge, str, str]]:
+    """Every edge with its upper and lower node; loops at one node are left out."""
+    targets: dict[str, list[str]] = {id: [] for id in picture.nodes}
+    for edge in picture.edges:
+        targets[edge.source].append(edge.target)
+    turned: set[tuple[str, str]] = set()
+    state: dict[str, int] = {}  # 1: on the way down from here, 2: done
+    for root in picture.nodes:
+        stack = [(root, iter(targets[root]))] if root not in state else []
+        state.setdefault(root, 1)
+        while stack:
+            id, rest = stack[-1]
+            for target in rest:
+                if state.get(target) == 1:
+                    turned.add((id, target))
+                elif target not in state:
+                    state[target] = 1
+                    stack.append((target, iter(targets[target])))
+                    break
+            else:
+                state[id] = 2
+                stack.pop()
+    return [
+        (edge, edge.target, edge.source)
+        if (edge.source, edge.target) in turned
+        else (edge, edge.source, edge.target)
+        for edge in picture.edges
+        if edge.source != edge.target
+    ]
+
+
+def _depths(ids: list[str], pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """The length of the longest way to each node. The pairs form no cycle."""
+    waiting = {id: sum(lower == id for _, lower in pairs) for id in ids}
+    depth = dict.fromkeys(ids, 0)
+    ready = [id for id in ids if not waiting[id]]
+    for id in ready:  # grows while we walk
+        for upper, lower in pairs:
+            if upper == id:
+                depth[lower] = max(depth[lower], depth[id] + 1)
+                waiting[lower] -= 1
+                if not waiting[lower]:
+                    ready.append(lower)
+    return depth
+
+
+def _connect(edge: Edge, upper: Place, lower: Place, layers: list[list[Place]]) -> None:
+    is_turned = edge.source == lower.id
+    before = upper
+    for layer in range(upper.layer + 1, lower.layer + 1):
+        after = lower
+        if layer < lower.layer:
+            after = Place(None, layer=layer)
+            layers[layer].append(after)
+        link = Link(before, after, edge, is_turned)
+        before.below.append(link)
+        after.above.append(link)
+        before = after
+
+
+def label_of(link: Link) -> str:
+    """The text beside the head of an arrow."""
+    return link.edge.data or ""
+
+
+def _room(links: Sequence[Link]) -> int:
+    """Columns that the ends of some edges need beside each other, labels included."""
+    return sum(span(link) for link in links) + 1 if len(links) > 1 else 1
+
+
+def span(link: Link) -> int:
+    """Columns that the end of an edge needs."""
+    return len(label_of(link)) + 3 if link.ends_below or link.ends_above else 2
+
+
+def _sort(layers: list[list[Place]]) -> None:
+    """Put each place near the middle of its neighbours in the layer before."""
+    for sweep in range(6):
+        goes_down = sweep % 2 == 0
+        ordered = layers[1:] if goes_down else layers[-2::-1]
+        for layer in ordered:
+            _number(layers)
+            middles = {
+                place: _mean(
+                    [link.upper.centre for link in place.above]
+                    if goes_down
+                    else [link.lower.centre for link in place.below],
+                    place.centre,
+                )
+                for place in layer
+            }
+            layer.sort(key=middles.__getitem__)
+
+
+def _number(layers: list[list[Place]]) -> None:
+    for layer in layers:
+        for at, place in enumerate(layer):
+            place.centre = at * 2 - len(layer)
+
+
+def _mean(values: Sequence[int], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
+
+
+def _move(layers: list[list[Place]]) -> None:
+    """Find columns: near the neighbours, in order, without overlap."""
+    for layer in layers:
+        _settle(layer, [0.0] * len(layer))
+    for sweep in range(8):
+        for layer in layers if sweep % 2 == 0 else reversed(layers):
+            wishes = []
+            for place in layer:
+                near = [link.upper.centre for link in place.above]
+                if sweep % 2 or sweep > 5:
+                    near += [link.lower.centre for link in place.below]
+                wishes.append(_mean(near, place.centre))
+            _settle(layer, wishes)
+    leftmost = min((place.left for layer in layers for place in layer), default=0)
+    for layer in layers:
+        for place in layer:
+            place.centre -= leftmost
+
+
+def _settle(layer: Sequence[Place], wishes: Sequence[float]) -> None:
+    """Give each place the column it wishes for, as near as order and widths allow.
+
+    Counted from where a place would be if all were packed to the left, columns must only not
+    decrease; the nearest such numbers come from pooling neighbours that are out of order.
+    """
+    packed: list[int] = []
+    at = 0
+    for place in layer:
+        packed.append(at + place.width // 2)
+        at += place.width + GAP
+    pools: list[tuple[float, int]] = []  # mean wish, how many places
+    for wish, base in zip(wishes, packed, strict=True):
+        mean, count = wish - base, 1
+        while pools and pools[-1][0] > mean:
+            other, others = pools.pop()
+            mean = (mean * count + other * others) / (count + others)
+            count += others
+        pools.append((mean, count))
+    shifts = [mean for mean, count in pools for _ in range(count)]
+    for place, base, shift in zip(layer, packed, shifts, strict=True):
+        place.centre = base + round(shift)

@@ -1,0 +1,157 @@
+"""Finds what there is to draw in a compiled graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from milepost.constants import END, START
+from milepost.graph._drawing.picture import Edge, Graph, Node
+
+if TYPE_CHECKING:
+    from milepost.graph._typing import AnyBuilder, AnyGraph
+    from milepost.types import All
+
+
+def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ...] = ()) -> Graph:
+    """A picture of the graph; `xray` looks into inner graphs, as many levels deep as it says.
+
+    `around` are the graphs that this one is inside of: a function may call its own graph.
+    """
+    picture = Graph()
+    picture.nodes[START] = Node(START, START)
+    for name in graph.program.nodes:
+        if name != START:
+            picture.nodes[name] = _node(graph, name)
+    picture.nodes[END] = Node(END, END)
+    picture.edges = list(dict.fromkeys(_edges(graph)))
+    if not any(edge.target == END for edge in picture.edges):
+        del picture.nodes[END]  # an endless loop, or one that is left by Commands that do not say
+    if xray:
+        for name in list(picture.nodes):
+            inner = _inner_graph(graph, name)
+            if inner is not None and inner not in (graph, *around):
+                levels = True if xray is True else xray - 1
+                _open(picture, name, survey(inner, levels, (graph, *around)))
+    return picture
+
+
+def _node(graph: AnyGraph, name: str) -> Node:
+    node = graph.program.nodes[name]
+    metadata = dict(node.metadata)
+    builder = _builder(graph)
+    if builder is not None and builder.nodes[name].defer:
+        metadata["defer"] = True
+    pauses = [
+        when
+        for when, names in (("before", graph.interrupt_before), ("after", graph.interrupt_after))
+        if _names(names, name)
+    ]
+    if pauses:
+        metadata["__interrupt"] = ",".join(pauses)
+    return Node(name, name, node.callee.target, metadata or None)
+
+
+def _names(names: All | Sequence[str], name: str) -> bool:
+    return names == "*" or name in names
+
+
+def _builder(graph: AnyGraph) -> AnyBuilder | None:
+    builder: AnyBuilder | None = getattr(graph, "builder", None)
+    return builder
+
+
+def _edges(graph: AnyGraph) -> Iterator[Edge]:
+    builder = _builder(graph)
+    if builder is None:  # an entrypoint: one function, whatever it calls
+        for name in graph.program.nodes:
+            yield Edge(START, name)
+            yield Edge(name, END)
+        return
+    for name in (START, *graph.program.nodes):
+        found = list(_edges_from(builder, name))
+        # A node with no way out ends its path there.
+        yield from found or ([Edge(name, END)] if name != START else [])
+
+
+def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:
+    for start, end in sorted(builder.edges):
+        if start == source:
+            yield Edge(source, end)
+    for starts, end in sorted(builder.waiting_edges):
+        if source in starts:
+            yield Edge(source, end)
+    for branch in builder.branches.get(source, {}).values():
+        if branch.ends is None:
+            # Nothing says where it may go: a path map or a Literal return type would.
+            for name in (*builder.nodes, END):
+                if name != source:
+                    yield Edge(source, name, conditional=True)
+        else:
+            for answer, end in branch.ends.items():
+                yield Edge(source, end, _label(answer, end), conditional=True)
+    spec = builder.nodes.get(source)
+    if spec is not None:
+        ends = spec.ends if isinstance(spec.ends, Mapping) else dict.fromkeys(spec.ends)
+        for end, label in ends.items():
+            yield Edge(source, end, _label(label, end), conditional=True)
+
+
+def _label(answer: object, end: str) -> str | None:
+    return None if answer is None or str(answer) == end else str(answer)
+
+
+# -- inner graphs
+
+
+def _inner_graph(graph: AnyGraph, name: str) -> AnyGraph | None:
+    """The graph that a node is, or the only one that its function calls."""
+    node = graph.program.nodes.get(name)
+    if node is None or len(node.subgraphs) != 1:
+        return None
+    inner: AnyGraph = node.subgraphs[0]
+    return inner
+
+
+def _open(picture: Graph, name: str, inner: Graph) -> None:
+    """Put an inner graph's picture in the place of its node."""
+    entries = [edge for edge in inner.edges if edge.source == START]
+    exits = [edge for edge in inner.edges if edge.target == END]
+    first, last = f"{name}:{START}", f"{name}:{END}"
+    # A start or end with one plain edge says nothing: go straight to the node behind it.
+    dropped: set[str] = set()
+    if len(entries) == 1 and not entries[0].conditional:
+        first = f"{name}:{entries[0].target}"
+        dropped.add(START)
+    if len(exits) == 1 and not exits[0].conditional:
+        last = f"{name}:{exits[0].source}"
+        dropped.add(END)
+
+    inside = {
+        f"{name}:{node.id}": replace(node, id=f"{name}:{node.id}")
+        for node in inner.nodes.values()
+        if node.id not in dropped
+    }
+    if last not in inside:  # the inner graph has no end that we know of
+        last = next(reversed(inside))
+    nodes: dict[str, Node] = {}
+    for known in picture.nodes.values():
+        if known.id == name:
+            nodes.update(inside)
+        else:
+            nodes[known.id] = known
+    picture.nodes = nodes
+    picture.edges = [
+        replace(
+            edge,
+            source=last if edge.source == name else edge.source,
+            target=first if edge.target == name else edge.target,
+        )
+        for edge in picture.edges
+    ]
+    picture.edges.extend(
+        replace(edge, source=f"{name}:{edge.source}", target=f"{name}:{edge.target}")
+        for edge in inner.edges
+        if edge.source not in dropped and edge.target not in dropped
+    )

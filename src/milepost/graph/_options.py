@@ -1,0 +1,166 @@
+"""What a caller says about a run: checked, completed, and put into one record."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.context.options import RunSettings
+from milepost._engine.context.task_context import RunControl, TaskContext, find_context
+from milepost._engine.run import GraphRun
+from milepost._engine.streaming.events import EventStream
+from milepost._schema import is_pydantic
+from milepost.constants import START
+from milepost.types import Durability, OnConflict, RunOptions, StreamMode
+
+if TYPE_CHECKING:
+    from milepost.graph._typing import AnyGraph
+    from milepost.types import RunnableConfig
+
+_MODES = get_args(StreamMode)
+_KNOWN = frozenset(RunOptions.__annotations__) - {"checkpoint_during"}
+_INHERITED = (
+    "configurable",
+    "metadata",
+    "tags",
+    "callbacks",
+    "recursion_limit",
+    "max_concurrency",
+    "run_id",
+)
+
+
+def new_run(
+    graph: AnyGraph,
+    stream: EventStream,
+    config: RunnableConfig | None,
+    options: RunOptions[Any],
+    *,
+    above: int = 0,
+) -> GraphRun:
+    """A run that is ready to start; `above`: how much further up its caller is."""
+    options = _checked(options, above)
+    parent = find_context()
+    if parent is not None and parent.run.events.stream.takes_from_children:
+        stream.parent = parent.run.events.stream
+    return GraphRun(graph.program, run_settings(graph, config, options, parent), stream, parent)
+
+
+def run_settings(
+    graph: AnyGraph,
+    config: RunnableConfig | None,
+    options: RunOptions[Any],
+    parent: TaskContext | None,
+) -> RunSettings:
+    """What the caller says, completed by what the graph was compiled with."""
+    before = options.get("interrupt_before")
+    after = options.get("interrupt_after")
+    if before or after:
+        nodes = [name for name in graph.program.nodes if name != START]
+        check_interrupt_nodes(before, nodes)
+        check_interrupt_nodes(after, nodes)
+    keys = options.get("output_keys")
+    for key in [keys] if isinstance(keys, str) else keys or ():
+        if key not in graph.program.channels:
+            raise ValueError(
+                f"output_keys names '{key}', which is not in the state. "
+                f"It has: {', '.join(graph.program.keys)}."
+            )
+    return RunSettings(
+        config=merge_configs(graph.config, _inherited(parent), config),
+        checkpointer=graph.checkpointer,
+        durability=options.get("durability"),
+        on_conflict=checked_policy(options.get("on_conflict") or graph.on_conflict),
+        context=_context(graph.context_schema, options.get("context")),
+        interrupt_before=before or graph.interrupt_before,
+        interrupt_after=after or graph.interrupt_after,
+        output_keys=keys,
+        control=options.get("control"),
+        store=graph.store,
+        cache=graph.cache,
+    )
+
+
+def event_stream(
+    graph: AnyGraph,
+    modes: StreamMode | Sequence[StreamMode] | None,
+    subgraphs: bool,
+) -> tuple[EventStream, bool]:
+    """Where the events of a run go, and whether each comes with its mode."""
+    wanted = graph.stream_mode if modes is None else modes
+    names = frozenset([wanted] if isinstance(wanted, str) else wanted)
+    for name in names:
+        if name not in _MODES:
+            raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
+    stream = EventStream(names, subgraphs, eager=graph.program.starts_tasks)
+    return stream, not isinstance(wanted, str)
+
+
+def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
+    """The options of a run, if they are ones; older spellings are translated."""
+    if "checkpoint_during" in options:
+        options = options.copy()
+        during = options.pop("checkpoint_during")
+        warnings.warn(
+            "checkpoint_during is deprecated: pass durability='async' or durability='exit'.",
+            DeprecationWarning,
+            stacklevel=4 + above,
+        )
+        if during is not None:
+            if options.get("durability") is not None:
+                raise ValueError("Pass durability or checkpoint_during, not both.")
+            options["durability"] = "async" if during else "exit"
+    for name in options:
+        if name not in _KNOWN:
+            raise TypeError(
+                f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
+            )
+    durability = options.get("durability")
+    if durability is not None and durability not in get_args(Durability):
+        raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+    version = options.get("version")
+    if version not in (None, "v1"):
+        raise ValueError(
+            f"There is no form '{version}' of events and results. Leave `version` out, and name "
+            "the `stream_mode`s you want: with several, each event comes with its mode."
+        )
+    checked_control(options.get("control"))
+    return options
+
+
+def checked_control(control: object) -> RunControl | None:
+    """What the caller wants to stop runs with, if that can."""
+    if control is not None and not isinstance(control, RunControl):
+        raise TypeError("control must be a milepost.runtime.RunControl.")
+    return control
+
+
+def checked_policy(policy: OnConflict) -> OnConflict:
+    """A policy for two runs on one thread, if it is one."""
+    if policy not in ("newest", "reject"):
+        raise ValueError(f"Unknown on_conflict '{policy}'. Use 'newest' or 'reject'.")
+    return policy
+
+
+def _context(schema: Any, context: Any) -> Any:
+    """The context as its schema; what the caller passes if it is no dict of fields."""
+    if schema is None or not isinstance(context, dict):
+        return context
+    return schema(**context) if is_dataclass(schema) or is_pydantic(schema) else context
+
+
+def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
+    """What a graph called inside a node takes over from the run around it."""
+    if parent is None:
+        return None
+    outer: Mapping[str, Any] = parent.run.resources.config
+    config = {key: outer[key] for key in _INHERITED if key in outer}
+    configurable = {
+        key: value
+        for key, value in (outer.get("configurable") or {}).items()
+        if not key.startswith("checkpoint_")
+    }
+    return {**config, "configurable": configurable}  # type: ignore[return-value]

@@ -1,0 +1,93 @@
+"""What a node's function calls: graphs inside it, and tasks that it starts.
+
+It is read off the function, so that inner graphs can be shown, read and changed through the graph
+around them, and the results of tasks be stored while the function still runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from milepost._engine.context.node_callable import function_of
+from milepost._engine.superstep.subtasks import TaskStarter
+
+
+def graphs_in(action: Any) -> tuple[Any, ...]:
+    """The compiled graph that a node is, or the graphs that its function can reach.
+
+    They are looked for in what the function closes over, in the globals that it names, and in
+    the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
+    or inside a module, a list, a dict or an attribute there.
+    """
+    from milepost.graph._compiled import CompiledGraph
+
+    if isinstance(action, CompiledGraph):
+        return (action,)
+    found = {
+        id(thing): thing
+        for thing in _reached(function_of(action))
+        if isinstance(thing, CompiledGraph)
+    }
+    return tuple(found.values())
+
+
+def calls_tasks(action: Any) -> bool:
+    """Whether a node's function can reach a task, itself or through functions of its package."""
+    waiting: list[Any] = [function_of(action)]
+    package = _package(waiting[0])
+    seen: set[FunctionType] = set()
+    while waiting:
+        for thing in _reached(waiting.pop()):
+            if isinstance(thing, TaskStarter):
+                return True
+            if isinstance(thing, FunctionType) and thing not in seen and _package(thing) == package:
+                seen.add(thing)
+                waiting.append(thing)
+    return False
+
+
+def _package(function: Any) -> str:
+    return (getattr(function, "__module__", None) or "").partition(".")[0]
+
+
+def _reached(function: Any) -> Iterator[Any]:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    reached: list[Any] = [getattr(function, "__self__", None)]
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            reached.append(cell.cell_contents)
+        except ValueError:
+            continue  # not bound yet
+    outer = getattr(function, "__globals__", {})
+    names = dict.fromkeys(_names(code))
+    reached.extend(outer[name] for name in names if name in outer)
+    for thing in reached:
+        yield thing
+        if isinstance(thing, ModuleType):
+            yield from (vars(thing)[name] for name in names if name in vars(thing))
+        else:
+            yield from _contents(thing)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """What a function names, also in the functions and comprehensions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _contents(thing: Any) -> tuple[Any, ...]:
+    if isinstance(thing, dict):
+        return tuple(thing.values())
+    if isinstance(thing, (list, tuple, set)):
+        return tuple(thing)
+    if isinstance(thing, MethodType):
+        return (thing.__self__,)
+    if isinstance(thing, type) or callable(thing):
+        return ()
+    return tuple(getattr(thing, "__dict__", {}).values())

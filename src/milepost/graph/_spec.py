@@ -1,0 +1,86 @@
+"""What a builder knows of its nodes and edges before it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from milepost._engine.context.node_callable import hints_of
+from milepost._internal.dataclass_tools import record
+from milepost._schema import has_fields
+from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy
+
+
+@record(kw_only=True)
+class NodeSpec:
+    """A node as it was added."""
+
+    name: str
+    action: Any
+    input_schema: Any
+    defer: bool = False
+    metadata: Mapping[str, Any] | None = None
+    retry: tuple[RetryPolicy, ...] | None = None
+    cache: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    error_handler: Any = None
+    ends: tuple[str, ...] | Mapping[str, str] = ()
+    """Nodes that its Commands may go to: for validation and drawing."""
+
+
+@record(kw_only=True)
+class BranchSpec:
+    """A conditional edge as it was added."""
+
+    name: str
+    path: Callable[..., Any] | Any
+    ends: Mapping[Hashable, str] | None
+    """Answer → node; None if the answers are node names themselves."""
+    input_schema: Any = None
+
+
+def first_parameter_schema(function: Any) -> Any:
+    """The schema that a function's first parameter is annotated with, if it is one."""
+    hints = hints_of(function)
+    for name, hint in hints.items():
+        if name == "return":
+            continue
+        return hint if has_fields(hint) and not _is_injected(name) else None
+    return None
+
+
+def _is_injected(name: str) -> bool:
+    return name in ("config", "store", "writer", "runtime", "previous")
+
+
+def literal_ends(function: Any) -> tuple[str, ...] | None:
+    """The values of a `Literal` return type."""
+    found = _literals(hints_of(function).get("return"))
+    return found or None
+
+
+def command_ends(function: Any) -> tuple[str, ...]:
+    """The destinations in a `Command[Literal[...]]` return type."""
+    ends: tuple[str, ...] = ()
+    for part in _alternatives(hints_of(function).get("return")):
+        if get_origin(part) is Command:
+            ends += _literals(get_args(part)[0])
+    return ends
+
+
+def _alternatives(hint: Any) -> Sequence[Any]:
+    from types import UnionType
+    from typing import Union
+
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _literals(hint: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
+    for part in _alternatives(hint):
+        if get_origin(part) is Literal:
+            found += tuple(str(value) for value in get_args(part))
+        elif get_origin(part) in (list, Sequence, tuple):
+            for inner in get_args(part):
+                found += _literals(inner)
+    return found

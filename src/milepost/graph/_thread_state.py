@@ -1,0 +1,113 @@
+"""Looking at threads and changing them: what `get_state`, `update_state` and so on run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.config import merge_configs
+from milepost._engine.context.task_context import find_context
+from milepost._engine.position import node_names
+from milepost._engine.reading.history import View, read_history, read_state
+from milepost._engine.run import GraphRun
+from milepost._engine.streaming.events import Event, EventStream
+from milepost._engine.update import update_thread
+from milepost.checkpoint._contract.records import place_of
+from milepost.errors import CheckpointNotFoundError, GraphBuildError
+from milepost.graph._options import run_settings
+
+if TYPE_CHECKING:
+    from milepost._engine.drivers.effects import EffectGenerator
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.graph._typing import AnyGraph
+    from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
+
+
+def state(
+    graph: AnyGraph, config: RunnableConfig, subgraphs: bool
+) -> EffectGenerator[StateSnapshot]:
+    """Read the state that `config` names."""
+    view, config = _view(graph, config)
+    return read_state(view, config, subgraphs=subgraphs)
+
+
+def history(
+    graph: AnyGraph,
+    config: RunnableConfig,
+    filter: dict[str, Any] | None,
+    before: RunnableConfig | None,
+    limit: int | None,
+) -> tuple[EventStream, EffectGenerator[None]]:
+    """Read the states of a thread, newest first; where they come out, and the program."""
+    view, config = _view(graph, config)
+    stream = EventStream()
+
+    def emit(snapshot: StateSnapshot) -> None:
+        stream.undelivered.append(Event((), "values", snapshot))
+
+    return stream, read_history(view, config, filter=filter, before=before, limit=limit, emit=emit)
+
+
+def update(
+    graph: AnyGraph,
+    config: RunnableConfig,
+    supersteps: Sequence[Sequence[StateUpdate]],
+    on_conflict: OnConflict | None,
+) -> EffectGenerator[RunnableConfig]:
+    """Write to a thread from outside."""
+    view, config = _view(graph, config)
+    context = find_context()
+    settings = run_settings(graph, config, {"on_conflict": on_conflict}, None)
+    settings = replace(settings, checkpointer=view.saver, durability="sync")
+    around = context.run.checkpoints.thread if context is not None else None
+    run = GraphRun(view.program, settings, EventStream())
+    return update_thread(run, supersteps, around)
+
+
+def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
+    """The saver that has the graph's threads: its own, or that of the run around the caller."""
+    saver = graph.checkpointer
+    if saver is None or isinstance(saver, bool):
+        context = find_context()
+        thread = context.run.checkpoints.thread if context is not None else None
+        if saver is not False and thread is not None:
+            return thread.saver
+        raise GraphBuildError(
+            "No checkpointer set: threads need one. Compile the graph with "
+            "`compile(checkpointer=InMemorySaver())` or another saver."
+        )
+    return saver
+
+
+def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig]:
+    """How to read the thread that `config` names, and the graph in it."""
+    config = merge_configs(graph.config, config)
+    view = _own_view(graph, saver_of(graph))
+    place = place_of(config)
+    for name in node_names(place.checkpoint_ns):
+        inner = view.inside(name)
+        if inner is None:
+            raise CheckpointNotFoundError(
+                f"Subgraph '{place.checkpoint_ns}' was not found: '{name}' is not a node of "
+                f"graph '{view.program.name}' with a saved graph inside."
+            )
+        view = inner
+    return view, config
+
+
+def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:
+    """How to read a graph's own checkpoints, and those of the graphs in its nodes."""
+
+    def inside(name: str) -> View | None:
+        node = graph.program.nodes.get(graph.program.renames.node(name))
+        for inner in node.subgraphs if node is not None else ():
+            own = inner.checkpointer
+            if own is not False:
+                return _own_view(inner, saver if own is None or isinstance(own, bool) else own)
+        return None
+
+    context = find_context()
+    thread = context.run.checkpoints.thread if context is not None else None
+    writing = thread if thread is not None and thread.saver is saver else None
+    return View(graph.program, saver, writing, inside)

@@ -1,0 +1,1 @@
+"""One library's savers and stores for the other's graphs."""

@@ -1,0 +1,202 @@
+"""Our savers for their graphs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from langgraph.checkpoint.base import BaseCheckpointSaver as TheirSaver
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
+
+from milepost._engine.drivers.saver_methods import is_sync_only
+from milepost._internal.asyncio_tools import in_thread
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.constants import ERROR, INTERRUPT
+from milepost.integrations.langgraph._adapters.thread_methods import Upkeep
+from milepost.integrations.langgraph._formats.allowed_types import (
+    AllowedTypes,
+    calling_module,
+    classes_named,
+    reading_theirs,
+)
+from milepost.types import _Answered
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+    from milepost.checkpoint._contract.records import CheckpointTuple
+
+
+def as_langgraph(saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()) -> TheirSaver[Any]:
+    """A LangGraph saver that keeps its threads in `saver`.
+
+    `types` says what may be stored and read back besides what milepost knows by itself: classes,
+    schemas, or whole modules. The data types of the calling module are allowed, and those in the
+    allowlist that LangGraph passes when LANGGRAPH_STRICT_MSGPACK is on.
+
+    LangGraph's writes carry no run token, so they are not fenced.
+    """
+    if not isinstance(saver, BaseCheckpointSaver):
+        raise TypeError(
+            f"as_langgraph needs a milepost saver, not {type(saver).__name__}."
+            " A saver of LangGraph's needs no adapter in LangGraph's graphs."
+        )
+    return AdaptedSaver(saver, [*calling_module(2), *types])
+
+
+class AdaptedSaver(Upkeep, TheirSaver[Any]):
+    """A milepost saver with LangGraph's base class. Made by `as_langgraph`."""
+
+    _saver: BaseCheckpointSaver[Any]
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], allowed: Sequence[Any] = ()) -> None:
+        self._given = saver
+        self._allowed = allowed
+        serde = reading_theirs(saver.serde, AllowedTypes(allowed))
+        self._saver = saver if serde is saver.serde else saver.with_serde(serde)
+        super().__init__(serde=self._saver.serde)
+
+    def __repr__(self) -> str:
+        return f"as_langgraph({self._given!r})"
+
+    @property
+    def config_specs(self) -> builtins.list[Any]:
+        return self._saver.config_specs
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> AdaptedSaver:
+        """This saver, with more types allowed."""
+        return AdaptedSaver(self._given, [*self._allowed, *classes_named(extra_allowlist)])
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._saver.get_next_version(current, channel)
+
+    # -- reading
+
+    def get_tuple(self, config: RunnableConfig) -> TheirTuple | None:
+        found = self._saver.get_tuple(cast("Any", config))
+        return None if found is None else _theirs(found)
+
+    async def aget_tuple(self, config: RunnableConfig) -> TheirTuple | None:
+        found = await self._wait("get_tuple", config)
+        return None if found is None else _theirs(found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[TheirTuple]:
+        found = self._saver.list(
+            cast("Any", config), filter=filter, before=cast("Any", before), limit=limit
+        )
+        return map(_theirs, found)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[TheirTuple]:
+        if is_sync_only(self._saver):
+            listing = self.list(config, filter=filter, before=before, limit=limit)
+            whole: builtins.list[TheirTuple] = await in_thread(builtins.list, listing)
+            for known in whole:
+                yield known
+            return
+        async for found in self._saver.alist(
+            cast("Any", config), filter=filter, before=cast("Any", before), limit=limit
+        ):
+            yield _theirs(found)
+
+    # -- writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        described = cast("Any", get_checkpoint_metadata(config, metadata))
+        stored = self._saver.put(
+            cast("Any", config), cast("Any", checkpoint), described, new_versions
+        )
+        return cast("RunnableConfig", stored)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        described = get_checkpoint_metadata(config, metadata)
+        stored = await self._wait("put", config, checkpoint, described, new_versions)
+        return cast("RunnableConfig", stored)
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self._saver.put_writes(cast("Any", config), _storable(writes), task_id, task_path)
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await self._wait("put_writes", config, _storable(writes), task_id, task_path)
+
+    # `get_delta_channel_history` is inherited: LangGraph stores the writes of an update in another
+    # way than we do, so its own walk over the ancestors is the one that reads them rightly.
+
+    async def _wait(self, method: str, *arguments: Any, **named: Any) -> Any:
+        """Call the saver from an event loop, whether it is sync, async or both."""
+        if is_sync_only(self._saver):
+            return await in_thread(getattr(self._saver, method), *arguments, **named)
+        return await getattr(self._saver, f"a{method}")(*arguments, **named)
+
+
+def _theirs(found: CheckpointTuple) -> TheirTuple:
+    """A checkpoint as LangGraph wants it."""
+    return TheirTuple(
+        cast("RunnableConfig", found.config),
+        cast("Any", found.checkpoint),
+        cast("Any", found.metadata),
+        cast("RunnableConfig | None", found.parent_config),
+        [
+            (task, channel, _open_interrupts(value) if channel == INTERRUPT else value)
+            for task, channel, value in found.pending_writes or ()
+        ],
+    )
+
+
+def _open_interrupts(value: Any) -> Any:
+    """milepost keeps answered interrupts beside the open ones; LangGraph knows only these."""
+    if not isinstance(value, builtins.list):
+        return value
+    return [interrupt for interrupt in value if not isinstance(interrupt, _Answered)]
+
+
+def _storable(writes: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
+    """A task's error as text: LangGraph's programs expect to read back what `repr` says of it."""
+    return [
+        (channel, repr(value) if channel == ERROR and isinstance(value, BaseException) else value)
+        for channel, value in writes
+    ]

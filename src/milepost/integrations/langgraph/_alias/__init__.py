@@ -1,0 +1,1 @@
+"""`import langgraph` answered with milepost."""

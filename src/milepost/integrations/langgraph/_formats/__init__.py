@@ -1,0 +1,1 @@
+"""What LangGraph stores, and the same in our records."""

@@ -1,0 +1,279 @@
+"""Reads what LangGraph's serializer has stored, under our rules.
+
+Nothing is imported because stored bytes name it, and nothing is called that is not in a list: the
+standard library's value types, LangChain's messages, LangGraph's records (which become ours), and
+what the program has registered. Anything else is refused by name instead of being read as
+something less than it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from importlib import import_module
+from typing import Any, Final
+
+import ormsgpack
+
+from milepost import types
+from milepost.checkpoint.serde._types.langchain import HOMES as MESSAGES
+from milepost.checkpoint.serde._types.models import is_model
+from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
+from milepost.errors import DecryptionError, DeserializationError, UnregisteredTypeError
+
+_Build = Callable[..., Any]
+
+
+def _late(module: str, name: str) -> _Build:
+    """A class of the standard library that is imported only when it is met."""
+    return lambda *args, **named: getattr(import_module(module), name)(*args, **named)
+
+
+def _collected(make: _Build) -> _Build:
+    """A container of what was stored as a list. Other things could be iterated over for ever: an IP
+    network is a short text, and has up to 2**128 members."""
+    return lambda members=(), *more: make(_list(members), *more)
+
+
+def _list(stored: Any) -> Any:
+    if type(stored) not in (list, tuple):
+        raise TypeError(f"a {type(stored).__name__} where a list was stored")
+    return stored
+
+
+def _interrupt(value: Any, id: str = "", **_older: Any) -> types.Interrupt:
+    return types.Interrupt(value, id)
+
+
+def _send(node: str, arg: Any, timeout: Any = None) -> types.Send:
+    return types.Send(node, arg, timeout=timeout)
+
+
+_KNOWN: Final[dict[str, _Build]] = {
+    "builtins.set": _collected(set),
+    "builtins.frozenset": _collected(frozenset),
+    "builtins.tuple": _collected(tuple),
+    "collections.deque": _collected(deque),
+    "datetime.datetime": datetime,
+    "datetime.datetime.fromisoformat": datetime.fromisoformat,
+    "datetime.date": date,
+    "datetime.time": time,
+    "datetime.timedelta": timedelta,
+    "datetime.timezone": timezone,
+    "decimal.Decimal": Decimal,
+    "uuid.UUID": _late("uuid", "UUID"),
+    "re.compile": _late("re", "compile"),
+    "zoneinfo.ZoneInfo": _late("zoneinfo", "ZoneInfo"),
+    **{
+        f"ipaddress.IPv{version}{kind}": _late("ipaddress", f"IPv{version}{kind}")
+        for version in (4, 6)
+        for kind in ("Address", "Interface", "Network")
+    },
+    **{
+        f"{module}.{name}": _late("pathlib", name)
+        for module in ("pathlib", "pathlib._local")
+        for name in ("Path", "PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
+    },
+    "langgraph.types.Send": _send,
+    "langgraph.types.Interrupt": _interrupt,
+    "langgraph.types.Command": types.Command,
+    "langgraph.types.Overwrite": types.Overwrite,
+    "langgraph.types.TimeoutPolicy": types.TimeoutPolicy,
+    "langgraph.types.StateSnapshot": types.StateSnapshot,
+    "langgraph.types.PregelTask": types.PregelTask,
+}
+
+
+class StrictSerializer:
+    """Reads LangGraph's stored values; writes nothing. Has the shape of a serializer."""
+
+    def __init__(self, registry: TypeRegistry | None = None) -> None:
+        self._registry = default_registry if registry is None else registry
+        self._held: dict[bytes, Any] = {}
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Nothing is stored: LangGraph's savers pass on to themselves what they have put together
+        from older rows, and read it at once."""
+        key = str(id(obj)).encode()
+        self._held[key] = obj
+        return _HELD, key
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value; DeserializationError says which type was refused, or what is broken."""
+        kind, body = data
+        if kind == _HELD:
+            return self._held.pop(bytes(body))
+        if kind in ("null", "empty"):
+            return None
+        if kind == "bytes":
+            return bytes(body)
+        if kind == "bytearray":
+            return bytearray(body)
+        if kind == "msgpack":
+            return self._unpacked(body)
+        if kind == "json":
+            return self._older(body)
+        if kind == "pickle":
+            raise DeserializationError(
+                "the stored value is pickle, which can run code when it is read; open the thread"
+                " once with LangGraph and a serializer without pickle_fallback"
+            )
+        raise DeserializationError(
+            f"the stored kind {kind[:40]!r} is not one that LangGraph's serializer writes"
+            + (
+                "; it is encrypted: set LANGGRAPH_AES_KEY to its key and pass --encrypted"
+                if "+" in kind
+                else ""
+            )
+        )
+
+    # -- msgpack
+
+    def _unpacked(self, body: bytes) -> Any:
+        refused: list[Exception] = []
+
+        def extension(code: int, data: bytes) -> Any:
+            try:
+                inside = ormsgpack.unpackb(data, ext_hook=extension, option=_KEYS)
+                return self._extension(code, inside)
+            except Exception as error:
+                # ormsgpack replaces what a callback raises; the first one is the cause.
+                refused.append(error)
+                raise
+
+        try:
+            return ormsgpack.unpackb(bytes(body), ext_hook=extension, option=_KEYS)
+        except Exception as error:
+            cause = refused[0] if refused else error
+            if isinstance(cause, DeserializationError):
+                raise cause from None
+            raise DeserializationError(f"the stored bytes do not decode: {cause!r}") from cause
+
+    def _extension(self, code: int, inside: Any) -> Any:
+        if code == _DELTA_SNAPSHOT:
+            return types._DeltaSnapshot(inside)
+        if code == _NUMPY:
+            return _array(*_list(inside))
+        module, name, content, *method = _list(inside)
+        if code == _METHOD:
+            return self._builder(f"{module}.{name}.{method[0]}", module, name)(content)
+        build = self._builder(f"{module}.{name}", module, name)
+        if code == _ONE:
+            return build(content)
+        if code == _SEVERAL:
+            return build(*_list(content))
+        if code == _MODEL_2:
+            return _model(build, content)
+        if code in (_NAMED, _MODEL_1):
+            return build(**content)
+        raise DeserializationError(f"no type of LangGraph's has the extension code {code}")
+
+    # -- the older format
+
+    def _older(self, body: bytes) -> Any:
+        try:
+            return self._revived(_parsed(body))
+        except DeserializationError:
+            raise
+        except Exception as error:
+            raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
+
+    def _revived(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._revived(member) for member in value]
+        if not isinstance(value, dict):
+            return value
+        members = {key: self._revived(member) for key, member in value.items()}
+        if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
+            return members
+        *modules, name = _list(members["id"])
+        build = self._builder(".".join([*modules, name]), ".".join(modules), name)
+        if name == "bytes":
+            return base64.b64decode(_list(members["args"])[0])
+        return build(*_list(members.get("args") or ()), **(members.get("kwargs") or {}))
+
+    # -- names
+
+    def _builder(self, known: str, module: str, name: str) -> _Build:
+        if (build := _KNOWN.get(known)) is not None:
+            return build
+        root = module.partition(".")[0]
+        if root in ("langchain", "langchain_core") and name in MESSAGES:
+            found: _Build = getattr(import_module(MESSAGES[name]), name)
+            return found
+        cls = self._registry.class_named(f"{module}:{name}")
+        if cls is not None:
+            return cls
+        advice = f"allow it with --types {module}:{name}"
+        if module == "__main__":
+            advice = (
+                "it belongs to a program that was run as a script: allow it with"
+                " --types __main__=MODULE, where MODULE is the script's name without .py"
+            )
+        raise UnregisteredTypeError(f"the stored type {module}.{name} is not registered; {advice}")
+
+
+class UnsealingCipher:
+    """Opens what LangGraph has sealed; says which value it was when the key does not fit."""
+
+    def __init__(self, cipher: Any) -> None:
+        self._cipher = cipher
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """Not sealed: see `StrictSerializer.dumps_typed`."""
+        return _HELD, plaintext
+
+    def decrypt(self, name: str, ciphertext: bytes) -> bytes:
+        """The plaintext."""
+        if name == _HELD:
+            return ciphertext
+        if name != "aes":
+            raise DecryptionError(
+                f"a value is sealed with the cipher {name[:40]!r}, which is a program's own; only"
+                " LangGraph's AES can be opened here"
+            )
+        try:
+            opened: bytes = self._cipher.decrypt(name, bytes(ciphertext))
+        except ValueError as error:
+            raise DecryptionError(
+                "a value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with"
+                " another one, or changed since"
+            ) from error
+        return opened
+
+
+_HELD: Final = "held"
+_KEYS: Final = ormsgpack.OPT_NON_STR_KEYS
+_ONE, _SEVERAL, _NAMED, _METHOD, _MODEL_1, _MODEL_2, _NUMPY, _DELTA_SNAPSHOT = range(8)
+"""LangGraph's extension codes: how the stored arguments are handed to what is named."""
+
+
+def _model(build: _Build, fields: dict[str, Any]) -> Any:
+    """A pydantic model. LangGraph stores its fields under their own names; where they have
+    aliases, a call would not take those."""
+    if isinstance(build, type) and is_model(build) and not build.__module__.startswith("langchain"):
+        model: Any = build
+        with suppress(TypeError):  # pydantic before 2.11 cannot be asked
+            return model.model_validate(fields, by_alias=True, by_name=True)
+    return build(**fields)
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
+
+
+def _array(dtype: str, shape: Any, order: str, data: bytes) -> Any:
+    import numpy
+
+    if numpy.dtype(dtype).hasobject:
+        raise DeserializationError("the stored array holds Python objects")
+    flat: Any = numpy.frombuffer(data, dtype=numpy.dtype(dtype))
+    return flat.reshape(tuple(_list(shape)), order=order)

@@ -1,0 +1,1 @@
+"""Threads and items from one library's database to the other's."""

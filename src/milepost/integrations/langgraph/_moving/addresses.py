@@ -1,0 +1,264 @@
+"""Databases by their addresses: `sqlite:///file.db`, `postgresql://…`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.errors import MilepostError, MissingDependencyError
+from milepost.integrations.langgraph._formats.decoding import StrictSerializer, UnsealingCipher
+from milepost.integrations.langgraph._moving.items import (
+    Execute,
+    ItemDatabase,
+    LangGraphPostgresItems,
+    LangGraphSqliteItems,
+    MilepostItems,
+)
+from milepost.integrations.langgraph._moving.sources import TheirDatabase
+from milepost.integrations.langgraph._requirement import needed
+
+
+class BadAddressError(MilepostError, ValueError):
+    """An address that names no database that we can open."""
+
+
+def sqlite_file(address: str) -> str | None:
+    """The file that an address names; None if it is not one of SQLite's."""
+    scheme, separator, rest = address.partition("://")
+    if not separator or scheme != "sqlite":
+        return None
+    return rest.removeprefix("/") if rest.startswith("/") else rest
+
+
+def is_postgres(address: str) -> bool:
+    """Whether an address is one of PostgreSQL's."""
+    return address.startswith(("postgres://", "postgresql://"))
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """Errors of LangGraph's databases as errors of ours, which a command shows in one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
+            raise MilepostError(f"The database says: {error}") from error
+        raise
+
+
+def check_exists(address: str) -> None:
+    """Refuse a file that is not there, which SQLite would make."""
+    file = sqlite_file(address)
+    if file is not None and not os.path.exists(file):
+        raise BadAddressError(f"There is no file '{file}'.")
+
+
+def bad_address(address: str) -> BadAddressError:
+    """What to say about an address of another kind."""
+    return BadAddressError(
+        f"'{address}' names no database: write sqlite:///file.db or postgresql://user@host/name."
+    )
+
+
+@contextmanager
+def open_theirs(
+    address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
+) -> Iterator[TheirDatabase]:
+    """LangGraph's database at an address, for reading only."""
+    serde: Any = StrictSerializer(registry)
+    if encrypted:
+        serde = their_sealing(serde)
+        serde.cipher = UnsealingCipher(serde.cipher)
+    if (file := sqlite_file(address)) is not None:
+        module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
+        with _copied(file) as connection:
+            execute = _on_sqlite(connection)
+            _check_tables(execute, "SELECT name FROM pragma_table_info('checkpoints')")
+            saver = module.SqliteSaver(connection, serde=serde)
+            saver.setup()
+            yield TheirDatabase(saver, execute, ("checkpoints", "writes"))
+    elif is_postgres(address):
+        module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
+        with module.PostgresSaver.from_conn_string(address) as saver:
+            saver.serde = serde
+            execute = _on_postgres(saver.conn)
+            columns = (
+                "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('{}') AND attnum > 0"
+            )
+            _check_tables(execute, columns.format("checkpoints"))
+            if ("task_path",) not in execute(columns.format("checkpoint_writes"), ()):
+                # The saver asks for a column that older tables lack. It sees this view instead,
+                # which only this connection has: the source is not changed.
+                execute(
+                    "CREATE TEMPORARY VIEW checkpoint_writes AS"
+                    " SELECT *, ''::text AS task_path FROM checkpoint_writes",
+                    (),
+                )
+            yield TheirDatabase(saver, execute, ("checkpoints", "checkpoint_writes"))
+    else:
+        raise bad_address(address)
+
+
+def their_sealing(serde: Any = None) -> Any:
+    """LangGraph's serializer with the key in LANGGRAPH_AES_KEY."""
+    sealing = needed("langgraph.checkpoint.serde.encrypted").EncryptedSerializer
+    try:
+        return sealing.from_pycryptodome_aes(*([] if serde is None else [serde]))
+    except ImportError as error:
+        raise MissingDependencyError(str(error)) from error
+    except ValueError as error:
+        raise MilepostError(f"--encrypted: {error}") from error
+
+
+def our_sealing() -> EncryptedSerializer:
+    """Our serializer with the key in MILEPOST_AES_KEY, or else with LangGraph's."""
+    return EncryptedSerializer.from_pycryptodome_aes()
+
+
+def _check_tables(execute: Execute, columns: str) -> None:
+    """Refuse a database that LangGraph's savers of today cannot read either."""
+    there = {row[0] for row in execute(columns, ())}
+    if there and "checkpoint_ns" not in there:
+        raise BadAddressError(
+            "The table 'checkpoints' has no column checkpoint_ns: it is not LangGraph's, or older"
+            " than LangGraph 0.2, which no later version of it reads either."
+        )
+    if "frame" in there:
+        raise BadAddressError("This database holds threads of milepost, not of LangGraph.")
+
+
+@contextmanager
+def _copied(file: str) -> Iterator[sqlite3.Connection]:
+    """A copy of a SQLite file: LangGraph's saver would otherwise bring the original's tables up
+    to date, and a move must not change what it reads."""
+    check_exists(f"sqlite:///{file}")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="milepost-import-"))
+        copy = sqlite3.connect(os.path.join(folder, "copy.db"), check_same_thread=False)
+        stack.enter_context(closing(copy))
+        with closing(sqlite3.connect(file)) as original:
+            original.backup(copy)
+        yield copy
+
+
+@contextmanager
+def their_saver(address: str, *, encrypted: bool = False) -> Iterator[Any]:
+    """LangGraph's own saver at an address, for writing."""
+    serde = their_sealing() if encrypted else None
+    if (file := sqlite_file(address)) is not None:
+        module = needed("langgraph.checkpoint.sqlite", "langgraph-checkpoint-sqlite")
+        with module.SqliteSaver.from_conn_string(file) as saver:
+            saver.serde = serde or saver.serde
+            saver.setup()
+            yield saver
+    elif is_postgres(address):
+        module = needed("langgraph.checkpoint.postgres", "langgraph-checkpoint-postgres")
+        with module.PostgresSaver.from_conn_string(address) as saver:
+            saver.serde = serde or saver.serde
+            saver.setup()
+            yield saver
+    else:
+        raise bad_address(address)
+
+
+@contextmanager
+def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpointSaver[Any]]:
+    """milepost's saver at an address."""
+    serde = our_sealing() if encrypted else None
+    if (file := sqlite_file(address)) is not None:
+        from milepost.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string(file, serde=serde) as sqlite:
+            yield sqlite
+    elif is_postgres(address):
+        from milepost.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(address, serde=serde) as postgres:
+            postgres.setup()
+            yield postgres
+    else:
+        raise bad_address(address)
+
+
+@contextmanager
+def their_items(address: str, *, writing: bool = False) -> Iterator[ItemDatabase | None]:
+    """The store in LangGraph's database; None if there is none and none is to be made."""
+    file = sqlite_file(address)
+    module = needed(f"langgraph.store.{'postgres' if file is None else 'sqlite'}")
+    with ExitStack() as stack:
+        if file is None:
+            store = stack.enter_context(module.PostgresStore.from_conn_string(address))
+            execute = _on_postgres(store.conn)
+            there = execute("SELECT to_regclass('store')", ())[0][0]
+        else:
+            connection = (
+                stack.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
+                if writing
+                else stack.enter_context(_copied(file))
+            )
+            store = module.SqliteStore(connection)
+            execute = _on_sqlite(connection)
+            there = execute("SELECT name FROM sqlite_master WHERE name = 'store'", ())
+        if not there and not writing:
+            yield None
+            return
+        if writing or file is not None:  # what is read of SQLite is a copy, which may be changed
+            store.setup()
+        from milepost.integrations.langgraph._adapters.stores import from_langgraph_store
+
+        items = LangGraphPostgresItems if file is None else LangGraphSqliteItems
+        yield items(from_langgraph_store(store), execute)
+
+
+@contextmanager
+def our_items(address: str, *, writing: bool = False) -> Iterator[ItemDatabase | None]:
+    """The store in milepost's database; None if there is none and none is to be made."""
+    if not writing and not _has_items(address):
+        yield None
+    elif (file := sqlite_file(address)) is not None:
+        from milepost.store.sqlite import SqliteStore
+
+        with SqliteStore.from_conn_string(file) as sqlite:
+            sqlite.setup()
+            yield MilepostItems(sqlite, _on_sqlite(sqlite.conn))
+    else:
+        from milepost.store.postgres import PostgresStore
+
+        with (
+            PostgresStore.from_conn_string(address) as postgres,
+            needed("psycopg", "milepost[postgres]").connect(address, autocommit=True) as connection,
+        ):
+            postgres.setup()
+            yield MilepostItems(postgres, _on_postgres(connection))
+
+
+def _has_items(address: str) -> bool:
+    """Whether a milepost database has a store in it."""
+    if (file := sqlite_file(address)) is not None:
+        with closing(sqlite3.connect(file)) as connection:
+            query = "SELECT name FROM sqlite_master WHERE name = 'milepost_items'"
+            return connection.execute(query).fetchone() is not None
+    with needed("psycopg", "milepost[postgres]").connect(address) as connection:
+        return connection.execute("SELECT to_regclass('milepost_items')").fetchone()[0] is not None
+
+
+def _on_sqlite(connection: sqlite3.Connection) -> Execute:
+    return lambda sql, values: [tuple(row) for row in connection.execute(sql, values)]
+
+
+def _on_postgres(connection: Any) -> Execute:
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(sql.replace("?", "%s"), values)
+        if cursor.description is None:
+            return []
+        rows = cursor.fetchall()
+        return [tuple(row.values()) if isinstance(row, dict) else tuple(row) for row in rows]
+
+    return execute

@@ -1,0 +1,274 @@
+"""Moves the items of a store between the two libraries' databases, with their times.
+
+Items are put through the stores, which know how to keep them; only the times, which no store lets
+anybody set, are written to the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from milepost.errors import MilepostError
+from milepost.store._core.namespaces import from_text, to_text
+from milepost.store._core.records import PutOp
+
+if TYPE_CHECKING:
+    from milepost.integrations.langgraph._moving.threads import Report
+    from milepost.store.base import BaseStore
+
+Execute = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs one statement with `?` for parameters, and gives its rows."""
+
+Refuse = Callable[[str], None]
+"""Called with an item that is left out, and why."""
+
+_PAGE: Final = 200
+_MINUTE: Final = 60_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Kept(NamedTuple):
+    """An item with all that is stored of it. Times are in microseconds."""
+
+    namespace: tuple[str, ...]
+    key: str
+    value: dict[str, Any]
+    created: int
+    updated: int
+    ttl: int | None
+    expires: int | None
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], str]:
+        """Namespace and key."""
+        return self.namespace, self.key
+
+
+class ItemDatabase(ABC):
+    """The items in one database."""
+
+    columns: ClassVar[str]
+    table: ClassVar[str]
+    space: ClassVar[str]
+    """The column that a namespace is in."""
+    times: ClassVar[str]
+    changed: ClassVar[str]
+    """The column with the time of the last change."""
+
+    def __init__(self, store: BaseStore, execute: Execute) -> None:
+        self._store = store
+        self._execute = execute
+
+    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]:
+        """All items, in the order of their keys.
+
+        `refuse` is told about each that cannot be read; without it, the first one ends the work.
+        """
+        after: tuple[Any, ...] = ("", "")
+        while places := self._places(after):
+            yield list(self._kept_at(places, refuse))
+            after = places[-1]
+
+    def find(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, Kept]:
+        """Those of these items that are there, by namespace and key."""
+        pairs = [part for ns, key in places for part in (self._text(ns), key)]
+        if not pairs:
+            return {}
+        marks = ", ".join(["(?, ?)"] * (len(pairs) // 2))
+        rows = self._select(f"({self.space}, key) IN (VALUES {marks})", pairs)
+        return {kept.place: kept for kept in (self._kept(*row) for row in rows)}
+
+    def ages(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, int]:
+        """When those of these items that are there were last changed, by namespace and key."""
+        wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
+        if not wanted:
+            return {}
+        marks = ", ".join(["(?, ?)"] * len(wanted))
+        rows = self._execute(
+            f"SELECT {self.space}, key, {self.changed} FROM {self.table}"
+            f" WHERE ({self.space}, key) IN (VALUES {marks})",
+            [part for place in wanted for part in place],
+        )
+        return {wanted[row[0], row[1]]: _micros(row[2]) for row in rows}
+
+    def put(self, kept: Kept) -> None:
+        """Store an item with its times."""
+        minutes = None if kept.ttl is None else kept.ttl / _MINUTE
+        self._store.batch([PutOp(kept.namespace, kept.key, kept.value, None, minutes)])
+        self._execute(
+            f"UPDATE {self.table} SET {self.times} WHERE {self.space} = ? AND key = ?",
+            (*self._stamps(kept), self._text(kept.namespace), kept.key),
+        )
+
+    def fitted(self, kept: Kept) -> Kept:
+        """The item as this database can keep it."""
+        return kept
+
+    def _select(self, where: str, values: Sequence[Any], end: str = "") -> list[tuple[Any, ...]]:
+        return self._execute(
+            f"SELECT {self.columns} FROM {self.table} WHERE {where}"
+            f" ORDER BY {self.space}, key {end}",
+            values,
+        )
+
+    def _places(self, after: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._execute(
+            f"SELECT {self.space}, key FROM {self.table} WHERE ({self.space}, key) > (?, ?)"
+            f" ORDER BY {self.space}, key LIMIT {_PAGE}",
+            after,
+        )
+
+    def _kept_at(self, places: list[tuple[Any, ...]], refuse: Refuse | None) -> Iterator[Kept]:
+        """The items that are at these places, which follow one another."""
+        found: dict[Any, tuple[Any, ...]] | None = None
+        try:
+            where = f"({self.space}, key) >= (?, ?) AND ({self.space}, key) <= (?, ?)"
+            rows = self._select(where, (*places[0], *places[-1]))
+            found = {row[:2]: row for row in rows}
+        except Exception:
+            if refuse is None:
+                raise
+            # The driver cannot read a cell of one of them. One by one shows which.
+        for place in places:
+            try:
+                row = self._one(place) if found is None else found.get(place)
+                if row is not None:
+                    yield self._kept(*row)
+            except Exception as error:
+                if refuse is None:
+                    raise
+                # Whatever is wrong, it is wrong with this item alone.
+                space, key = place
+                name = f"item '{key}' in {str(space).rstrip('.')}"
+                refuse(f"{name}: it cannot be read ({type(error).__name__}: {error})")
+
+    def _one(self, place: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        rows = self._select(f"{self.space} = ? AND key = ?", place)
+        return rows[0] if rows else None
+
+    @abstractmethod
+    def _text(self, namespace: tuple[str, ...]) -> str: ...
+
+    @abstractmethod
+    def _kept(self, *row: Any) -> Kept: ...
+
+    @abstractmethod
+    def _stamps(self, kept: Kept) -> tuple[Any, ...]: ...
+
+
+class MilepostItems(ItemDatabase):
+    """A milepost store."""
+
+    columns = "ns, key, created, updated, ttl, expires"
+    table = "milepost_items"
+    space = "ns"
+    times = "created = ?, updated = ?, ttl = ?, expires = ?"
+    changed = "updated"
+
+    def _text(self, namespace: tuple[str, ...]) -> str:
+        return to_text(namespace)
+
+    def _kept(self, *row: Any) -> Kept:
+        namespace = from_text(row[0])
+        # The value may be sealed; the store knows how to open it.
+        item = self._store.get(namespace, row[1], refresh_ttl=False)
+        return Kept(namespace, row[1], {} if item is None else item.value, *row[2:])
+
+    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+        return kept[3:]
+
+
+class LangGraphPostgresItems(ItemDatabase):
+    """A LangGraph store on PostgreSQL."""
+
+    columns = "prefix, key, value, created_at, updated_at, ttl_minutes, expires_at"
+    table = "store"
+    space = "prefix"
+    times = "created_at = ?, updated_at = ?, ttl_minutes = ?, expires_at = ?"
+    changed = "updated_at"
+
+    def fitted(self, kept: Kept) -> Kept:
+        # Whole minutes.
+        return kept if kept.ttl is None else kept._replace(ttl=-(-kept.ttl // _MINUTE) * _MINUTE)
+
+    def _text(self, namespace: tuple[str, ...]) -> str:
+        return ".".join(namespace)
+
+    def _kept(self, *row: Any) -> Kept:
+        prefix, key, value, created, updated, minutes, expires = row
+        return Kept(
+            tuple(prefix.split(".")),
+            key,
+            json.loads(value) if isinstance(value, (str, bytes)) else value,
+            _micros(created),
+            _micros(updated),
+            None if minutes is None else int(minutes * _MINUTE),
+            None if expires is None else _micros(expires),
+        )
+
+    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+        minutes = None if kept.ttl is None else kept.ttl / _MINUTE
+        expires = None if kept.expires is None else _moment(kept.expires)
+        return _moment(kept.created), _moment(kept.updated), minutes, expires
+
+
+class LangGraphSqliteItems(LangGraphPostgresItems):
+    """A LangGraph store on SQLite, which keeps times as text, and fractions of minutes."""
+
+    def fitted(self, kept: Kept) -> Kept:
+        return kept
+
+    def _stamps(self, kept: Kept) -> tuple[Any, ...]:
+        return tuple(
+            one.replace(tzinfo=None).isoformat(" ") if isinstance(one, datetime) else one
+            for one in super()._stamps(kept)
+        )
+
+
+def move_items(
+    source: ItemDatabase, target: ItemDatabase, reader: ItemDatabase, report: Report
+) -> None:
+    """Copy items, and verify each. One that the target has in the same age or newer is left; one
+    that cannot be read or kept is named in the report.
+
+    `reader` is another connection to the target's database.
+    """
+    now = int(time.time() * 1_000_000)
+    for page in source.pages(report.unreadable.append):
+        alive = [target.fitted(k) for k in page if k.expires is None or k.expires > now]
+        there = target.ages(kept.place for kept in alive)
+        for kept in alive:
+            if (known := there.get(kept.place)) is not None and known >= kept.updated:
+                continue
+            try:
+                target.put(kept)
+                copy = reader.find([kept.place]).get(kept.place)
+            except (MilepostError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                report.unreadable.append(f"{_name(kept)}: {error}")
+                continue
+            if copy == kept:
+                report.items += 1
+            else:
+                report.unreadable.append(f"{_name(kept)}: the copy differs from the original")
+
+
+def _name(kept: Kept) -> str:
+    return f"item '{kept.key}' in {'.'.join(kept.namespace)}"
+
+
+def _micros(moment: datetime | str | int) -> int:
+    """LangGraph's SQLite store gives UTC without saying so."""
+    if isinstance(moment, int):
+        return moment
+    known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    aware = known if known.tzinfo is not None else known.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // timedelta(microseconds=1)
+
+
+def _moment(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

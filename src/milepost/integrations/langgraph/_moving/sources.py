@@ -1,0 +1,114 @@
+"""Databases of either library as sources of threads: see `moving.Source`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._db.operations import Operation, Query
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.errors import CheckpointError, MilepostError
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
+    from milepost.integrations.langgraph._moving.items import Execute
+
+
+class TheirDatabase:
+    """A database of LangGraph's, read under our rules."""
+
+    def __init__(self, saver: Any, execute: Execute, tables: tuple[str, str]) -> None:
+        self._saver = saver
+        self._execute = execute
+        self._checkpoints, self._writes = tables
+
+    def threads(self) -> Iterable[str]:
+        """All threads."""
+        rows = self._execute(
+            f"SELECT DISTINCT thread_id FROM {self._checkpoints} ORDER BY thread_id", ()
+        )
+        return [row[0] for row in rows]
+
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
+        rows = self._execute(
+            f"SELECT checkpoint_ns, checkpoint_id FROM {self._checkpoints}"
+            " WHERE thread_id = ? ORDER BY checkpoint_id",
+            (thread_id,),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint."""
+        rows = self._execute(
+            f"SELECT DISTINCT task_id, task_path FROM {self._writes}"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+            tuple(place),
+        )
+        return {row[0]: row[1] for row in rows if row[1]}
+
+    def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
+        try:
+            found = self._saver.get_tuple(place.config())
+        except MilepostError:
+            raise
+        except Exception as error:
+            # Whatever a broken row makes LangGraph's saver raise.
+            raise CheckpointError(
+                f"its checkpoint '{place.checkpoint_id}' cannot be read: {error!r}"
+            ) from error
+        return None if found is None else CheckpointTuple(*found)
+
+
+class OurDatabase:
+    """A saver of ours."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        self._saver = saver
+
+    def threads(self) -> Iterable[str]:
+        """All threads."""
+        if isinstance(self._saver, SqlSaver):
+            return self._registered(self._saver)
+        return sorted({place_of(found.config).thread_id for found in self._saver.list(None)})
+
+    @staticmethod
+    def _registered(saver: SqlSaver) -> Iterator[str]:
+        """From the registry, which reads no values."""
+        last: str | None = None
+        while page := saver.list_threads(after=last):
+            for thread in page:
+                yield thread.thread_id
+            last = page[-1].thread_id
+
+    def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
+        """Namespace and id of every checkpoint, oldest first."""
+        listing = self._saver.list({"configurable": {"thread_id": thread_id}})
+        found = [place_of(one.config) for one in listing]
+        pairs = [(place.checkpoint_ns, place.checkpoint_id or "") for place in found]
+        return sorted(pairs, key=lambda pair: pair[1])
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint."""
+        if not isinstance(self._saver, SqlSaver):
+            return {}
+        query = self._saver.dialect.sql(_PATHS)
+        rows = self._saver.engine.run(lambda: _rows(query, tuple(place)), write=False)
+        return {row[0]: row[1] for row in rows if row[1]}
+
+    def read(self, place: Place) -> CheckpointTuple | None:
+        """A checkpoint with its writes."""
+        return self._saver.get_tuple(place.config())
+
+
+_PATHS = (
+    "SELECT DISTINCT task_id, task_path FROM checkpoint_writes"
+    " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+)
+
+
+def _rows(query: str, values: Sequence[Any]) -> Operation[Sequence[Any]]:
+    rows: Sequence[Any] = yield Query(query, values)
+    return rows

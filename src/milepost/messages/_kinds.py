@@ -1,0 +1,40 @@
+"""What is a message, and whose. Asking imports none of their classes."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_LANGCHAIN = "langchain_core.messages"
+_LIGHT = "milepost.messages._light"
+
+
+@cache
+def langchain_messages() -> ModuleType | None:
+    """LangChain's module of messages, imported now; None if it is not installed."""
+    from importlib.util import find_spec
+
+    try:
+        found = "langchain_core" in sys.modules or find_spec("langchain_core") is not None
+    except (ImportError, ValueError):
+        found = False
+    return import_module(_LANGCHAIN) if found else None
+
+
+def is_message(value: object) -> bool:
+    """Whether something is a message, of LangChain's or ours. Imports nothing."""
+    for name in (_LIGHT, _LANGCHAIN):
+        module = sys.modules.get(name)  # a class that is not imported has no instances
+        if module is not None and isinstance(value, module.BaseMessage):
+            return True
+    return False
+
+
+def is_removal(message: Any) -> bool:
+    """Whether a message removes another one."""
+    return getattr(message, "type", None) == "remove"

@@ -1,0 +1,25 @@
+"""What a node can ask of the run around it: Runtime, RunControl, ExecutionInfo, get_runtime."""
+
+from typing import TYPE_CHECKING
+
+from milepost._internal.lazy_imports import on_demand
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import (
+        ExecutionInfo,
+        RunControl,
+        Runtime,
+        get_runtime,
+    )
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "ExecutionInfo": "milepost._engine.context.task_context",
+            "RunControl": "milepost._engine.context.task_context",
+            "Runtime": "milepost._engine.context.task_context",
+            "get_runtime": "milepost._engine.context.task_context",
+        },
+    )
+
+__all__ = ["ExecutionInfo", "RunControl", "Runtime", "get_runtime"]

@@ -1,1 +1,0 @@
-"""The SQL engine that savers and stores share: operations, migrations, drivers in both colours."""

@@ -1,0 +1,1 @@
+"""What every store does: records, namespaces, filters, batches, expiry."""

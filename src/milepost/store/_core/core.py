@@ -1,0 +1,336 @@
+"""The logic of a store, neither sync nor async, without a place to store things.
+
+Three steps: `prepare` checks and encodes what a caller asks for, at once, so that nothing that the
+caller does to its objects later changes what is stored; `execute` embeds the texts of all groups
+in one call and hands everything to the backend; the rows that come back are decoded.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from milepost.checkpoint.serde import _rotation
+from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerdeError, StoreError, ValueTooLargeError
+from milepost.store._core import namespaces
+from milepost.store._core.filters import parse
+from milepost.store._core.json_view import Viewer
+from milepost.store._core.records import (
+    GetOp,
+    IndexConfig,
+    ListNamespacesOp,
+    Namespace,
+    Op,
+    PutOp,
+    Result,
+    SearchOp,
+    TTLConfig,
+    make_item,
+    make_search_item,
+)
+from milepost.store._core.tasks import (
+    Get,
+    Group,
+    Index,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    RefusedItem,
+    Search,
+    Task,
+    Write,
+)
+from milepost.store._core.ttl import Clock, Lifetimes, Stamps, to_micros
+from milepost.store._vectors.embeddings import Embedder
+from milepost.store._vectors.paths import get_text_at_path, tokenize_path
+from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
+
+ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
+
+
+class Stored(Protocol):
+    """Whatever has the bytes of an item."""
+
+    @property
+    def namespace(self) -> Namespace: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def data(self) -> tuple[str, bytes]: ...
+
+
+class StoreCore(ABC):
+    """What all stores of ours have in common."""
+
+    makes_views = True
+    """Whether the backend wants the view of a value along with it."""
+    largest = sys.maxsize
+    """Bytes that a value can have, as the serializer writes it."""
+    largest_view = sys.maxsize
+    """Bytes that its JSON can have."""
+
+    def __init__(
+        self,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.serde: SerializerProtocol = JsonPlusSerializer() if serde is None else serde
+        self._binds = hasattr(self.serde, "loads_typed_at")
+        self.lifetimes = Lifetimes(ttl)
+        self.stamps = Stamps(clock)
+        if clear_fields is None and isinstance(self.serde, EncryptedSerializer):
+            clear_fields = ()
+        clear = None if clear_fields is None else [field.split(".") for field in clear_fields]
+        self.viewer = Viewer(self.serde, clear)
+        self.index = index
+        self.embedder = None if index is None else _embedder(index)
+        fields: Sequence[str] = (index or {}).get("fields") or ["$"]
+        self._paths = [tokenize_path(path) for path in fields]
+        self._field = fields[0] if len(fields) == 1 and fields[0].isidentifier() else None
+        """The only field that is embedded, if it is one: found without a walk."""
+
+    # -- what a backend does
+
+    @abstractmethod
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        """Carry out groups: all reads, then the writes of each group that can be done."""
+
+    @abstractmethod
+    def sweep(self) -> Program[int]:
+        """Delete what has expired; how many items it was."""
+
+    @abstractmethod
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        """Rebuild all vectors, `size` items at a time; returns the number of items."""
+
+    @abstractmethod
+    def reencrypt(
+        self, progress: _rotation.Progress[RefusedItem] | None
+    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+        """Seal all values again with the newest key."""
+
+    def check_encrypts(self) -> None:
+        """StoreError if there is nothing to seal."""
+        if not _rotation.rotates(self.serde):
+            raise StoreError(_rotation.NOT_ENCRYPTED)
+
+    def resealed(self, row: Stored) -> tuple[str, bytes] | None:
+        """The stored value sealed with the newest key; None if it is that already."""
+        serde: Any = self.serde
+        if serde.is_current(row.data[1]):
+            return None
+        again: tuple[str, bytes] = serde.reseal_typed(row.data, place(row.namespace, row.key))
+        return again
+
+    # -- from operations to tasks
+
+    def prepare(self, ops: Iterable[Op]) -> list[Task]:
+        """Check and encode operations."""
+        return list(map(self._task, ops))
+
+    def _task(self, op: Op) -> Task:
+        if type(op) is PutOp or isinstance(op, PutOp):
+            return self._write(op)
+        if isinstance(op, GetOp):
+            key = namespaces.check_key(op.key)
+            return Get(namespaces.check(op.namespace), key, op.refresh_ttl)
+        if isinstance(op, SearchOp):
+            return self._search(op)
+        if isinstance(op, ListNamespacesOp):
+            _check_page(op.limit, op.offset)
+            if op.max_depth is not None and op.max_depth < 0:
+                raise ValueError(f"max_depth is a number of labels, not {op.max_depth}.")
+            namespaces.validate_op_namespace(op)
+            return Listing(op)
+        raise TypeError(f"{op!r} is not an operation of a store.")
+
+    def _search(self, op: SearchOp) -> Search:
+        _check_page(op.limit, op.offset)
+        if op.order is not None and op.order not in ORDERS:
+            raise ValueError(f"order={op.order!r} is not one of {', '.join(ORDERS)}.")
+        return Search(
+            namespaces.check(op.namespace_prefix),
+            parse(op.filter, self.viewer),
+            op.limit,
+            op.offset,
+            # Without an index there is nothing to rank by; the scores, None, say so.
+            op.query or None if self.embedder is not None else None,
+            op.order,
+            op.refresh_ttl,
+        )
+
+    def _write(self, op: PutOp) -> Write:
+        namespace, key, value, paths, ttl, version = op
+        namespace = namespaces.check_put(namespace)
+        if type(key) is not str or not key.isascii() or "\0" in key:
+            key = namespaces.check_key(key)
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            raise TypeError(f"if_version is an Item's version, or 0 for no item; not {version!r}.")
+        if value is None:
+            return Write(namespace, key, None, "", (), None, None, version)
+        if type(value) is not dict:
+            if not isinstance(value, Mapping):
+                raise TypeError(
+                    f"An item's value is a dict, not {type(value).__name__}. Wrap it: "
+                    "{'value': ...}."
+                )
+            value = dict(value)
+        index = None if paths is None else _index(paths)
+        try:
+            if self._binds:
+                data = dumps_at(self.serde, value, place(namespace, key))
+            else:
+                data = self.serde.dumps_typed(value)
+        except SerdeError as error:
+            raise error.at(channel=f"{namespaces.to_text(namespace)}{key}") from None
+        view = self.viewer.text(value) if self.makes_views else ""
+        if len(data[1]) > self.largest:
+            raise _too_large(namespace, key, len(data[1]), self.largest, "bytes")
+        # A character is at most four bytes.
+        if 4 * len(view) > self.largest_view and (size := len(view.encode())) > self.largest_view:
+            raise _too_large(namespace, key, size, self.largest_view, "bytes of JSON")
+        return Write(
+            namespace,
+            key,
+            data,
+            view,
+            () if self.embedder is None else self.texts(value, index),
+            index,
+            None if ttl is None else to_micros(ttl),
+            version,
+        )
+
+    def texts(self, value: Mapping[str, Any], index: Index) -> tuple[str, ...]:
+        """The texts of a value that are embedded."""
+        if self.embedder is None or index is False:
+            return ()
+        if index is None and self._field is not None:
+            text = value.get(self._field)
+            if type(text) is str:
+                return (text,) if text else ()
+        paths: Sequence[Any] = self._paths if index is None else index
+        found = [text for path in paths for text in get_text_at_path(value, path)]
+        return tuple(dict.fromkeys(filter(None, found)))
+
+    # -- from tasks to results
+
+    def execute(self, groups: Sequence[Group]) -> Program[list[list[Result] | Exception]]:
+        """Carry out what several callers asked for; one that fails does not harm the others."""
+        if self.embedder is None or not any(map(needs_vectors, groups)):
+            found = yield from self.perform(groups)
+            return list(map(self.decoded, groups, found))
+        ready = yield from self._embedded(groups)
+        live = [group for group in ready if not isinstance(group, Exception)]
+        done = iter((yield from self.perform(live)) if live else ())
+        return [
+            group if isinstance(group, Exception) else self.decoded(group, next(done))
+            for group in ready
+        ]
+
+    def _embedded(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+        """The groups, with the vectors that they need."""
+        try:
+            return (yield from self._embed_together(groups))
+        except Exception as error:
+            if len(groups) == 1:
+                return [error]
+        # One text may have made the call fail for all.
+        single: list[Group | Exception] = []
+        for group in groups:
+            single += yield from self._embedded([group])
+        return single
+
+    def _embed_together(self, groups: Sequence[Group]) -> Program[list[Group | Exception]]:
+        request = wanted_vectors(groups)
+        made = yield request
+        return list(with_vectors(groups, request, made))
+
+    def decoded(self, group: Group, outcome: Outcome) -> list[Result] | Exception:
+        """What a group's caller is given."""
+        if isinstance(outcome, Exception):
+            return outcome
+        try:
+            return [self._result(task, found) for task, found in zip(group, outcome, strict=True)]
+        except SerdeError as error:
+            return error
+
+    def _result(self, task: Task, found: Any) -> Result:
+        if found is None:
+            return None
+        if isinstance(task, Search):
+            return [
+                make_search_item(
+                    self.value(row), row.key, row.namespace, row.created, row.updated, row.score
+                )
+                for row in found
+            ]
+        if isinstance(task, Get):
+            return make_item(
+                self.value(found), found.key, found.namespace, found.created, found.updated
+            )
+        return cast("Result", found)
+
+    def value(self, row: Stored) -> dict[str, Any]:
+        """The value of a stored row."""
+        try:
+            if self._binds:
+                where = place(row.namespace, row.key)
+                bound: dict[str, Any] = loads_at(self.serde, row.data, where)
+                return bound
+            value: dict[str, Any] = self.serde.loads_typed(row.data)
+        except SerdeError as error:
+            raise error.at(channel=f"{namespaces.to_text(row.namespace)}{row.key}") from None
+        return value
+
+
+def place(namespace: tuple[str, ...], key: str) -> str:
+    """Where an item is: an encrypted value opens nowhere else."""
+    return f"store\0{namespaces.to_text(namespace)}\0{key}"
+
+
+def _too_large(
+    namespace: Namespace, key: str, size: int, largest: int, what: str
+) -> ValueTooLargeError:
+    return ValueTooLargeError(
+        f"The value of the item {key!r} in {namespace} has {size:,} {what}, and the store's "
+        f"database holds {largest:,} at most; nothing was written. Keep large contents in files or "
+        "an object store, and put their addresses here."
+    )
+
+
+def _embedder(index: IndexConfig) -> Embedder:
+    if unknown := set(index) - {"dims", "embed", "fields", "model", "ann_index_config"}:
+        raise ValueError(
+            f"index has unknown settings: {sorted(unknown)}. There are dims, embed, fields, model."
+        )
+    if "embed" not in index or "dims" not in index:
+        raise ValueError(
+            "index needs `embed` and `dims`: what makes the vectors, and their length."
+        )
+    fields = index.get("fields")
+    if isinstance(fields, str):
+        raise TypeError(f"index['fields'] is a list of paths: [{fields!r}].")
+    return Embedder(index["embed"], index["dims"], index.get("model"))
+
+
+def _index(index: Any) -> Index:
+    if index is False:
+        return index
+    if isinstance(index, str) or not all(isinstance(path, str) for path in index):
+        raise TypeError(f"index is a list of paths, or False to embed nothing; not {index!r}.")
+    return tuple(index)
+
+
+def _check_page(limit: int, offset: int) -> None:
+    if limit < 0 or offset < 0:
+        raise ValueError(f"limit and offset cannot be negative: got {limit} and {offset}.")

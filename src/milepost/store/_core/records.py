@@ -1,0 +1,257 @@
+"""The records of a store: what it keeps, and what it can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from typing_extensions import TypedDict
+
+if TYPE_CHECKING:
+    from milepost.store._vectors.embeddings import Embed
+
+Namespace: TypeAlias = tuple[str, ...]
+NamespacePath: TypeAlias = tuple[str, ...]
+"""Labels to match; `*` matches any one label."""
+NamespaceMatchType: TypeAlias = Literal["prefix", "suffix"]
+Order: TypeAlias = Literal["created_at", "-created_at", "updated_at", "-updated_at", "key", "-key"]
+"""How unranked results are sorted; a leading minus means descending."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NotProvided:
+    """Distinguishes an argument that was left out from one that was given as None."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __repr__(self) -> str:
+        return "NOT_GIVEN"
+
+
+NOT_PROVIDED: Final = NotProvided()
+
+
+class Item:
+    """A value under its key.
+
+    `version` grows with every put and is never used twice, so that `put(..., if_version=...)` can
+    refuse to overwrite what the caller has not seen. It is 0 for an item of a store that does not
+    count versions.
+    """
+
+    __slots__ = ("_created", "_updated", "key", "namespace", "value", "version")
+
+    def __init__(
+        self,
+        *,
+        value: dict[str, Any],
+        key: str,
+        namespace: Namespace,
+        created_at: datetime | str | int,
+        updated_at: datetime | str | int,
+        version: int = 0,
+    ) -> None:
+        self.value = value
+        self.key = key
+        self.namespace = namespace if type(namespace) is tuple else tuple(namespace)
+        # Converted when it is read: fetching an item is more frequent than asking its age.
+        self._created = created_at
+        self._updated = updated_at
+        self.version = version
+
+    @property
+    def created_at(self) -> datetime:
+        """When the item was first put."""
+        if not isinstance(self._created, datetime):
+            self._created = to_datetime(self._created)
+        return self._created
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was last put."""
+        if not isinstance(self._updated, datetime):
+            self._updated = to_datetime(self._updated)
+        return self._updated
+
+    def dict(self) -> dict[str, Any]:
+        """The documented fields as JSON has them: a list for the namespace, text for times."""
+        return {
+            "namespace": list(self.namespace),
+            "key": self.key,
+            "value": self.value,
+            "created_at": self.created_at.isoformat(),
+            "updated_at": self.updated_at.isoformat(),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Item):
+            return NotImplemented
+        return self._compared() == other._compared()
+
+    def __hash__(self) -> int:
+        return hash((self.namespace, self.key))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.dict().items())
+        return f"{type(self).__name__}({fields})"
+
+    def _compared(self) -> tuple[Any, ...]:
+        return (self.namespace, self.key, self.value, self.created_at, self.updated_at)
+
+
+def make_item(
+    value: dict[str, Any], key: str, namespace: Namespace, created: int, updated: int
+) -> Item:
+    """An item from what a store has checked already, without the detour through `__init__`."""
+    item: Item = _new(Item)
+    item.value = value
+    item.key = key
+    item.namespace = namespace
+    item._created = created
+    item._updated = item.version = updated
+    return item
+
+
+_new: Final = object.__new__
+
+
+class SearchItem(Item):
+    """An item that a search has found. `score` is None unless it was ranked by meaning."""
+
+    __slots__ = ("score",)
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        key: str,
+        value: dict[str, Any],
+        created_at: datetime | str | int,
+        updated_at: datetime | str | int,
+        score: float | None = None,
+        *,
+        version: int = 0,
+    ) -> None:
+        super().__init__(
+            value=value,
+            key=key,
+            namespace=namespace,
+            created_at=created_at,
+            updated_at=updated_at,
+            version=version,
+        )
+        self.score = score
+
+    def dict(self) -> dict[str, Any]:
+        """The fields of an item, and the score."""
+        return {**super().dict(), "score": self.score}
+
+
+def make_search_item(
+    value: dict[str, Any],
+    key: str,
+    namespace: Namespace,
+    created: int,
+    updated: int,
+    score: float | None,
+) -> SearchItem:
+    """What `make_item` does, for a search result."""
+    item: SearchItem = _new(SearchItem)
+    item.value = value
+    item.key = key
+    item.namespace = namespace
+    item._created = created
+    item._updated = item.version = updated
+    item.score = score
+    return item
+
+
+def to_datetime(moment: str | int) -> datetime:
+    """A moment that was given in ISO format, or in microseconds since 1970."""
+    if isinstance(moment, str):
+        return datetime.fromisoformat(moment)
+    return _EPOCH + timedelta(microseconds=moment)
+
+
+class GetOp(NamedTuple):
+    """Fetch one item."""
+
+    namespace: Namespace
+    key: str
+    refresh_ttl: bool = True
+
+
+class SearchOp(NamedTuple):
+    """Find items below a namespace."""
+
+    namespace_prefix: Namespace
+    filter: dict[str, Any] | None = None
+    limit: int = 10
+    offset: int = 0
+    query: str | None = None
+    refresh_ttl: bool = True
+    order: Order | None = None
+    """None is the backend's own: oldest first in memory, last updated first in a database."""
+
+
+class MatchCondition(NamedTuple):
+    """Which namespaces are wanted: those that begin or end like this."""
+
+    match_type: NamespaceMatchType
+    path: NamespacePath
+
+
+class ListNamespacesOp(NamedTuple):
+    """Find namespaces that have items."""
+
+    match_conditions: tuple[MatchCondition, ...] | None = None
+    max_depth: int | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+class PutOp(NamedTuple):
+    """Store, replace or (with the value None) delete one item."""
+
+    namespace: Namespace
+    key: str
+    value: Mapping[str, Any] | None
+    index: Literal[False] | list[str] | None = None  # type: ignore[assignment]
+    """Paths to embed instead of the store's `fields`; False to embed nothing."""
+    ttl: float | None = None
+    """Minutes until the item expires."""
+    if_version: int | None = None
+    """The version that must be there now; 0 for none at all."""
+
+
+Op: TypeAlias = GetOp | SearchOp | PutOp | ListNamespacesOp
+Result: TypeAlias = Item | list[Item] | list[SearchItem] | list[Namespace] | None
+
+
+class TTLConfig(TypedDict, total=False):
+    """How long items live. Times are in minutes."""
+
+    refresh_on_read: bool
+    """Whether reading an item renews its lifetime. Default: True."""
+    default_ttl: float | None
+    """For items that are put without a `ttl` of their own. Default: they never expire."""
+    sweep_interval_minutes: float | None
+    """How often the sweeper deletes what has expired. Default: 5."""
+
+
+class IndexConfig(TypedDict, total=False):
+    """Search by meaning: what makes the vectors, and of which parts of a value."""
+
+    dims: int
+    """The length of a vector."""
+    embed: Embed
+    """A function from texts to vectors, an embeddings object, or `"provider:model"`."""
+    fields: list[str] | None
+    """Paths of what is embedded. Default: `["$"]`, the whole value."""
+    model: str
+    """The model's name, by which a change is noticed. Default: taken from `embed`."""

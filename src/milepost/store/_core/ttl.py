@@ -1,0 +1,83 @@
+"""Time: stamps that always grow, and items that expire."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from milepost._internal import fork_guard
+from milepost.store._core.records import NotProvided, TTLConfig
+
+Clock: TypeAlias = Callable[[], float]
+"""Seconds since 1970."""
+
+_SWEEP_MINUTES: Final = 5.0
+_MINUTE: Final = 60_000_000
+
+
+class Stamps:
+    """Microseconds since 1970, each stamp larger than the one before.
+
+    Stamps order items and are their versions. Two puts within a tick of the clock, or a clock that
+    is set back, must not give two items the same one.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or time.time
+        self._last = 0
+        self._lock = fork_guard.fresh_in_child(threading.Lock())
+
+    def now(self) -> int:
+        """The time."""
+        return int(self._clock() * 1_000_000)
+
+    def next(self, count: int = 1) -> int:
+        """A stamp of its own: the first of `count`, which follow one another."""
+        with self._lock:
+            return self.next_of_mine(count)
+
+    def next_of_mine(self, count: int = 1) -> int:
+        """The same for a caller under the lock that every taker of a stamp holds."""
+        now = int(self._clock() * 1_000_000)
+        if now <= self._last:
+            now = self._last + 1
+        self._last = now + count - 1
+        return now
+
+
+class Lifetimes:
+    """How long items live, and whether reading renews them."""
+
+    def __init__(self, config: TTLConfig | None) -> None:
+        self.config = config
+        known = {"refresh_on_read", "default_ttl", "sweep_interval_minutes", "omit_expired"}
+        if unknown := set(config or ()) - known:
+            raise ValueError(
+                f"ttl has unknown settings: {sorted(unknown)}. There are refresh_on_read, "
+                "default_ttl and sweep_interval_minutes."
+            )
+        given: dict[str, Any] = dict(config or {})
+        self.refreshes = bool(given.get("refresh_on_read", True))
+        self.default: float | None = given.get("default_ttl")
+        self.interval = float(given.get("sweep_interval_minutes") or _SWEEP_MINUTES)
+        to_micros(self.default)
+
+    def minutes(self, ttl: float | None | NotProvided) -> float | None:
+        """The minutes that an item gets which was put with this `ttl`."""
+        return self.default if isinstance(ttl, NotProvided) else ttl
+
+    def refresh(self, asked: bool | None) -> bool:
+        """Whether a read renews what it finds."""
+        return self.refreshes if asked is None else asked
+
+
+def to_micros(minutes: float | None) -> int | None:
+    """A `ttl` in microseconds."""
+    if minutes is None:
+        return None
+    if not isinstance(minutes, (int, float)) or isinstance(minutes, bool) or not minutes > 0:
+        raise ValueError(f"ttl is a positive number of minutes, not {minutes!r}.")
+    # More than a century is as good as for ever, and the sum must fit into a database's integer.
+    return int(min(minutes, 60_000_000.0) * _MINUTE)

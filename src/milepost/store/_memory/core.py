@@ -1,0 +1,318 @@
+"""The logic of a store in memory."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+from milepost._internal import fork_guard
+from milepost.checkpoint.serde import _rotation
+from milepost.checkpoint.serde._msgpack.codec import unpackb
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import SerdeError
+from milepost.store._core import namespaces
+from milepost.store._core.conflicts import conflict_error
+from milepost.store._core.core import StoreCore
+from milepost.store._core.records import Item, Namespace, Result, make_item, make_search_item
+from milepost.store._core.tasks import (
+    Embed,
+    Get,
+    Group,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    RefusedItem,
+    Request,
+    Search,
+    Task,
+    Write,
+)
+from milepost.store._memory.entries import Entries, Entry
+from milepost.store._memory.search import Searcher
+from milepost.store._vectors.embeddings import Packed
+
+Embedding: TypeAlias = Callable[[Sequence[str]], Sequence[Packed]]
+_NOTHING: Final[tuple[Request, ...]] = ()
+
+
+class MemoryCore(StoreCore):
+    """Keeps entries by namespace and key. Nothing has to be waited for: its programs ask for
+    nothing but vectors."""
+
+    makes_views = False
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._lock = fork_guard.held_at_fork(threading.RLock())
+        embedder = self.embedder
+        self._entries = Entries(None if embedder is None else embedder.dims)
+        self._searcher = Searcher(self._entries, self._view)
+        self._is_plain = self.lifetimes.default is None and not self._binds
+        self._unpack: Callable[[bytes], Any] = _no_short_cut
+        if type(self.serde) is JsonPlusSerializer and not self.serde.pickle_fallback:
+            # A dict is always msgpack then, and bytes that never left this process need no second
+            # look at their end.
+            self._unpack = self.serde.level.unpack
+        self._shows_all = self._unpack is not _no_short_cut and self.viewer.clear is None
+        """Whether filters may see everything, and most values are in JSON as they are."""
+
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        yield from _NOTHING
+        with self._lock:
+            now = self.stamps.now()
+            found = [[self._read(task, now) for task in group] for group in groups]
+            return [
+                self._written(group, results, now)
+                for group, results in zip(groups, found, strict=True)
+            ]
+
+    def do(self, group: Group) -> list[Result]:
+        """Carry out one group that needs no vectors."""
+        with self._lock:
+            now = self.stamps.now()
+            found = [None if type(task) is Write else self._read(task, now) for task in group]
+            results = self._written(group, found, now)
+            if any(found):
+                results = self.decoded(group, results)
+        if isinstance(results, Exception):
+            raise results
+        return results
+
+    # -- short cuts
+
+    def glance(self, namespace: Namespace, key: str) -> Item | None:
+        """The item, if it is there and cannot expire."""
+        try:
+            # No lock: an entry is replaced, never changed, in all that is used here.
+            entry = self._entries.spaces[namespace][key]
+            if entry.ttl is not None:
+                return None
+            value = self._unpack(entry.body)
+        except Exception:
+            return None
+        if type(key) is not str:
+            key = entry.key
+        return make_item(value, key, entry.namespace, entry.created, entry.updated)
+
+    def drop_in(self, puts: Sequence[Any], embed: Embedding | None) -> bool:
+        """Put values that ask for nothing special, each with its namespace and key; False if that
+        is not so, and then nothing has happened.
+
+        `embed` makes vectors; without it, values that need some are refused.
+        """
+        if not self._is_plain:
+            return False
+        check, dumps = namespaces.check_put, self.serde.dumps_typed
+        ready = []
+        try:
+            for namespace, key, value in puts:
+                if type(key) is not str or not key.isascii() or "\0" in key:
+                    return False
+                if type(value) is not dict:
+                    return False
+                ready.append((check(namespace), key, dumps(value)))
+        except Exception:
+            return False  # whatever it is, the long way explains it
+        vectors: Sequence[Sequence[Packed]] = ()
+        if self.embedder is not None:
+            texts = [self.texts(value, None) for _, _, value in puts]
+            if any(texts):
+                if embed is None:
+                    return False
+                vectors = [embed(texts[0])] if len(texts) == 1 else _embedded(texts, embed)
+        entries = self._entries
+        with self._lock:
+            stamp = self.stamps.next_of_mine(len(ready))
+            for at, (namespace, key, data) in enumerate(ready):
+                if entries.mortal:
+                    self._bury(namespace, key, self.stamps.now())
+                entries.put(namespace, key, data, vectors[at] if vectors else (), stamp + at)
+        return True
+
+    # -- reading
+
+    def _read(self, task: Any, now: int) -> Any:
+        if isinstance(task, Get):
+            entry = self._entries.find(task.namespace, task.key)
+            if entry is None or entry.is_dead(now):
+                return None
+            if task.refresh and entry.ttl is not None:
+                entry.expires = now + entry.ttl
+            return entry
+        if isinstance(task, Search):
+            found = self._searcher.search(task, now)
+            if task.refresh and self._entries.mortal:
+                for _, entry in found:
+                    if entry.ttl is not None:
+                        entry.expires = now + entry.ttl
+            return found
+        if isinstance(task, Listing):
+            mortal = self._entries.mortal
+            alive = (
+                namespace
+                for namespace, space in self._entries.spaces.items()
+                if not mortal or not all(entry.is_dead(now) for entry in space.values())
+            )
+            return namespaces.listed(alive, task.op)
+        return None
+
+    def _result(self, task: Task, found: Any) -> Result:
+        if isinstance(task, Search):
+            return [
+                make_search_item(
+                    self.value(entry),
+                    entry.key,
+                    entry.namespace,
+                    entry.created,
+                    entry.updated,
+                    score,
+                )
+                for score, entry in found
+            ]
+        return super()._result(task, found)
+
+    def value(self, row: Any) -> dict[str, Any]:
+        try:
+            value: dict[str, Any] = self._unpack(row.body)
+        except Exception:
+            return super().value(row)
+        return value
+
+    def _view(self, entry: Entry) -> Any:
+        if self._shows_all and not entry.body.translate(None, _SAME_IN_JSON):
+            try:
+                entry.view = unpackb(entry.body)
+                return entry.view
+            except Exception:
+                pass  # keys that are no texts, or types of ours
+        entry.view = json.loads(self.viewer.text(self.value(entry)))
+        return entry.view
+
+    # -- writing
+
+    def _written(self, group: Group, results: list[Any], now: int) -> Outcome:
+        """Do the writes of a group, unless one of them is refused."""
+        writes = [task for task in group if type(task) is Write]
+        if not writes:
+            return results
+        if [write for write in writes if write.if_version is not None]:
+            refusal = self._refusal(writes, now)
+            if refusal is not None:
+                return refusal
+        stamp = self.stamps.next_of_mine(len(writes))
+        for at, write in enumerate(writes, stamp):
+            self._store(write, now, at)
+        return results
+
+    def _refusal(self, writes: Sequence[Write], now: int) -> Exception | None:
+        touched: set[tuple[Namespace, str]] = set()
+        for write in writes:
+            place = (write.namespace, write.key)
+            if write.if_version is not None:
+                entry = self._entries.find(*place)
+                there = 0 if entry is None or entry.is_dead(now) else entry.updated
+                if there != write.if_version or place in touched:
+                    return conflict_error(write, there)
+            touched.add(place)
+        return None
+
+    def _store(self, write: Write, now: int, stamp: int) -> None:
+        namespace, key, data, _, _, index, ttl, _, vectors = write
+        entries = self._entries
+        if data is None:
+            old = entries.find(namespace, key)
+            if old is not None:
+                entries.remove(old)
+            return
+        if entries.mortal:
+            self._bury(namespace, key, now)
+        entry = entries.put(namespace, key, data, vectors, stamp)
+        if index is not None:
+            entry.index = index
+        if ttl is not None:
+            entry.ttl = ttl
+            entry.expires = now + ttl
+            entries.mortal += 1
+
+    def _bury(self, namespace: Namespace, key: str, now: int) -> None:
+        """What has expired is gone, and its successor is a new item."""
+        old = self._entries.find(namespace, key)
+        if old is not None and old.is_dead(now):
+            self._entries.remove(old)
+
+    # -- upkeep
+
+    def sweep(self) -> Program[int]:
+        yield from _NOTHING
+        with self._lock:
+            now = self.stamps.now()
+            dead = [entry for entry in self._entries if entry.is_dead(now)]
+            for entry in dead:
+                self._entries.remove(entry)
+        return len(dead)
+
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        table = self._entries.vectors
+        if table is None:
+            raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
+        with self._lock:
+            entries = list(self._entries)
+        for at in range(0, len(entries), size):
+            chunk = [
+                (entry, self.texts(self.value(entry), entry.index))
+                for entry in entries[at : at + size]
+            ]
+            texts = list(dict.fromkeys(text for _, found in chunk for text in found))
+            made = (yield Embed(texts, []))[0] if texts else ()
+            vectors = dict(zip(texts, made, strict=True))
+            with self._lock:
+                for entry, found in chunk:
+                    if self._entries.find(entry.namespace, entry.key) is entry:
+                        table.remove(entry.places)
+                        entry.places = table.add([vectors[text] for text in found], entry)
+            if progress is not None:
+                progress(min(at + size, len(entries)), len(entries))
+        return len(entries)
+
+    def reencrypt(
+        self, progress: _rotation.Progress[RefusedItem] | None
+    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from _NOTHING
+        done: _rotation.Reencrypted[RefusedItem] = _rotation.Reencrypted()
+        with self._lock:
+            for entry in self._entries:
+                try:
+                    again = self.resealed(entry)
+                except SerdeError as error:
+                    done.refused.append(RefusedItem(entry.namespace, entry.key, str(error)))
+                    continue
+                if again is None:
+                    done.current += 1
+                else:
+                    entry.kind, entry.body = again
+                    done.resealed += 1
+        if progress is not None:
+            progress(done)
+        return done
+
+
+def _embedded(texts: Sequence[Sequence[str]], embed: Embedding) -> list[list[Packed]]:
+    """The vectors of several items' texts, made in one call, equal texts once."""
+    wanted = list(dict.fromkeys(chain.from_iterable(texts)))
+    made = dict(zip(wanted, embed(wanted), strict=True))
+    return [[made[text] for text in some] for some in texts]
+
+
+_SAME_IN_JSON: Final = bytes(
+    # Not the heads of bytes, extensions and floats (NaN is one), nor NUL, which may be in a text.
+    sorted(set(range(1, 256)) - set(range(0xC4, 0xCC)) - set(range(0xD4, 0xD9)) - {0xC1})
+)
+
+
+def _no_short_cut(_data: bytes) -> Any:
+    raise LookupError

@@ -1,0 +1,251 @@
+"""A store in a database: groups of operations become one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from milepost._db.migrations import TableSetup, is_migrated, migrate
+from milepost._db.operations import Operation, Work
+from milepost.checkpoint.serde import _rotation
+from milepost.errors import MilepostError, ReindexConflict, StoreError, VersionConflict
+from milepost.store._core.core import StoreCore
+from milepost.store._core.tasks import (
+    Get,
+    Group,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    RefusedItem,
+    Search,
+    Task,
+    Transact,
+    Write,
+)
+from milepost.store._sql.generations import Generations, Unverified, VectorRegistry
+from milepost.store._sql.read import Incomplete, Reader
+from milepost.store._sql.reencrypt import resealing
+from milepost.store._sql.reindex import embed_lacking, reindexing, verifying
+from milepost.store._sql.schema import schema
+from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.vectors import VectorIndex
+from milepost.store._sql.write import SWEPT_AT_ONCE, Raced, Writer
+
+_ATTEMPTS = 5
+_SWITCHES = 20
+"""How many reindexes may end during one search."""
+
+
+class SqlCore(StoreCore):
+    """What the stores on SQLite and on PostgreSQL have in common: everything but the SQL."""
+
+    def __init__(self, store_sql: StoreSql, vectors: VectorIndex | None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.store_sql = store_sql
+        self.largest, self.largest_view = store_sql.largest, store_sql.largest_view
+        self.vectors = vectors
+        self.registry = VectorRegistry(store_sql, self.embedder, vectors)
+        self._reader = Reader(store_sql, self.registry, vectors)
+        self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
+        self._ready = False
+
+    def ready(self) -> Program[None]:
+        """Create the tables, once."""
+        if not self._ready:
+            try:
+                yield TableSetup(self._is_set_up, self._set_up)
+            except MilepostError as error:
+                if self.vectors is None:
+                    raise
+                raise self.vectors.explain(error) from error
+            self._ready = True
+
+    def _is_set_up(self) -> Operation[bool]:
+        dialect = self.store_sql.dialect
+        if not (yield from is_migrated(dialect, schema(dialect.name))):
+            return False
+        return (yield from self.registry.is_set_up())
+
+    def _set_up(self) -> Operation[None]:
+        yield from migrate(self.store_sql.dialect, schema(self.store_sql.dialect.name))
+        yield from self.registry.set_up()
+
+    # -- groups
+
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        if not self._ready:
+            yield from self.ready()
+        write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
+        completed: int | None = None
+        attempts = switches = 0
+        while True:
+            now = self.stamps.now()
+            renewed: list[int] = []
+            try:
+                outcomes = yield from self._attempt(groups, now, renewed, write, completed)
+            except Incomplete as found:
+                switches += 1
+                if switches > _SWITCHES:
+                    raise ReindexConflict(
+                        "The store was reindexed again and again while it was searched, so that "
+                        "most items had no vectors yet. Search again when the reindexing has ended."
+                    ) from None
+                yield from embed_lacking(self)
+                # What is lacking still, could not be embedded or was put since. But another
+                # reindex may have made a new generation, which lacks items of its own.
+                completed = found.generation
+                continue
+            except Unverified as unverified:
+                yield from verifying(self, unverified.number)
+                continue
+            except Raced:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise VersionConflict(
+                        "The item was changed by others at each attempt. Get it and try again."
+                    ) from None
+                continue
+            if renewed:
+                again = partial(self._writer.renew, renewed, self.stamps.now())
+                yield Transact(again, write=True)
+            return outcomes
+
+    def _attempt(
+        self,
+        groups: Sequence[Group],
+        now: int,
+        renewed: list[int],
+        write: bool,
+        completed: int | None,
+    ) -> Program[list[Outcome]]:
+        """Carry out groups once.
+
+        A search is broken off if items lack their vectors, but for those of a generation that was
+        `completed`.
+        """
+        alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
+        reads = _Reads(groups, now, renewed, completed)
+        work: Work[list[Outcome]]
+        if alone is not None and not isinstance(alone, Write):
+            work = partial(self._reader.read_one, alone, now, renewed, completed)
+        elif alone is not None and self._takes_one_statement(alone):
+            work = partial(self._writer.put_one, alone, now)
+        elif write and self.store_sql.dialect.remote and _takes_several_reads(groups):
+            # Reads have one snapshot only in a transaction that does not write.
+            yield Transact(partial(self._do_reads, reads), write=False)
+            work = partial(self._do_writes, reads)
+        else:
+            work = partial(self._do, reads)
+        outcomes: list[Outcome] = yield Transact(work, write)
+        return outcomes
+
+    def single_put(self, group: Group) -> Work[list[Outcome]] | None:
+        """All that a group asks for, if it is one put and that takes one statement.
+
+        A sync caller need not go through a program then. Between two round trips a processor
+        forgets its way, and each function on it costs several times what it does in a loop.
+        """
+        task = group[0] if self._ready and len(group) == 1 else None
+        if type(task) is not Write or not self._takes_one_statement(task):
+            return None
+        return partial(self._writer.put_one, task, self.stamps.now())
+
+    def _takes_one_statement(self, write: Write) -> bool:
+        return write.data is not None and write.if_version is None and not self._has_vectors
+
+    @property
+    def _has_vectors(self) -> bool:
+        return self.embedder is not None or self.registry.exist
+
+    def _do(self, reads: _Reads) -> Operation[list[Outcome]]:
+        yield from self._do_reads(reads)
+        return (yield from self._do_writes(reads))
+
+    def _do_reads(self, reads: _Reads) -> Operation[None]:
+        reads.begin()
+        generations: Generations | None = None
+        if any(map(_searches_by_meaning, chain.from_iterable(reads.groups))):
+            # Another process may have rebuilt all vectors since this store last looked.
+            generations = yield from self.registry.load(reading=True)
+            generations.check_verified()
+        yield from self._reader.gets(reads.groups, reads.results, reads.now, reads.renewed)
+        for number, group in enumerate(reads.groups):
+            for at, task in enumerate(group):
+                try:
+                    if isinstance(task, Search):
+                        reads.results[number][at] = yield from self._reader.search(
+                            task, reads.now, reads.renewed, generations, completed=reads.completed
+                        )
+                    elif isinstance(task, Listing):
+                        reads.results[number][at] = yield from self._reader.list(task, reads.now)
+                except StoreError as error:
+                    reads.failed[number] = error
+
+    def _do_writes(self, reads: _Reads) -> Operation[list[Outcome]]:
+        failed = dict(reads.failed)
+        writes = [task for group in reads.groups for task in group if isinstance(task, Write)]
+        if writes:
+            generations: Generations | None = None
+            if self._has_vectors or any(write.data is None for write in writes):
+                generations = yield from self.registry.load()
+                if any(write.texts for write in writes):
+                    generations.check_verified()
+            yield from self._writer.write(reads.groups, reads.now, failed, generations)
+        return [failed.get(number, found) for number, found in enumerate(reads.results)]
+
+    # -- upkeep
+
+    def sweep(self) -> Program[int]:
+        yield from self.ready()
+        now = self.stamps.now()
+        total = 0
+        while True:
+            swept: int = yield Transact(partial(self._writer.sweep, now), write=True)
+            total += swept
+            if swept < SWEPT_AT_ONCE:
+                return total
+
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        yield from self.ready()
+        return (yield from reindexing(self, progress, size))
+
+    def reencrypt(
+        self, progress: _rotation.Progress[RefusedItem] | None
+    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from self.ready()
+        return (yield from resealing(self, progress))
+
+
+class _Reads:
+    """What the reads of several groups have found."""
+
+    def __init__(
+        self, groups: Sequence[Group], now: int, renewed: list[int], completed: int | None
+    ) -> None:
+        self.groups = groups
+        self.now = now
+        self.renewed = renewed
+        self.completed = completed
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the results of a transaction that is repeated."""
+        self.renewed.clear()
+        self.results: list[list[Any]] = [[None] * len(group) for group in self.groups]
+        self.failed: dict[int, Exception] = {}
+
+
+def _searches_by_meaning(task: Task) -> bool:
+    return isinstance(task, Search) and task.vector is not None
+
+
+def _takes_several_reads(groups: Sequence[Group]) -> bool:
+    """Whether the reads of these groups are more than one statement."""
+    tasks = list(chain.from_iterable(groups))
+    gets = any(isinstance(task, Get) for task in tasks)  # all of them are one
+    listings = sum(isinstance(task, Listing) for task in tasks)
+    return gets + listings > 1 or any(isinstance(task, Search) for task in tasks)

@@ -1,0 +1,180 @@
+"""Reading items from a database: what becomes of gets, searches and listings in SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from milepost._db.operations import Operation, Query
+from milepost.errors import DamagedRowError
+from milepost.store._core import namespaces
+from milepost.store._core.tasks import Get, Group, Listing, Outcome, Row, Search, Task
+from milepost.store._sql import prefixes
+from milepost.store._sql import statements as sql
+from milepost.store._sql.generations import Generations, VectorRegistry
+from milepost.store._sql.prefixes import Prefixes
+from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.vectors import VectorIndex
+
+
+class Incomplete(Exception):
+    """Some items lack vectors that this store can make; make them, and search again."""
+
+    def __init__(self, generation: int) -> None:
+        super().__init__(generation)
+        self.generation = generation
+        """Of the vectors that are lacking."""
+
+
+class Reader:
+    """Carries out what reads. Its methods take the time, and a list to which they add the ids of
+    items whose lifetime the read renews."""
+
+    def __init__(
+        self, store_sql: StoreSql, registry: VectorRegistry, vectors: VectorIndex | None
+    ) -> None:
+        self._store_sql = store_sql
+        self._registry = registry
+        self._vectors = vectors
+        self._prefixes = Prefixes(store_sql)
+        self._get = store_sql.render(sql.GET)
+        self._get_many = store_sql.render(sql.GET_MANY)
+
+    def read_one(
+        self, task: Task, now: int, renewed: list[int], completed: int | None
+    ) -> Operation[list[Outcome]]:
+        """The only group, of one task, which reads."""
+        renewed.clear()
+        if isinstance(task, Search):
+            known: Generations | None = None
+            if task.vector is not None:
+                known = yield from self._registry.load(reading=True)
+                known.check_verified()
+            found = yield from self.search(
+                task, now, renewed, known, completed=completed, alone=True
+            )
+            return [[found]]
+        if isinstance(task, Listing):
+            return [[(yield from self.list(task, now, alone=True))]]
+        assert isinstance(task, Get)
+        rows = yield Query(self._get, (namespaces.to_text(task.namespace), task.key, now), True)
+        if not rows:
+            return [[None]]
+        if task.refresh and rows[0][7] is not None:
+            renewed.append(rows[0][6])
+        return [[to_row(rows[0])]]
+
+    def gets(
+        self, groups: Sequence[Group], results: list[list[Any]], now: int, renewed: list[int]
+    ) -> Operation[None]:
+        """All gets of all groups, in one query; what they find goes into `results`."""
+        wanted = [
+            (number, at, task)
+            for number, group in enumerate(groups)
+            for at, task in enumerate(group)
+            if isinstance(task, Get)
+        ]
+        if not wanted:
+            return
+        places = {(namespaces.to_text(get.namespace), get.key) for _, _, get in wanted}
+        if len(places) == 1:
+            rows = yield Query(self._get, (*next(iter(places)), now))
+        else:
+            rows = yield Query(self._get_many, (json.dumps(list(places)), now))
+        found = {(row[0], row[1]): row for row in rows}
+        for number, at, get in wanted:
+            row = found.get((namespaces.to_text(get.namespace), get.key))
+            if row is not None:
+                results[number][at] = to_row(row)
+                if get.refresh and row[7] is not None:
+                    renewed.append(row[6])
+
+    def search(
+        self,
+        search: Search,
+        now: int,
+        renewed: list[int],
+        known: Generations | None,
+        *,
+        completed: int | None,
+        alone: bool = False,
+    ) -> Operation[list[Row]]:
+        """The page that a search asks for. `alone`: nothing else is in the transaction.
+
+        Incomplete if items lack their vectors, unless those of this generation were `completed`
+        as far as they could be.
+        """
+        if search.vector is not None:
+            assert self._vectors is not None
+            assert known is not None
+            generation = known.for_search()
+            if known.lacks and generation.number != completed:
+                raise Incomplete(generation.number)
+            wide = yield from self._prefixes.is_wide(search.prefix)
+            ranked = yield from self._vectors.rank(generation, search, now, wide, alone)
+            found = [to_row(row, score) for score, row in ranked]
+            rows = [row for _, row in ranked]
+        else:
+            rows = yield from self._unranked(search, now, alone)
+            found = list(map(to_row, rows))
+        if search.refresh:
+            renewed += [row[6] for row in rows if row[7] is not None]
+        return found
+
+    def _unranked(self, search: Search, now: int, alone: bool) -> Operation[list[Any]]:
+        store_sql, prefix, order = self._store_sql, search.prefix, search.order
+        page = (search.limit, search.offset)
+        rows: list[Any]
+        if order in (None, "-updated_at"):
+            if store_sql.level is not None and not self._prefixes.is_deep(prefix):
+                found = yield from self._in_one_namespace(store_sql.level, search, now, alone)
+                if found is not None:
+                    return found
+            if (yield from self._prefixes.is_wide(prefix)):
+                clause, parameters = store_sql.where(prefix, search.conditions, now)
+                text = store_sql.searching(store_sql.newest, clause, order)
+                rows = yield Query(text, (prefixes.WIDE, *parameters, *page))
+                if len(rows) == search.limit:
+                    return rows
+        clause, parameters = store_sql.where(prefix, search.conditions, now)
+        statement = store_sql.filtered if search.conditions else store_sql.search
+        text = store_sql.searching(statement, clause, order)
+        rows = yield Query(text, (*parameters, *page), last=alone)
+        return rows
+
+    def _in_one_namespace(
+        self, statement: str, search: Search, now: int, alone: bool
+    ) -> Operation[list[Any] | None]:
+        """What is in the namespace itself; None if there are others below it."""
+        clause, parameters = self._store_sql.where((), search.conditions, now)
+        bounds = namespaces.text_range(search.prefix)
+        assert bounds is not None
+        text = self._store_sql.searching(statement, clause, search.order)
+        values = (bounds[0], *parameters, search.limit, search.offset, *bounds)
+        rows: list[Any] = yield Query(text, values, last=alone)
+        if not rows or rows[-1][0] is not None:
+            return rows
+        self._prefixes.found_deep(search.prefix)
+        return None
+
+    def list(
+        self, listing: Listing, now: int, *, alone: bool = False
+    ) -> Operation[list[tuple[str, ...]]]:
+        """The page of namespaces that a listing asks for."""
+        prefix = namespaces.fixed_prefix(listing.op)
+        low, high = namespaces.text_range(prefix) or ("", namespaces.LAST)
+        text = self._store_sql.render(sql.NAMESPACES)
+        rows = yield Query(text, (low, high, high, now), last=alone)
+        return namespaces.listed((namespaces.from_text(row[0]) for row in rows), listing.op)
+
+
+def to_row(row: Any, score: float | None = None) -> Row:
+    """A row of the table as the core wants it."""
+    kind, data = row[2], row[3]
+    if type(kind) is not str or not isinstance(data, (bytes, memoryview)):
+        raise DamagedRowError(
+            f"The item '{row[1]}' in '{row[0]}' is damaged: a cell has another type than was "
+            "written. Put or delete the item, or restore the row from a backup."
+        )
+    return Row(namespaces.from_text(row[0]), row[1], (kind, bytes(data)), row[4], row[5], score)

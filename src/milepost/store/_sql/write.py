@@ -1,0 +1,303 @@
+"""Writing items to a database: versions are checked, and the writes of all groups stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count
+from operator import itemgetter
+from typing import Any, Final
+from zlib import crc32
+
+from milepost._db.operations import Batch, ConditionalInsert, Execute, ExecuteMany, Operation, Query
+from milepost.errors import IndexMismatchError
+from milepost.store._core import namespaces
+from milepost.store._core.conflicts import conflict_error
+from milepost.store._core.tasks import Group, Outcome, Write
+from milepost.store._core.ttl import Stamps
+from milepost.store._sql import statements as sql
+from milepost.store._sql.generations import NO_MARKS, Generations, VectorRegistry
+from milepost.store._sql.schema import SHARDS
+from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.vector_writes import (
+    Place,
+    many,
+    with_new_vectors,
+    without_vectors,
+    without_vectors_of,
+)
+from milepost.store._sql.vectors import VectorIndex
+
+_SENT_AT_ONCE: Final = 2**26
+"""Bytes of values that may go in one statement: a message to PostgreSQL has less than 1 GB."""
+SWEPT_AT_ONCE: Final = 1000
+"""Items that one transaction deletes because they have expired."""
+
+
+class Raced(Exception):
+    """Another transaction came between our look at an item and our write; look again."""
+
+
+class Writer:
+    """Carries out what writes."""
+
+    def __init__(
+        self,
+        store_sql: StoreSql,
+        registry: VectorRegistry,
+        vectors: VectorIndex | None,
+        stamps: Stamps,
+    ) -> None:
+        self._store_sql = store_sql
+        self._registry = registry
+        self._vectors = vectors
+        self._stamps = stamps
+        self._put = store_sql.putting(1)
+        self._put_plain = store_sql.putting(1, NO_MARKS)
+        self._put_new = store_sql.render(sql.PUT_NEW)
+        self._delete = store_sql.render(sql.DELETE)
+
+    def write(
+        self,
+        groups: Sequence[Group],
+        now: int,
+        failed: dict[int, Exception],
+        generations: Generations | None,
+    ) -> Operation[None]:
+        """The writes of every group that has not failed; one that is refused joins `failed`.
+
+        `generations` is what this transaction has read; None if there are no vectors.
+        """
+        lock = self._shard_lock(groups, failed)
+        if lock and any(write.if_version is not None for write in _writes(groups, failed)):
+            # Before a version is looked at, which locks its item: shards come first everywhere.
+            yield Batch(lock)
+            lock = []
+        final: dict[Place, Write] = {}
+        """Of several writes to one key the last one counts."""
+        guarded: set[Place] = set()
+        versioned = False
+        for number, group in enumerate(groups):
+            if number in failed:
+                continue
+            mine = {}
+            created: set[Place] = set()
+            conditional = False
+            for write in group:
+                if not isinstance(write, Write):
+                    continue
+                place = (namespaces.to_text(write.namespace), write.key)
+                if write.texts and generations is not None:
+                    try:
+                        generations.check_writable()
+                    except IndexMismatchError as error:
+                        failed[number] = error
+                        break
+                if write.if_version is not None:
+                    conditional = True
+                    there = yield from self._version(place, now)
+                    if there != write.if_version or place in mine or place in final:
+                        failed[number] = conflict_error(write, there)
+                        break
+                    if write.if_version == 0:
+                        if write.data is None:
+                            continue  # nothing is there, and what others put stays
+                        created.add(place)
+                mine[place] = write
+            else:
+                guarded |= created
+                final.update(mine)
+                versioned = versioned or conditional
+        if final:
+            yield from self._store(lock, final, guarded, now, generations, once=versioned)
+
+    def _shard_lock(
+        self, groups: Sequence[Group], failed: Mapping[int, Exception]
+    ) -> list[Execute | ExecuteMany]:
+        """What keeps versions of deleted items as they are while these groups are stored."""
+        writes = list(_writes(groups, failed))
+        deletes = any(write.data is None for write in writes)
+        # A single put shares its row by itself.
+        if not self._store_sql.lock or not (deletes or len(writes) > 1):
+            return []
+        shards = {_shard((namespaces.to_text(write.namespace), write.key)) for write in writes}
+        return [self._lock_of(sql.TAKE_SHARDS if deletes else sql.SHARE_SHARDS, shards)]
+
+    def _lock_of(self, statement: str, shards: Collection[int]) -> Execute:
+        return Execute(self._store_sql.render(statement), (json.dumps(sorted(shards)),))
+
+    def put_one(self, write: Write, now: int) -> Operation[list[Outcome]]:
+        """The only group, of one put on no conditions, to a store without vectors."""
+        place = (namespaces.to_text(write.namespace), write.key)
+        stamp = self._stamps.next()
+        if _is_plain(write):
+            yield ConditionalInsert(self._put_plain, (*_plain_row(place, write, stamp), now))
+        else:
+            yield ConditionalInsert(self._put, (*_row(place, write, now, stamp, NO_MARKS), now))
+        return [[None]]
+
+    def renew(self, ids: Sequence[int], now: int) -> Operation[None]:
+        """Renew the lifetimes of these items, except of those that have expired meanwhile."""
+        # In one order everywhere, so that two readers cannot wait for each other.
+        rows = [(now, id, now) for id in sorted(set(ids))]
+        yield many(self._store_sql.render(sql.RENEW), rows)
+
+    def sweep(self, now: int) -> Operation[int]:
+        """Delete some of what has expired; how many items it was."""
+        render = self._store_sql.render
+        generations = yield from self._registry.load()
+        page = (now, SWEPT_AT_ONCE)
+        taken: set[int] = set()
+        if self._store_sql.lock:
+            seen = yield Query(render(sql.SEE_EXPIRED), page)
+            if not seen:
+                return 0
+            taken = {_shard((ns, key)) for _, ns, key, _ in seen}
+            yield self._lock_of(sql.TAKE_SHARDS, taken)
+        # Locked, so that none of them is put or read back to life before it is gone. Those that
+        # others have locked are left: they are put or read at this moment.
+        rows = yield Query(render(sql.EXPIRED), page)
+        if self._store_sql.lock:
+            rows = [row for row in rows if _shard((row[1], row[2])) in taken]
+        if not rows:
+            return 0
+        ids = json.dumps([row[0] for row in rows])
+        used: dict[int, int] = {}
+        for _, ns, key, version in rows:
+            shard = _shard((ns, key))
+            used[shard] = max(version, used.get(shard, 0))
+        statements = without_vectors_of(self._store_sql, generations.tables, ids)
+        statements.append(many(render(sql.NOTE_VERSION), sorted(used.items())))
+        statements.append(Execute(render(sql.DELETE_IDS), (ids,)))
+        yield Batch(statements, last=True)
+        return len(rows)
+
+    def _version(self, place: Place, now: int) -> Operation[int]:
+        rows = yield Query(self._store_sql.render(sql.VERSIONS), (*place, now))
+        return int(rows[0][2]) if rows else 0
+
+    def _store(
+        self,
+        lock: Sequence[Execute | ExecuteMany],
+        final: dict[Place, Write],
+        guarded: set[Place],
+        now: int,
+        generations: Generations | None,
+        *,
+        once: bool,
+    ) -> Operation[None]:
+        """`once`: repeated after it was stored, it would be refused because of its own versions."""
+        stamp = self._stamps.next(len(final))
+        marks = NO_MARKS if generations is None else generations.marks
+        statements = [*lock, *self._deletes(final, generations)]
+        stamped = dict(zip(final, count(stamp), strict=False))
+        created = sorted([place for place in guarded if final[place].data is not None])
+        if created:
+            yield Batch(statements)
+            statements = []
+        for place in created:
+            row = _row(place, final[place], now, stamped[place], marks)
+            changed = yield Execute(self._put_new, (*row, now, now))
+            if not changed:
+                raise Raced
+        puts = [
+            (place, write, stamped[place])
+            for place, write in final.items()
+            if write.data is not None and place not in guarded
+        ]
+        statements += self._puts(puts, now, marks)
+        if generations is not None:
+            kept = {place: final[place] for place in sorted(final) if final[place].data is not None}
+            statements += with_new_vectors(self._store_sql, generations, self._vectors, kept)
+        yield Batch(statements, last=True, once=once)
+
+    def _deletes(
+        self, final: dict[Place, Write], generations: Generations | None
+    ) -> list[Execute | ExecuteMany]:
+        gone = sorted([place for place, write in final.items() if write.data is None])
+        if not gone:
+            return []
+        tables = [] if generations is None else generations.tables
+        notes = sorted([(_shard(place), *place) for place in gone])
+        if self._store_sql.delete_one is not None and len(final) == 1 and not tables:
+            return [Execute(self._store_sql.render(self._store_sql.delete_one), notes[0])]
+        statements: list[Execute | ExecuteMany] = []
+        if self._store_sql.lock:
+            # All that this transaction will touch, in one order. Vectors go before their items,
+            # and a transaction that adds vectors holds the item's row: so none comes in between.
+            places = sorted(final)
+            if len(places) == 1:
+                statements.append(Execute(self._store_sql.render(sql.LOCK_ITEM), places[0]))
+            else:
+                lock = self._store_sql.render(sql.LOCK_ITEMS)
+                statements.append(Execute(lock, (json.dumps(places),)))
+        statements += without_vectors(self._store_sql, tables, gone)
+        statements.append(many(self._store_sql.render(sql.NOTE_DELETED), notes))
+        statements.append(many(self._delete, gone))
+        return statements
+
+    def _puts(
+        self, puts: Sequence[tuple[Place, Write, int]], now: int, marks: tuple[int, int]
+    ) -> Iterator[Execute | ExecuteMany]:
+        plain = all(_is_plain(write) for _, write, _ in puts)
+        if plain:
+            rows = [_plain_row(place, write, stamp) for place, write, stamp in puts]
+        else:
+            rows = [_row(place, write, now, stamp, marks) for place, write, stamp in puts]
+        # Sorted, so that two transactions cannot lock the same rows in opposite orders.
+        rows.sort(key=_PLACE)
+        putting, size = self._store_sql.putting, self._store_sql.rows
+        if size > 1 and _bytes(write for _, write, _ in puts) > _SENT_AT_ONCE:
+            size = 1
+        while size > 1 and len(rows) >= size:
+            some, rows = rows[:size], rows[size:]
+            block = putting(size, marks if plain else None)
+            yield Execute(block, (*chain.from_iterable(some), now))
+        if rows:
+            one = putting(1, marks if plain else None)
+            yield many(one, [(*row, now) for row in rows])
+
+
+_PLACE: Final = itemgetter(0, 1)
+
+
+def _writes(groups: Sequence[Group], failed: Mapping[int, Exception]) -> Iterator[Write]:
+    for number, group in enumerate(groups):
+        if number not in failed:
+            yield from (task for task in group if isinstance(task, Write))
+
+
+def _row(
+    place: Place, write: Write, now: int, stamp: int, marks: tuple[int, int]
+) -> tuple[Any, ...]:
+    assert write.data is not None
+    return (
+        *place,
+        *write.data,
+        write.view,
+        None if write.index is None else json.dumps(write.index),
+        stamp,
+        stamp,
+        _shard(place),
+        write.ttl,
+        None if write.ttl is None else now + write.ttl,
+        *marks,
+    )
+
+
+def _plain_row(place: Place, write: Write, stamp: int) -> tuple[Any, ...]:
+    assert write.data is not None
+    return (*place, write.data[1], write.view, stamp, stamp, _shard(place))
+
+
+def _bytes(writes: Iterable[Write]) -> int:
+    return sum(len(write.data[1]) + len(write.view) for write in writes if write.data is not None)
+
+
+def _shard(place: Place) -> int:
+    """Which row remembers the versions of a deleted item."""
+    return crc32("\0".join(place).encode()) % SHARDS
+
+
+def _is_plain(write: Write) -> bool:
+    return write.ttl is None and write.index is None and write.data[0] == "msgpack"  # type: ignore[index]

@@ -1,0 +1,1 @@
+"""Search by meaning: texts to vectors, and where the vectors are kept."""

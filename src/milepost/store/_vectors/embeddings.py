@@ -1,0 +1,238 @@
+"""From texts to vectors, whatever the user has for it.
+
+`embed` may be a function of a list of texts (sync or async), an object with `embed_documents` and
+`embed_query` (LangChain's interface, with or without the async twins), or a name such as
+`"openai:text-embedding-3-small"`, for which LangChain is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from milepost._internal.asyncio_tools import in_thread
+from milepost.errors import ColourError, EmbeddingError, MissingDependencyError
+
+Vector: TypeAlias = Sequence[float]
+Packed: TypeAlias = bytes
+"""A vector that was checked: float32, the lowest byte first."""
+EmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Sequence[Vector]]
+AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
+
+
+@runtime_checkable
+class Embeddings(Protocol):
+    """What an embeddings object offers; `aembed_documents`, `aembed_query` are used if there."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]: ...
+
+    def embed_query(self, text: str) -> list[float]: ...
+
+
+Embed: TypeAlias = Embeddings | EmbeddingsFunc | AEmbeddingsFunc | str
+
+
+class Embedder:
+    """Makes vectors, sync and async, and checks them."""
+
+    def __init__(self, embed: Embed, dims: int, model: str | None = None) -> None:
+        if not isinstance(dims, int) or isinstance(dims, bool) or dims < 1:
+            raise ValueError(f"index['dims'] is the length of a vector, not {dims!r}.")
+        self.dims = dims
+        self._pack = struct.Struct(f"<{dims}f").pack
+        name = model or (embed if isinstance(embed, str) else _own_name(embed))
+        self.model = name or _type_name(embed)
+        self.is_named = name is not None
+        """Whether the name is a model's, and not just that of a function or a class."""
+        found = load(embed) if isinstance(embed, str) else embed
+        self._object: Any = found if hasattr(found, "embed_documents") else None
+        self._function: Any = found if self._object is None else None
+        if self._function is not None and not callable(self._function):
+            raise TypeError(
+                "index['embed'] must be a function, an object with embed_documents and "
+                f"embed_query, or a name like 'openai:text-embedding-3-small'; got {embed!r}."
+            )
+        self._is_async = self._function is not None and _is_async(self._function)
+
+    def documents(self, texts: Sequence[str]) -> list[Packed]:
+        """One vector for each text."""
+        if self._object is not None:
+            return self._checked(self._object.embed_documents(list(texts)), len(texts))
+        return self._checked(self._called(texts), len(texts))
+
+    def queries(self, texts: Sequence[str]) -> list[Packed]:
+        """The same for questions, which some models treat in another way."""
+        if self._object is None:
+            return self.documents(texts)
+        return self._checked([self._object.embed_query(text) for text in texts], len(texts))
+
+    async def adocuments(self, texts: Sequence[str]) -> list[Packed]:
+        """`documents`, for use on an event loop: a sync model runs in a thread."""
+        if self._object is not None:
+            if hasattr(self._object, "aembed_documents"):
+                return self._checked(await self._object.aembed_documents(list(texts)), len(texts))
+        elif self._is_async:
+            return self._checked(await self._function(list(texts)), len(texts))
+        return await in_thread(self.documents, texts)
+
+    async def aqueries(self, texts: Sequence[str]) -> list[Packed]:
+        """`queries`, for use on an event loop."""
+        if self._object is None:
+            return await self.adocuments(texts)
+        if hasattr(self._object, "aembed_query"):
+            found = await asyncio.gather(*map(self._object.aembed_query, texts))
+            return self._checked(found, len(texts))
+        return await in_thread(self.queries, texts)
+
+    def _called(self, texts: Sequence[str]) -> Any:
+        # The model gets a list of its own each time: it may do with it what it likes.
+        if not self._is_async:
+            vectors = self._function(list(texts))
+            if type(vectors) is list or not inspect.isawaitable(vectors):
+                return vectors
+            # A callable that only turns out to be async when it is called.
+            self._is_async = True
+            getattr(vectors, "close", lambda: None)()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(_awaited(self._function, list(texts)))
+        raise ColourError(
+            "The store's `embed` is async, and an event loop is running in this thread, so a sync "
+            "method cannot wait for it. Call the async twin: await store.aput(...), "
+            "await store.asearch(...)."
+        )
+
+    def _checked(self, vectors: Any, expected: int) -> list[Packed]:
+        if isinstance(vectors, (str, bytes, Mapping)) or not isinstance(vectors, Iterable):
+            raise EmbeddingError(
+                f"`embed` was given {expected} texts and returned {_described(vectors)}. It must "
+                "return a list with one vector for each text, in the same order."
+            )
+        found = list(vectors)
+        if len(found) != expected:
+            raise EmbeddingError(
+                f"`embed` was given {expected} texts and returned {len(found)} vectors. It must "
+                "return one for each text, in the same order."
+            )
+        return [self._packed(vector) for vector in found]
+
+    def _packed(self, vector: Any) -> Packed:
+        if isinstance(vector, (str, bytes, Mapping)) or not hasattr(vector, "__len__"):
+            raise EmbeddingError(
+                f"`embed` returned {_described(vector)} in place of a vector. A vector is a list "
+                f"of {self.dims} numbers."
+            )
+        if len(vector) != self.dims:
+            raise EmbeddingError(
+                f"`embed` returned a vector of length {len(vector)}, but index['dims'] is "
+                f"{self.dims}. Set dims to what the model makes."
+            )
+        if type(vector) is not list and hasattr(vector, "tolist"):
+            vector = vector.tolist()  # numpy's own numbers are slow one by one
+        try:
+            packed = self._pack(*vector)
+        except (OverflowError, struct.error, TypeError) as error:
+            raise EmbeddingError(
+                f"`embed` returned a vector that is not of 32-bit floats: {error}."
+            ) from error
+        # The highest byte of NaN and of infinity is one of these; that of a number hardly ever.
+        highest = packed[3::4]
+        if (b"\x7f" in highest or b"\xff" in highest) and not all(map(isfinite, vector)):
+            raise EmbeddingError("`embed` returned a vector with NaN or infinity in it.")
+        return packed
+
+
+def _described(thing: Any) -> str:
+    return "None" if thing is None else f"a {type(thing).__name__}"
+
+
+async def _awaited(function: AEmbeddingsFunc, texts: list[str]) -> Any:
+    return await function(texts)
+
+
+def _is_async(function: Any) -> bool:
+    function = _unwrapped(function)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
+
+
+def _own_name(embed: Any) -> str | None:
+    """The name of the model, if the object says it."""
+    embed = _unwrapped(embed)
+    if hasattr(embed, "__qualname__"):
+        return None
+    for attribute in ("model", "model_name", "model_id"):
+        name = getattr(embed, attribute, None)
+        if isinstance(name, str):
+            return f"{type(embed).__qualname__}:{name}"
+    return None
+
+
+def _type_name(embed: Any) -> str:
+    """The name of a model that is given without one."""
+    embed = _unwrapped(embed)
+    return str(getattr(embed, "__qualname__", type(embed).__qualname__))
+
+
+def _unwrapped(embed: Any) -> Any:
+    while isinstance(embed, functools.partial):
+        embed = embed.func
+    return embed
+
+
+def load(name: str) -> Embeddings:
+    """The embeddings that LangChain knows under this name."""
+    try:
+        from langchain.embeddings import (  # type: ignore[import-not-found,unused-ignore]
+            init_embeddings,
+        )
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"To look up the embeddings {name!r} by name, LangChain is needed: "
+            "pip install langchain (and the provider's package, such as langchain-openai). "
+            "Or pass a function or an embeddings object as `embed`."
+        ) from error
+    found: Embeddings = init_embeddings(name)
+    return found
+
+
+class _Wrapped:
+    """A function with the interface of an embeddings object."""
+
+    def __init__(self, embed: EmbeddingsFunc | AEmbeddingsFunc) -> None:
+        self._embed = embed
+        self._is_async = _is_async(embed)
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        if self._is_async:
+            raise ColourError("The function is async: await aembed_documents(...) instead.")
+        return [list(vector) for vector in self._embed(texts)]  # type: ignore[union-attr]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        if not self._is_async:
+            return await in_thread(self.embed_documents, texts)
+        return [list(vector) for vector in await self._embed(texts)]  # type: ignore[misc]
+
+    async def aembed_query(self, text: str) -> list[float]:
+        return (await self.aembed_documents([text]))[0]
+
+
+def ensure_embeddings(embed: Embed | None) -> Embeddings:
+    """An embeddings object, whatever `embed` is."""
+    if embed is None:
+        raise ValueError("embed must be provided")
+    if isinstance(embed, str):
+        return load(embed)
+    if isinstance(embed, Embeddings):
+        return embed
+    return _Wrapped(embed)

@@ -1,0 +1,124 @@
+"""Vectors in PostgreSQL: pgvector, with an HNSW index for cosine distance."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from math import isnan
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._db.operations import Operation, Queries, Query, Raw
+from milepost.errors import MissingDependencyError
+from milepost.store._core.tasks import Search
+from milepost.store._sql.statements import INDEXED, PG
+from milepost.store._sql.vectors import Near, VectorIndex
+from milepost.store._vectors.embeddings import Packed
+
+if TYPE_CHECKING:
+    from milepost.store._sql.generations import Generation
+
+LARGEST_INDEXED: Final = 2000
+"""pgvector indexes no longer vectors than this; longer ones are compared one by one."""
+
+# The index finds neighbours first and filters then; told to go on, it does not stop short of the
+# number that was asked for. `true`: for this transaction only.
+_GO_ON: Final = (
+    "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),"
+    " set_config('hnsw.max_scan_tuples', '2147483647', true),"
+    " set_config('hnsw.ef_search', ?, true)"
+)
+_NEAR: Final = (
+    "SELECT 1 - near.distance, near.item FROM"
+    " (SELECT v.item, v.vector <=> ?::vector AS distance FROM {table} v"
+    " ORDER BY v.vector <=> ?::vector LIMIT ?) near"
+    # Each by its key, whatever the planner thinks of how many there are.
+    " JOIN LATERAL (SELECT * FROM milepost_items WHERE id = near.item OFFSET 0) i ON TRUE"
+    " WHERE {allowed}"
+    " ORDER BY near.distance, near.item LIMIT ?"
+)
+_BELOW: Final = (
+    "SELECT 1 - (v.vector <=> ?::vector), v.item FROM {table} v"
+    " JOIN milepost_items i ON i.id = v.item WHERE {allowed}"
+    " ORDER BY v.vector <=> ?::vector, v.item LIMIT ?"
+)
+_EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
+
+
+class PgVectors(VectorIndex):
+    """Ranks with pgvector."""
+
+    def __init__(self) -> None:
+        super().__init__(PG)
+
+    def create(self, table: str, dims: int) -> list[str]:
+        statements = [
+            "CREATE EXTENSION IF NOT EXISTS vector",
+            f"CREATE TABLE IF NOT EXISTS {table}"
+            " (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item BIGINT NOT NULL,"
+            f" vector vector({int(dims)}) NOT NULL)",
+            f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
+        ]
+        if dims <= LARGEST_INDEXED:
+            statements.append(
+                f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table}"
+                " USING hnsw (vector vector_cosine_ops)"
+            )
+        return statements
+
+    def explain(self, error: Exception) -> Exception:
+        text = str(error)
+        if '"vector"' not in text:
+            return error
+        return MissingDependencyError(
+            f"Search by meaning on PostgreSQL needs the extension pgvector on the server. {text} "
+            "Install it there (apt install postgresql-NN-pgvector, or an image that has it), and "
+            "let an administrator run: CREATE EXTENSION vector"
+        )
+
+    def pack(self, vector: Packed) -> Raw:
+        # As pgvector sends and receives it, the highest byte first. Text takes the client 50 times
+        # as long.
+        numbers = array("f", vector)
+        numbers.byteswap()
+        return Raw(struct.pack("!HH", len(numbers), 0) + numbers.tobytes())
+
+    def nearest(
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        clause, parameters = PG.where(search.prefix, search.conditions, now)
+        packed = self.pack(search.vector)
+        table = generation.table
+        if wide:
+            # Without statistics, and often with them, the planner would compare all that is below
+            # the prefix. Most of what is near should be there: ask the index first.
+            tried = 2 * count + 20
+            near = Query(
+                PG.render(_NEAR.format(table=table, allowed=f"{INDEXED} AND {clause}")),
+                (packed, packed, tried, *generation.twice, *parameters, count),
+            )
+            rows = (yield Queries([_going_on(tried), near]))[1]
+            if len(rows) >= count:
+                return _ranked(rows), False
+        query = Query(
+            PG.render(_BELOW.format(table=table, allowed=f"{INDEXED} AND {clause}")),
+            (packed, *generation.twice, *parameters, packed, count),
+        )
+        rows = (yield Queries([_going_on(count), query]))[1]
+        if len(rows) < count:
+            # Perhaps that is all there is, perhaps the index has missed some: make sure.
+            yield Query(PG.render(_EXACT), ("off",))
+            rows = yield query
+            yield Query(PG.render(_EXACT), ("on",))
+        return _ranked(rows), len(rows) < count
+
+
+def _going_on(count: int) -> Query:
+    return Query(PG.render(_GO_ON), (str(min(max(count, 40), 1000)),))
+
+
+def _ranked(rows: list[Any]) -> list[Near]:
+    # A vector of zeros has no angle.
+    found = [(0.0 if isnan(score) else score, item) for score, item in rows]
+    found.sort(key=lambda near: (-near[0], near[1]))
+    return found

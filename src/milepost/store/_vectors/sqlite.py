@@ -1,0 +1,281 @@
+"""Vectors in SQLite.
+
+They are stored as float32 in an ordinary table. There are two ways to rank them:
+
+- numpy keeps a copy of the table in memory, and one product gives all scores. Vectors are only
+  ever added, under ids that grow, so the copy is brought up to date by reading what is new; those
+  that have been deleted are noticed when they would be results.
+- sqlite-vec computes distances inside SQLite. It needs no memory, but reads every vector from the
+  file each time. It is used when numpy is missing, or when the copy would be too large.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._db.operations import Operation, Query
+from milepost.errors import DamagedRowError, MissingDependencyError
+from milepost.store._core.tasks import Search
+from milepost.store._sql.statements import INDEXED, LITE
+from milepost.store._sql.vectors import Near, VectorIndex
+from milepost.store._vectors.embeddings import Packed
+
+if TYPE_CHECKING:
+    from milepost.store._sql.generations import Generation
+
+LARGEST_COPY: Final = 512 * 2**20
+"""Bytes of vectors that are kept in memory."""
+_WORTH_TRYING: Final = 2000
+"""So many of the nearest are tried before a filter is asked for all that it allows."""
+
+
+class LiteVectors(VectorIndex):
+    """Ranks with numpy or with sqlite-vec, whichever suits."""
+
+    def __init__(self, dims: int) -> None:
+        super().__init__(LITE)
+        self._dims = dims
+        self._np = _numpy()
+        self._extension = False
+        self._copy: _Copy | None = None
+
+    def equip(self, connection: sqlite3.Connection) -> None:
+        """Give a connection sqlite-vec, if possible; an error if there is nothing to rank with."""
+        self._extension = _load_extension(connection)
+        if self._np is None and not self._extension:
+            raise MissingDependencyError(_neither(connection))
+
+    def create(self, table: str, dims: int) -> list[str]:  # noqa: ARG002
+        return [
+            f"CREATE TABLE IF NOT EXISTS {table}"
+            " (id INTEGER PRIMARY KEY AUTOINCREMENT, item INTEGER NOT NULL, vector BLOB NOT NULL)",
+            f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
+        ]
+
+    def pack(self, vector: Packed) -> bytes:
+        return vector
+
+    def nearest(
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        if self._np is not None:
+            copy = self._copy
+            if copy is not None and copy.table == generation.table:
+                last = copy.last
+            else:
+                last = (yield Query(f"SELECT max(id) FROM {generation.table}"))[0][0] or 0
+            if last * self._dims * 4 <= LARGEST_COPY or not self._extension:
+                return (yield from self._in_numpy(generation, search, now, count, wide))
+        return (yield from self._in_sqlite(generation, search, now, count))
+
+    # -- sqlite-vec
+
+    def _in_sqlite(
+        self, generation: Generation, search: Search, now: int, count: int
+    ) -> Operation[tuple[list[Near], bool]]:
+        assert search.vector is not None
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+        rows = yield Query(
+            # A vector of zeros has no angle: it is far from everything.
+            "SELECT coalesce(vec_distance_cosine(v.vector, ?), 1.0) AS distance, v.item"
+            f" FROM {generation.table} v"
+            f" JOIN milepost_items i ON i.id = v.item WHERE {INDEXED} AND {clause}"
+            " ORDER BY distance, v.item LIMIT ?",
+            (self.pack(search.vector), *generation.twice, *parameters, count),
+        )
+        return [(1 - row[0], row[1]) for row in rows], len(rows) < count
+
+    # -- numpy
+
+    def _in_numpy(
+        self, generation: Generation, search: Search, now: int, count: int, wide: bool
+    ) -> Operation[tuple[list[Near], bool]]:
+        copy = self._copy
+        if copy is None or copy.table != generation.table:
+            copy = self._copy = _Copy(self._np, generation.table, self._dims)
+        yield from copy.refresh()
+        assert search.vector is not None
+        packed = self.pack(search.vector)
+        if wide:
+            # Most vectors are candidates: take the nearest, and see which of them are allowed.
+            scores = copy.scores(packed)
+            candidates = 2 * count
+            while candidates < _WORTH_TRYING or not (search.prefix or search.conditions):
+                best = copy.best(scores, copy.everywhere(), candidates)
+                found = yield from self._checked(copy, best, generation, search, now)
+                is_all = len(best) >= len(scores)
+                if len(found) >= count or is_all:
+                    return found, is_all
+                candidates = 4 * candidates + 16
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+        allowed = yield Query(
+            f"SELECT v.id FROM milepost_items i CROSS JOIN {generation.table} v ON v.item = i.id"
+            f" WHERE {INDEXED} AND {clause}",
+            (*generation.twice, *parameters),
+        )
+        places = copy.places_of([row[0] for row in allowed])
+        best = copy.best(copy.scores(packed, places), places, count)
+        found = list(zip([score for score, _ in best], copy.items_at(best), strict=True))
+        return found, len(best) >= len(places)
+
+    def _checked(
+        self,
+        copy: _Copy,
+        best: list[tuple[float, int]],
+        generation: Generation,
+        search: Search,
+        now: int,
+    ) -> Operation[list[Near]]:
+        """Those of the copy's vectors that are still there, and whose items may be returned."""
+        ids = copy.ids_at(best)
+        clause, parameters = LITE.where(search.prefix, search.conditions, now)
+        rows = yield Query(
+            f"SELECT v.id, i.id FROM json_each(?) p CROSS JOIN {generation.table} v"
+            " ON v.id = p.value CROSS JOIN milepost_items i ON i.id = v.item"
+            f" WHERE {INDEXED} AND {clause}",
+            (json.dumps(ids), *generation.twice, *parameters),
+        )
+        items = dict(rows)
+        return [
+            (score, item)
+            for (score, _), id in zip(best, ids, strict=True)
+            if (item := items.get(id)) is not None
+        ]
+
+
+class _Copy:
+    """The vectors of one table, in memory."""
+
+    def __init__(self, np: Any, table: str, dims: int) -> None:
+        self._np = np
+        self.table = table
+        self._dims = dims
+        self._clear()
+
+    def _clear(self) -> None:
+        self._ids: Any = self._np.zeros(0, self._np.int64)
+        self._items: Any = self._np.zeros(0, self._np.int64)
+        self._matrix: Any = self._np.zeros((0, self._dims), self._np.float32)
+        self._used = 0
+        self._renew_at = 0
+
+    @property
+    def last(self) -> int:
+        """The id of the newest vector that has been read."""
+        return int(self._ids[self._used - 1]) if self._used else 0
+
+    def refresh(self) -> Operation[None]:
+        """Read what has been added since."""
+        if self._renew_at and self._used > self._renew_at:
+            # Probably more than half of it has been deleted by now.
+            self._clear()
+        is_first = not self._used
+        rows = yield Query(
+            f"SELECT id, item, vector FROM {self.table} WHERE id > ? ORDER BY id", (self.last,)
+        )
+        if rows:
+            try:
+                self._add(rows)
+            except (TypeError, ValueError) as error:
+                raise DamagedRowError(
+                    f"A vector in the table `{self.table}` is damaged: it is not of the type or "
+                    "the length that was written. Restore the table from a backup, or call "
+                    "reindex() with another `model` in the index to rebuild all vectors."
+                ) from error
+        if is_first:
+            self._renew_at = 2 * self._used + 1000
+
+    def _add(self, rows: list[Any]) -> None:
+        np = self._np
+        used, grown = self._used, self._used + len(rows)
+        if grown > len(self._matrix):
+            room = max(grown, 2 * used)
+            self._matrix = _with_room(np.zeros((room, self._dims), np.float32), self._matrix[:used])
+            self._items = _with_room(np.zeros(room, np.int64), self._items[:used])
+            self._ids = _with_room(np.zeros(room, np.int64), self._ids[:used])
+        packed = np.frombuffer(b"".join([row[2] for row in rows]), "<f4")
+        self._matrix[used:grown] = self._units(packed.reshape(len(rows), self._dims))
+        self._items[used:grown] = [row[1] for row in rows]
+        self._ids[used:grown] = [row[0] for row in rows]
+        self._used = grown
+
+    def everywhere(self) -> Any:
+        """The places of all vectors."""
+        return self._np.arange(self._used)
+
+    def places_of(self, ids: list[int]) -> Any:
+        """Where the vectors with these ids are."""
+        return self._np.searchsorted(self._ids[: self._used], ids)
+
+    def ids_at(self, found: list[tuple[float, int]]) -> list[int]:
+        """The ids of vectors that were found."""
+        ids: list[int] = self._ids[[at for _, at in found]].tolist()
+        return ids
+
+    def items_at(self, found: list[tuple[float, int]]) -> list[int]:
+        """The items that they belong to."""
+        items: list[int] = self._items[[at for _, at in found]].tolist()
+        return items
+
+    def scores(self, vector: bytes, places: Any = None) -> Any:
+        """The scores of all vectors, or of those at some places."""
+        wanted = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
+        return (self._matrix[: self._used] if places is None else self._matrix[places]) @ wanted
+
+    def _units(self, rows: Any) -> Any:
+        """The vectors at length 1, so that a product is a cosine."""
+        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        lengths[lengths == 0] = 1.0
+        return rows / lengths
+
+    def best(self, scores: Any, places: Any, count: int) -> list[tuple[float, int]]:
+        """The `count` best, and those as good as the last of them."""
+        np = self._np
+        if count < len(scores):
+            at = len(scores) - count
+            chosen = np.flatnonzero(scores >= np.partition(scores, at)[at])
+        else:
+            chosen = np.arange(len(scores))
+        # Where two are equal, the older item comes first.
+        order = np.lexsort((self._items[places[chosen]], -scores[chosen]))
+        chosen = chosen[order]
+        return list(zip(scores[chosen].tolist(), places[chosen].tolist(), strict=True))
+
+
+def _with_room(larger: Any, smaller: Any) -> Any:
+    larger[: len(smaller)] = smaller
+    return larger
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _load_extension(connection: sqlite3.Connection) -> bool:
+    """Load sqlite-vec, if it is installed and this Python's SQLite can load it."""
+    if not hasattr(connection, "enable_load_extension"):
+        return False
+    try:
+        import sqlite_vec  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        return False
+    connection.enable_load_extension(True)
+    try:
+        sqlite_vec.load(connection)
+    finally:
+        connection.enable_load_extension(False)
+    return True
+
+
+def _neither(connection: sqlite3.Connection) -> str:
+    text = "Search by meaning on SQLite needs numpy or sqlite-vec: pip install 'milepost[search]'"
+    if not hasattr(connection, "enable_load_extension"):
+        text += " (numpy is the one: this Python's sqlite3 was built without loadable extensions)"
+    return text

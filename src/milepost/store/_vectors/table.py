@@ -1,0 +1,112 @@
+"""A table of vectors in memory, on numpy.
+
+Vectors are scaled to length 1 when they are added, so that cosine similarity is one product of a
+matrix with a vector. Places of removed vectors are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from milepost.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from milepost.store._vectors.embeddings import Packed
+
+    Array = np.ndarray[Any, np.dtype[np.float32]]
+
+Owner = TypeVar("Owner")
+_FIRST_CAPACITY: Final = 64
+_FRESH: Final = 256
+
+
+def load_numpy() -> Any:
+    """numpy, or an error that says how to get it."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Search by meaning in memory needs numpy: pip install 'milepost[search]'"
+        ) from error
+    return numpy
+
+
+class VectorTable(Generic[Owner]):
+    """Vectors, each with the entry that it belongs to."""
+
+    def __init__(self, dims: int) -> None:
+        self._np = load_numpy()
+        self._dims = dims
+        self._matrix: Array = self._np.zeros((_FIRST_CAPACITY, dims), self._np.float32)
+        self.owners: list[Owner | None] = []
+        self._free: list[int] = []
+        self._fresh: dict[int, bytes] = {}
+        """Not yet in the matrix: taking many in at once costs much less."""
+
+    def add(self, vectors: Sequence[Packed], owner: Owner) -> tuple[int, ...]:
+        """Take vectors in; their places."""
+        if len(vectors) == 1:
+            return (self._add(vectors[0], owner),)
+        return tuple([self._add(vector, owner) for vector in vectors])
+
+    def _add(self, vector: Packed, owner: Owner) -> int:
+        if self._free:
+            at = self._free.pop()
+            self.owners[at] = owner
+        else:
+            at = len(self.owners)
+            self.owners.append(owner)
+        self._fresh[at] = vector
+        if len(self._fresh) >= _FRESH:
+            self._take_in()
+        return at
+
+    def _take_in(self) -> None:
+        np = self._np
+        if len(self.owners) > len(self._matrix):
+            grown = np.zeros((2 * len(self.owners), self._dims), np.float32)
+            grown[: len(self._matrix)] = self._matrix
+            self._matrix = grown
+        if self._fresh:
+            joined = np.frombuffer(b"".join(self._fresh.values()), "<f4")
+            self._matrix[list(self._fresh)] = self._units(joined.reshape(-1, self._dims))
+            self._fresh.clear()
+
+    def remove(self, places: Iterable[int]) -> None:
+        """Let vectors go."""
+        for at in places:
+            self.owners[at] = None
+            self._fresh.pop(at, None)
+            self._free.append(at)
+
+    def scores(self, vector: Packed, places: Sequence[int]) -> list[float]:
+        """How near the vectors at these places are to this one."""
+        self._take_in()
+        found: list[float] = (self._matrix[places] @ self._unit(vector)).tolist()
+        return found
+
+    def nearest(self, vector: Packed, count: int) -> list[tuple[float, Owner]]:
+        """At least the `count` nearest of all, unsorted, with ties; gone ones are left out."""
+        self._take_in()
+        scores = self._matrix[: len(self.owners)] @ self._unit(vector)
+        scores[self._free] = -self._np.inf
+        if count < len(scores):
+            bound = self._np.partition(scores, len(scores) - count)[len(scores) - count]
+            places = self._np.flatnonzero(scores >= bound)
+        else:
+            places = self._np.arange(len(scores))
+        found = zip(scores[places].tolist(), places.tolist(), strict=True)
+        return [(score, owner) for score, at in found if (owner := self.owners[at]) is not None]
+
+    def _unit(self, vector: Packed) -> Array:
+        unit: Array = self._units(self._np.frombuffer(vector, "<f4").reshape(1, -1))[0]
+        return unit
+
+    def _units(self, rows: Array) -> Array:
+        lengths = self._np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+        lengths[lengths == 0] = 1.0
+        units: Array = rows / lengths
+        return units

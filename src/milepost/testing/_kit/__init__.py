@@ -1,0 +1,1 @@
+"""How the clauses of the saver contract are run and reported."""

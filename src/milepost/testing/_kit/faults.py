@@ -1,0 +1,264 @@
+"""A saver that fails on purpose: before a call, after it was carried out, or slowly.
+
+    saver = FaultySaver(SqliteSaver(conn), fail_after("commit", nth=3))
+
+It has the methods of the saver that it wraps and no others, so the runtime treats it the same.
+A method is named by its sync name: "put" means `put` and `aput`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+from milepost.checkpoint._contract.records import PendingWrite
+from milepost.checkpoint._contract.step_saver import StepCommit, StepSaver
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.testing._kit.errors import InjectedFault
+
+SAVES = ("put", "put_writes", "commit")
+"""The calls with which a run saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is to go wrong, and when."""
+
+    methods: tuple[str, ...]
+    """Calls of these are counted together; all calls if there are none."""
+    nth: int | None
+    """The first call is 1; None means every call."""
+    when: Literal["before", "after", "late"]
+    lasting: bool = False
+    """Whether every later call fails too, as if the storage were gone."""
+    seconds: float = 0.0
+    error: Callable[[str], Exception] = InjectedFault
+
+
+def fail_before(
+    *methods: str,
+    nth: int | None = 1,
+    lasting: bool = False,
+    error: Callable[[str], Exception] = InjectedFault,
+) -> Fault:
+    """The call fails and nothing is done."""
+    return Fault(methods, nth, "before", lasting, error=error)
+
+
+def fail_after(
+    *methods: str,
+    nth: int | None = 1,
+    lasting: bool = False,
+    error: Callable[[str], Exception] = InjectedFault,
+) -> Fault:
+    """The call is carried out, but raises as if it had failed."""
+    return Fault(methods, nth, "after", lasting, error=error)
+
+
+def delay(*methods: str, seconds: float, nth: int | None = None) -> Fault:
+    """The call is carried out after a while."""
+    return Fault(methods, nth, "late", seconds=seconds)
+
+
+@dataclass(slots=True)
+class SaverCall:
+    """A call that a FaultySaver has seen."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    returned: bool = False
+    """Whether the call returned."""
+    writes: Sequence[PendingWrite] = ()
+    """What it stored of tasks, if it returned."""
+
+
+class _Prepared(NamedTuple):
+    """A step as the inner saver has prepared it, and what it was made of."""
+
+    step: StepCommit
+    inner: Any
+
+
+class FaultySaver(BaseCheckpointSaver[Any]):
+    """Passes calls on to another saver, with the faults that were asked for."""
+
+    instant = False
+    """Storing is always left to the driver, so that both APIs can delay it."""
+
+    def __new__(cls, saver: BaseCheckpointSaver[Any], *_faults: Fault) -> Self:
+        return object.__new__(_class_for(cls, type(saver)))
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], *faults: Fault) -> None:
+        super().__init__(serde=saver.serde)
+        self.inner = saver
+        self.calls: list[SaverCall] = []
+        """All calls so far, in the order in which they began."""
+        self.struck = False
+        """Whether a call was made to fail."""
+        self._faults = faults
+        self._counts = [0] * len(faults)
+        self._gone: Fault | None = None
+        self._lock = threading.Lock()
+
+    def acknowledged(self) -> list[PendingWrite]:
+        """The writes of tasks that were stored by calls that returned."""
+        return [write for call in self.calls for write in call.writes]
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self.inner.get_next_version(current, channel)
+
+    def prepare(self, step: StepCommit) -> Any:
+        """What the inner saver makes of a step; only a StepSaver is asked to."""
+        assert isinstance(self.inner, StepSaver)
+        return _Prepared(step, self.inner.prepare(step))
+
+    def weight(self, step: Any) -> int:
+        """The bytes of a prepared step, as the inner saver counts them."""
+        assert isinstance(self.inner, StepSaver)
+        return self.inner.weight(step.inner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inner" or name.startswith("__"):  # a copy is being made
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    # -- what happens before and after a call, sync or async
+
+    def _begin(self, method: str, arguments: tuple[Any, ...]) -> _Passage:
+        with self._lock:
+            call = SaverCall(method, arguments)
+            self.calls.append(call)
+            if self._gone is not None:
+                raise self._gone.error(f"{method} failed: the storage was made to be gone")
+            due = []
+            for at, fault in enumerate(self._faults):
+                if not fault.methods or method in fault.methods:
+                    self._counts[at] += 1
+                    if fault.nth in (None, self._counts[at]):
+                        due.append(fault)
+            self._fail("before", due, f"{method} was made to fail before it was carried out")
+        return _Passage(call, due, sum(fault.seconds for fault in due))
+
+    def _end(self, passage: _Passage, result: Any) -> None:
+        call = passage.call
+        with self._lock:
+            told = f"{call.method} was carried out and then made to fail"
+            self._fail("after", passage.due, told)
+            call.returned = True
+            call.writes = _stored_writes(call, result)
+
+    def _fail(self, when: str, due: list[Fault], told: str) -> None:
+        for fault in due:
+            if fault.when == when:
+                self.struck = True
+                if fault.lasting:
+                    self._gone = fault
+                raise fault.error(told)
+
+
+class _Passage(NamedTuple):
+    """A call on its way through a FaultySaver."""
+
+    call: SaverCall
+    due: list[Fault]
+    seconds: float
+
+
+def _stored_writes(call: SaverCall, result: Any) -> list[PendingWrite]:
+    if call.method == "put_writes":
+        _, writes, task_id, *_ = call.arguments
+        return [(task_id, channel, value) for channel, value in writes]
+    if call.method != "commit":
+        return []
+    return [
+        (task.task_id, channel, value)
+        for prepared, failure in zip(call.arguments[0], result, strict=True)
+        if failure is None
+        for task in prepared.step.writes
+        for channel, value in task.writes
+    ]
+
+
+# -- classes that have what the wrapped saver has
+
+
+F = TypeVar("F", bound=FaultySaver)
+
+
+def _class_for(cls: type[F], inner: type[BaseCheckpointSaver[Any]]) -> type[F]:
+    """A FaultySaver with the APIs and capabilities of a saver's class."""
+    own: dict[str, Any] = {}
+    for name in dir(inner):
+        method = inspect.getattr_static(inner, name)
+        if (
+            not name.startswith("_")
+            and name not in vars(FaultySaver)
+            and inspect.isfunction(method)
+            and method is not getattr(BaseCheckpointSaver, name, None)
+        ):
+            own[name] = _in_between(name, method)
+    bases = (cls, StepSaver) if issubclass(inner, StepSaver) else (cls,)
+    made: type[F] = type(cls.__name__, bases, own)
+    return made
+
+
+def _in_between(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    if name in ("list", "alist"):
+        return _listing if name == "list" else _alisting
+    if inspect.iscoroutinefunction(method):
+        return _apassing(name, name.removeprefix("a"))
+    return _passing(name)
+
+
+def _unwrapped(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments as the inner saver knows them: steps that it has prepared itself."""
+    return tuple(
+        [_inner(item) for item in given] if isinstance(given, list) else _inner(given)
+        for given in arguments
+    )
+
+
+def _inner(given: Any) -> Any:
+    return given.inner if isinstance(given, _Prepared) else given
+
+
+def _passing(method: str) -> Callable[..., Any]:
+    def passing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
+        passage = self._begin(method, arguments)
+        time.sleep(passage.seconds)
+        result = getattr(self.inner, method)(*_unwrapped(arguments), **keywords)
+        self._end(passage, result)
+        return result
+
+    return passing
+
+
+def _apassing(name: str, method: str) -> Callable[..., Any]:
+    async def passing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Any:
+        passage = self._begin(method, arguments)
+        await asyncio.sleep(passage.seconds)
+        result = await getattr(self.inner, name)(*_unwrapped(arguments), **keywords)
+        self._end(passage, result)
+        return result
+
+    return passing
+
+
+def _listing(self: FaultySaver, *arguments: Any, **keywords: Any) -> Iterator[Any]:
+    passage = self._begin("list", arguments)
+    time.sleep(passage.seconds)
+    yield from self.inner.list(*arguments, **keywords)
+    self._end(passage, None)
+
+
+async def _alisting(self: FaultySaver, *arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
+    passage = self._begin("list", arguments)
+    await asyncio.sleep(passage.seconds)
+    async for found in self.inner.alist(*arguments, **keywords):
+        yield found
+    self._end(passage, None)

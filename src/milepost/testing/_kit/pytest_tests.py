@@ -1,0 +1,75 @@
+"""The suite as tests of pytest, each clause in each API a test with a name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+from milepost.errors import MissingDependencyError
+from milepost.testing._kit.clauses import Clause, all_clauses
+from milepost.testing._kit.runner import Api, Factory
+from milepost.testing._kit.running import APIS, Subject
+
+
+def saver_tests(
+    factory: Factory,
+    *,
+    persistent: bool = False,
+    keeps_history: bool = True,
+    groups: Collection[str] | None = None,
+) -> Callable[..., None]:
+    """A test for every clause, to be given a name that pytest collects:
+
+        test_my_saver = saver_tests(MySaver)
+
+    The arguments are those of `check_saver`; parameters of the factory without a default are
+    fixtures: `saver_tests(lambda tmp_path: MySaver(tmp_path))`.
+    """
+    try:
+        import pytest
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "saver_tests makes tests for pytest: run `pip install pytest`. Without it, "
+            "check_saver runs the same clauses."
+        ) from error
+
+    fixtures = [
+        name
+        for name, parameter in inspect.signature(factory).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+
+    def test(colour: Api, clause: Clause, **given: Any) -> None:
+        subject = Subject(_filled(factory, given), persistent, keeps_history)
+        outcome = subject.check(clause, colour)
+        if outcome.status == "skipped":
+            pytest.skip(outcome.reason)
+        if outcome.error is not None:
+            pytest.fail(outcome.reason, pytrace=False)
+
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+        for name in ("colour", "clause", *fixtures)
+    ]
+    test.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    table = [
+        pytest.param(colour, clause, id=f"{colour}-{clause.group}-{clause.name}")
+        for colour in APIS
+        for clause in all_clauses(groups)
+    ]
+    marked: Callable[..., None] = pytest.mark.parametrize(("colour", "clause"), table)(test)
+    return marked
+
+
+def _filled(factory: Factory, given: dict[str, Any]) -> Factory:
+    """The factory with its fixtures; it stays a generator function if it is one."""
+    if not given:
+        return factory
+    if inspect.isasyncgenfunction(factory) or inspect.isgeneratorfunction(factory):
+        from contextlib import asynccontextmanager, contextmanager
+
+        managed = asynccontextmanager if inspect.isasyncgenfunction(factory) else contextmanager
+        return lambda: managed(factory)(**given)
+    return lambda: factory(**given)

@@ -1,0 +1,197 @@
+"""Opens a saver for a clause and runs the clause on it, in sync code or on an event loop.
+
+A factory gives a saver, or something that leads to one: a coroutine, a sync or async context
+manager, a generator that yields one. What is async is opened on an event loop in a thread of its
+own, which runs until the end; so the sync methods of a saver that lives on a loop can be tested
+from outside of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import Any, Literal, TypeAlias
+
+from milepost._internal.asyncio_tools import in_thread
+from milepost._internal.generators import GeneratorDriver
+from milepost._internal.threads import LoopThread
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.testing._kit.effects import Ask, Effect, Misplaced, Program, Together
+from milepost.testing._kit.errors import ClauseFailed
+
+Api: TypeAlias = Literal["sync", "async"]
+"""The methods that a clause is run with: `put` or `aput`."""
+Factory: TypeAlias = Callable[..., Any]
+
+AT_ONCE = 10.0
+"""Seconds after which a call that should answer at once is said to hang."""
+
+
+class Runner:
+    """A saver, open in one API."""
+
+    def __init__(self, factory: Factory, api: Api) -> None:
+        if inspect.isasyncgenfunction(factory):
+            factory = asynccontextmanager(factory)
+        elif inspect.isgeneratorfunction(factory):
+            factory = contextmanager(factory)
+        self._factory = factory
+        self._api = api
+        self._loop = LoopThread()
+        self._opened = ExitStack()
+        self._aopened = AsyncExitStack()
+        self.saver: BaseCheckpointSaver[Any]
+
+    def __enter__(self) -> Runner:
+        try:
+            self._open()
+        except BaseException:
+            self._loop.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._close()
+        finally:
+            self._loop.close()
+
+    def perform(self, program: Program[Any]) -> Any:
+        """Run a program to its end, in this runner's API."""
+        if self._api == "sync":
+            return self._drive(program)
+        return self._loop.run(self._adrive(program))
+
+    # -- opening and closing
+
+    def _open(self) -> None:
+        if self._api == "sync":
+            made = self._factory()
+            if inspect.isawaitable(made) or not hasattr(type(made), "__enter__"):
+                made = self._loop.run(self._enter(made))
+            else:
+                made = self._opened.enter_context(made)
+        else:
+            made = self._loop.run(self._make())
+        if not isinstance(made, BaseCheckpointSaver):
+            raise TypeError(
+                f"The factory must lead to a BaseCheckpointSaver, not to a {type(made).__name__}. "
+                "It may return one, be async, or be a context manager that gives one."
+            )
+        self.saver = made
+
+    async def _make(self) -> Any:
+        return await self._enter(self._factory())
+
+    async def _enter(self, made: Any) -> Any:
+        if inspect.isawaitable(made):
+            made = await made
+        if hasattr(type(made), "__aenter__"):
+            return await self._aopened.enter_async_context(made)
+        if hasattr(type(made), "__enter__"):
+            return self._aopened.enter_context(made)
+        return made
+
+    def _close(self) -> None:
+        try:
+            self._opened.close()
+        finally:
+            self._loop.run(self._aopened.aclose())
+
+    def _reopen(self) -> BaseCheckpointSaver[Any]:
+        self._close()
+        self._opened, self._aopened = ExitStack(), AsyncExitStack()
+        self._open()
+        return self.saver
+
+    # -- sync
+
+    def _drive(self, program: Program[Any]) -> Any:
+        steps: GeneratorDriver[Effect, Any] = GeneratorDriver(program)
+        for effect in steps:
+            try:
+                steps.answer = self._carry_out(effect)
+            except Exception as error:
+                steps.error = error
+        return steps.result
+
+    def _carry_out(self, effect: Effect) -> Any:
+        if isinstance(effect, Ask):
+            return call_sync(effect)
+        if isinstance(effect, Together):
+            ended = [InThread(self._drive, program) for program in effect.programs]
+            return [each.result(None) for each in ended]
+        if isinstance(effect, Misplaced):
+
+            async def on_the_loop() -> Any:
+                return call_sync(effect.ask)
+
+            return InThread(self._loop.run, on_the_loop()).result(AT_ONCE)
+        return self._reopen()
+
+    # -- async
+
+    async def _adrive(self, program: Program[Any]) -> Any:
+        steps: GeneratorDriver[Effect, Any] = GeneratorDriver(program)
+        for effect in steps:
+            try:
+                steps.answer = await self._acarry_out(effect)
+            except Exception as error:
+                steps.error = error
+        return steps.result
+
+    async def _acarry_out(self, effect: Effect) -> Any:
+        if isinstance(effect, Ask):
+            return await call_async(effect)
+        if isinstance(effect, Together):
+            return await asyncio.gather(*map(self._adrive, effect.programs))
+        if isinstance(effect, Misplaced):
+            elsewhere = InThread(asyncio.run, call_async(effect.ask))
+            return await in_thread(elsewhere.result, AT_ONCE)
+        await self._aopened.aclose()
+        self._aopened = AsyncExitStack()
+        self.saver = await self._make()
+        return self.saver
+
+
+def call_sync(effect: Ask) -> Any:
+    """Call a method in sync code."""
+    result = getattr(effect.target, effect.method)(*effect.arguments, **effect.keywords)
+    return list(result) if isinstance(result, Iterator) else result
+
+
+async def call_async(effect: Ask) -> Any:
+    """Call a method on the running loop."""
+    result = getattr(effect.target, f"a{effect.method}")(*effect.arguments, **effect.keywords)
+    if hasattr(result, "__aiter__"):
+        return [item async for item in result]
+    return await result
+
+
+class InThread:
+    """A function that runs in a thread of its own, which does not keep the process alive."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._outcome: tuple[Any, BaseException | None] | None = None
+
+        def run() -> None:
+            try:
+                self._outcome = function(*arguments), None
+            except BaseException as error:
+                self._outcome = None, error
+
+        self._thread = threading.Thread(target=run, name="milepost-testing", daemon=True)
+        self._thread.start()
+
+    def result(self, seconds: float | None) -> Any:
+        """What the function returned or raised; fails if it takes longer than that."""
+        self._thread.join(seconds)
+        if self._outcome is None:
+            raise ClauseFailed(f"The saver did not answer within {seconds:g} seconds.")
+        value, error = self._outcome
+        if error is not None:
+            raise error
+        return value

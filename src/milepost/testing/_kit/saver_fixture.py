@@ -1,0 +1,143 @@
+"""What a clause works with: the saver, and threads that it writes by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost._internal.ids import checkpoint_id, random_token
+from milepost.checkpoint._contract.records import (
+    Checkpoint,
+    CheckpointTuple,
+    Place,
+    empty_checkpoint,
+)
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.testing._kit.clauses import holds
+from milepost.testing._kit.effects import Program, call
+from milepost.types import RunnableConfig
+
+Saver = BaseCheckpointSaver[Any]
+Found = list[CheckpointTuple]
+Steps = list[int]
+
+
+class SaverFixture:
+    """A saver, and thread ids of this clause's own: the storage need not be empty."""
+
+    def __init__(self, saver: Saver) -> None:
+        self.saver = saver
+        self._own = random_token()[:12]
+
+    def thread_id(self, name: str = "t") -> str:
+        """An id for a thread of this clause."""
+        return f"{self._own}-{name}"
+
+    def config(self, name: str = "t") -> RunnableConfig:
+        """A config for a thread of this clause."""
+        return {"configurable": {"thread_id": self.thread_id(name)}}
+
+    def thread(self, name: str = "t", ns: str = "") -> ThreadBuilder:
+        """A thread, to be written checkpoint by checkpoint."""
+        return ThreadBuilder(self.saver, self.thread_id(name), ns)
+
+    def is_own(self, found: CheckpointTuple) -> bool:
+        """Whether a checkpoint belongs to this clause."""
+        return str(found.config["configurable"]["thread_id"]).startswith(self._own)
+
+
+class ThreadBuilder:
+    """One namespace of a thread. Every checkpoint that is put descends from the one before."""
+
+    def __init__(self, saver: Saver, thread_id: str, ns: str = "") -> None:
+        self.saver = saver
+        self.thread_id = thread_id
+        self.ns = ns
+        self.root = Place(thread_id, ns, None).config()
+        self.head = self.root
+        """The config of the checkpoint that was put last."""
+        self.versions: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
+        self.ids: list[str] = []
+
+    def branch(self) -> ThreadBuilder:
+        """A second branch from the same checkpoint."""
+        other = ThreadBuilder(self.saver, self.thread_id, self.ns)
+        other.head, other.ids = self.head, list(self.ids)
+        other.versions, other.values = dict(self.versions), dict(self.values)
+        return other
+
+    def next(self, emptied: tuple[str, ...] = (), **new: Any) -> tuple[Checkpoint, dict[str, Any]]:
+        """The checkpoint in which the channels `new` have changed, and their versions."""
+        changed = {
+            name: self.saver.get_next_version(self.versions.get(name), None)
+            for name in (*new, *emptied)
+        }
+        self.versions = {**self.versions, **changed}
+        self.values = {k: v for k, v in {**self.values, **new}.items() if k not in emptied}
+        checkpoint = empty_checkpoint()
+        checkpoint["id"] = checkpoint_id(*self.ids[-1:])
+        checkpoint["channel_values"] = dict(self.values)
+        checkpoint["channel_versions"] = dict(self.versions)
+        checkpoint["versions_seen"] = {"node": dict(changed)}
+        checkpoint["updated_channels"] = sorted(changed)
+        self.ids.append(checkpoint["id"])
+        return checkpoint, changed
+
+    def put(
+        self,
+        step: int = 0,
+        *,
+        emptied: tuple[str, ...] = (),
+        meta: dict[str, Any] | None = None,
+        **new: Any,
+    ) -> Program[RunnableConfig]:
+        """Store the next checkpoint; its config."""
+        checkpoint, changed = self.next(emptied, **new)
+        metadata = {"source": "loop", "step": step, "parents": {}, **(meta or {})}
+        stored: RunnableConfig = yield call(
+            self.saver, "put", self.head, checkpoint, metadata, changed
+        )
+        # What `put` returns is checked by a clause of its own.
+        self.head = self.at(checkpoint["id"])
+        return stored
+
+    def at(self, id: str) -> RunnableConfig:
+        """The config of a checkpoint."""
+        return Place(self.thread_id, self.ns, id).config()
+
+    def write(self, writes: list[tuple[str, Any]], task: str, path: str = "") -> Program[None]:
+        """Store what a task wrote after the last checkpoint."""
+        yield call(self.saver, "put_writes", self.head, writes, task, path)
+
+    def get(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple]:
+        """The checkpoint that `config` names, or the latest; it must be there."""
+        found: CheckpointTuple | None = yield from self.look(config)
+        if found is None:
+            holds(False, f"get_tuple({config or self.root}) found nothing")
+        assert found is not None
+        return found
+
+    def look(self, config: RunnableConfig | None = None) -> Program[CheckpointTuple | None]:
+        """The checkpoint that `config` names, or the latest, if it is there."""
+        found: CheckpointTuple | None = yield call(self.saver, "get_tuple", config or self.root)
+        return found
+
+    def list(self, **options: Any) -> Program[Found]:
+        """The checkpoints of this namespace."""
+        found: Found = yield call(self.saver, "list", self.root, **options)
+        return found
+
+    def steps(self, **options: Any) -> Program[Steps]:
+        """The steps of the checkpoints that a listing gives."""
+        found = yield from self.list(**options)
+        return [one.metadata["step"] for one in found]
+
+
+def values_of(found: CheckpointTuple) -> dict[str, Any]:
+    """The channel values of a checkpoint."""
+    return found.checkpoint["channel_values"]
+
+
+def id_in(config: RunnableConfig | None) -> Any:
+    """The checkpoint that a config names."""
+    return None if config is None else config["configurable"].get("checkpoint_id")

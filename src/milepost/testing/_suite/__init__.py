@@ -1,0 +1,37 @@
+"""The clauses. Importing this fills the table of `clauses.py`, in this order."""
+
+from milepost.testing._suite import (  # noqa: I001 - the order of the suite
+    storing,
+    reading,
+    listing,
+    writes,
+    threads,
+    sync_and_async,
+    persistence,
+    copies,
+    pruning,
+    runs,
+    registry,
+    delta,
+    steps,
+    concurrency,
+    crashes,
+)
+
+__all__ = [
+    "concurrency",
+    "copies",
+    "crashes",
+    "delta",
+    "listing",
+    "persistence",
+    "pruning",
+    "reading",
+    "registry",
+    "runs",
+    "steps",
+    "storing",
+    "sync_and_async",
+    "threads",
+    "writes",
+]

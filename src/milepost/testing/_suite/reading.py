@@ -1,0 +1,141 @@
+"""`get_tuple`: the latest, or exactly the one that was asked for."""
+
+from __future__ import annotations
+
+from milepost._internal.ids import checkpoint_id
+from milepost.checkpoint._contract.records import CheckpointTuple
+from milepost.testing._kit.clauses import Trait, clause, holds, same
+from milepost.testing._kit.effects import Program, call
+from milepost.testing._kit.saver_fixture import SaverFixture, ThreadBuilder, id_in, values_of
+
+NAMES = (
+    *("a", "A", "a ", "a/b", "a\\b", "../a", ".", "..", "a%", "a_", "a*", "é", "a\nb"),
+    *("' OR '1'='1", '"; DROP TABLE checkpoints; --', "a:b|c", "0", "None", "x" * 200),
+)
+"""Ids that have to be taken literally."""
+
+
+@clause("get_tuple")
+def without_an_id_the_latest_is_found(fixture: SaverFixture) -> Program[None]:
+    """Without a checkpoint_id `get_tuple` gives the newest checkpoint, and its config names it."""
+    thread = fixture.thread()
+    for n in range(3):
+        yield from thread.put(n, key=n)
+    found = yield from thread.get()
+    same(values_of(found), {"key": 2}, "the values of the latest")
+    wanted = {"thread_id": thread.thread_id, "checkpoint_ns": "", "checkpoint_id": thread.ids[-1]}
+    seen = {name: found.config["configurable"].get(name) for name in wanted}
+    same(seen, wanted, "the configurable of the latest")
+
+
+@clause("get_tuple", Trait.HISTORY)
+def an_id_finds_exactly_that_checkpoint(fixture: SaverFixture) -> Program[None]:
+    """With a checkpoint_id `get_tuple` gives that checkpoint and no other."""
+    thread = fixture.thread()
+    for n in range(3):
+        yield from thread.put(n, key=n)
+    for n, id in enumerate(thread.ids):
+        found = yield from thread.get(thread.at(id))
+        same((found.checkpoint["id"], id_in(found.config)), (id, id), "the id")
+        same(values_of(found), {"key": n}, f"the values of checkpoint {n}")
+
+
+@clause("get_tuple")
+def what_is_not_there_is_none(fixture: SaverFixture) -> Program[None]:
+    """An unknown thread, namespace or id gives None: not the latest, and no error."""
+    thread = fixture.thread()
+    same((yield from thread.look()), None, "an unknown thread")
+    yield from thread.put(key=1)
+    same((yield from thread.look(thread.at(checkpoint_id()))), None, "an unknown id")
+    same((yield from fixture.thread(ns="child:1").look()), None, "an unknown namespace")
+    elsewhere = fixture.thread("other").at(thread.ids[0])
+    same((yield from thread.look(elsewhere)), None, "the id of another thread")
+
+
+@clause("get_tuple")
+def reading_creates_nothing(fixture: SaverFixture) -> Program[None]:
+    """A thread that was only asked for does not exist afterwards."""
+    thread = fixture.thread()
+    yield from thread.look()
+    yield from thread.look(thread.at(checkpoint_id()))
+    yield from thread.list()
+    found = yield call(fixture.saver, "list", None)
+    same([one for one in found if fixture.is_own(one)], [], "the checkpoints")
+
+
+@clause("get_tuple")
+def namespaces_are_kept_apart(fixture: SaverFixture) -> Program[None]:
+    """Each checkpoint_ns of a thread has a latest checkpoint and a history of its own."""
+    root, child, grandchild = (fixture.thread(ns=ns) for ns in ("", "child:1", "child:1|inner:2"))
+    for thread in (grandchild, child, root):
+        yield from thread.put(key=thread.ns)
+        yield from thread.write([("key", thread.ns)], "task")
+    for thread in (root, child, grandchild):
+        found = yield from thread.get()
+        same(values_of(found), {"key": thread.ns}, f"the values in namespace '{thread.ns}'")
+        same(found.pending_writes, [("task", "key", thread.ns)], "the writes")
+        same(found.config["configurable"]["checkpoint_ns"], thread.ns, "the namespace")
+        listed = yield from thread.list()
+        same([one.checkpoint["id"] for one in listed], thread.ids, f"the list of '{thread.ns}'")
+
+
+@clause("get_tuple")
+def a_config_without_a_namespace_means_the_root(fixture: SaverFixture) -> Program[None]:
+    """A config with a thread_id alone reads, and writes, the namespace ''."""
+    thread, child = fixture.thread(), fixture.thread(ns="child:1")
+    thread.head = fixture.config()
+    yield from thread.put(key="root")
+    yield from child.put(key="child")
+    for config in (fixture.config(), thread.root):
+        found = yield from thread.get(config)
+        same(values_of(found), {"key": "root"}, f"the values for {config}")
+
+
+@clause("get_tuple")
+def names_are_taken_literally(fixture: SaverFixture) -> Program[None]:
+    """Threads and namespaces with slashes, quotes, wildcards or capitals stay apart."""
+    threads = [fixture.thread(name, ns=name) for name in NAMES]
+    for thread in threads:
+        yield from thread.put(key=thread.ns)
+    for thread in threads:
+        found = yield from thread.get()
+        same(values_of(found), {"key": thread.ns}, f"the values of thread {thread.ns!r}")
+        same(found.config["configurable"]["thread_id"], thread.thread_id, "the thread_id")
+        same(len((yield from thread.list())), 1, f"the number of checkpoints of {thread.ns!r}")
+    astray = yield from threads[0].look(threads[0].at("../" + threads[1].ids[0]))
+    same(astray, None, "a checkpoint_id that is no id")
+
+
+@clause("get_tuple")
+def get_gives_the_bare_checkpoint(fixture: SaverFixture) -> Program[None]:
+    """`get` gives the checkpoint of `get_tuple`, or None."""
+    thread = fixture.thread()
+    same((yield call(fixture.saver, "get", thread.root)), None, "an unknown thread")
+    yield from thread.put(key=1)
+    found = yield call(fixture.saver, "get", thread.root)
+    same(found, (yield from thread.get()).checkpoint, "the checkpoint")
+
+
+@clause("get_tuple")
+def what_is_returned_can_be_changed(fixture: SaverFixture) -> Program[None]:
+    """Every reader gets objects of its own: changing them changes nothing that is stored."""
+    thread = fixture.thread()
+    yield from thread.put(key={"items": [1]})
+    yield from thread.write([("key", [1])], "task")
+    for reading in (thread.get(), _first(thread)):
+        vandal = yield from reading
+        values_of(vandal)["key"]["items"].append(2)
+        vandal.checkpoint["channel_versions"].clear()
+        vandal.metadata["step"] = 99
+        holds(vandal.pending_writes, "the writes are missing")
+        (vandal.pending_writes or [])[0][2].append(2)
+        (vandal.pending_writes or []).clear()
+        found = yield from thread.get()
+        same(values_of(found), {"key": {"items": [1]}}, "the values")
+        same(found.checkpoint["channel_versions"], thread.versions, "the versions")
+        same(found.metadata["step"], 0, "the step")
+        same(found.pending_writes, [("task", "key", [1])], "the writes")
+
+
+def _first(thread: ThreadBuilder) -> Program[CheckpointTuple]:
+    return (yield from thread.list())[0]

@@ -1,0 +1,237 @@
+/* Lists and dicts, element by element: each as bytes of its own, so that versions share those of
+   elements that have not changed. */
+
+#include "native.h"
+
+/* Steps over the next `count` values; NULL if the data ends before, or is no msgpack. */
+static const unsigned char *
+skip(const unsigned char *at, const unsigned char *end, uint64_t count)
+{
+    while (count > 0) {
+        if (at >= end) {
+            return NULL;
+        }
+        count -= 1;
+        unsigned char head = *at++;
+        uint64_t size = 0;   /* bytes of the body */
+        int width = 0;       /* bytes of its length, which stands before it */
+        uint64_t members = 0;
+        if (head < 0x80 || head >= 0xe0 || head == 0xc0 || head == 0xc2 || head == 0xc3) {
+            continue;
+        }
+        if (head < 0x90) {
+            count += 2 * (uint64_t)(head & 0x0f);
+            continue;
+        }
+        if (head < 0xa0) {
+            count += head & 0x0f;
+            continue;
+        }
+        if (head < 0xc0) {
+            size = head & 0x1f;
+        }
+        else if (head == 0xc1) {
+            return NULL;
+        }
+        else if (head <= 0xc6) {
+            width = 1 << (head - 0xc4);
+        }
+        else if (head <= 0xc9) {
+            width = 1 << (head - 0xc7);
+            size = 1;
+        }
+        else if (head <= 0xcb) {
+            size = head == 0xca ? 4 : 8;
+        }
+        else if (head <= 0xd3) {
+            size = UINT64_C(1) << ((head - 0xcc) & 3);
+        }
+        else if (head <= 0xd8) {
+            size = 1 + (UINT64_C(1) << (head - 0xd4));
+        }
+        else if (head <= 0xdb) {
+            width = 1 << (head - 0xd9);
+        }
+        else {
+            width = 2 << (head & 1);
+            members = head < 0xde ? 1 : 2;
+        }
+        if (width > end - at) {
+            return NULL;
+        }
+        uint64_t length = 0;
+        for (int n = 0; n < width; n++) {
+            length = length << 8 | *at++;
+        }
+        if (members > 0) {
+            count += members * length;
+        }
+        else {
+            size += length;
+            if (size > (uint64_t)(end - at)) {
+                return NULL;
+            }
+            at += size;
+        }
+    }
+    return at;
+}
+
+/* Reads the head of a list or dict; NULL if it is none, or speaks of more elements than there are
+   bytes. */
+static const unsigned char *
+read_head(const unsigned char *at, const unsigned char *end, int *is_list, Py_ssize_t *count)
+{
+    unsigned char head = at == end ? 0 : *at++;
+    uint64_t number = head & 0x0f;
+    if (head >= 0xdc && head <= 0xdf) {
+        int width = 2 << (head & 1);
+        if (end - at < width) {
+            return NULL;
+        }
+        number = 0;
+        for (int n = 0; n < width; n++) {
+            number = number << 8 | *at++;
+        }
+    }
+    else if (head < 0x80 || head >= 0xa0) {
+        return NULL;
+    }
+    *is_list = head >= 0x90 && head < 0xde;
+    *count = (Py_ssize_t)number;
+    return number > (uint64_t)(end - at) ? NULL : at;
+}
+
+static PyObject *
+behind_head(const char *head, Py_ssize_t size, PyObject *elements)
+{
+    return elements == NULL ? NULL : Py_BuildValue("y#N", head, size, elements);
+}
+
+/* cut_up(data): head and elements of a packed list or dict; None if it is none. */
+PyObject *
+native_cut_up(PyObject *Py_UNUSED(module), PyObject *data)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    const unsigned char *start = view.buf, *end = start + view.len;
+    int is_list = 0;
+    Py_ssize_t count = 0;
+    const unsigned char *at = read_head(start, end, &is_list, &count);
+    Py_ssize_t size = at - start;
+    PyObject *elements = at == NULL ? NULL : PyList_New(count);
+    for (Py_ssize_t n = 0; elements != NULL && n < count; n++) {
+        const unsigned char *next = skip(at, end, is_list ? 1 : 2);
+        PyObject *element = next == NULL ? NULL : PyBytes_FromStringAndSize((const char *)at, next - at);
+        if (element == NULL) {
+            Py_CLEAR(elements);
+            break;
+        }
+        PyList_SET_ITEM(elements, n, element);
+        at = next;
+    }
+    if (elements != NULL && at != end) {
+        Py_CLEAR(elements);
+    }
+    PyObject *found = behind_head((const char *)start, size, elements);
+    PyBuffer_Release(&view);
+    return found == NULL && !PyErr_Occurred() ? Py_NewRef(Py_None) : found;
+}
+
+/* The element of another version, if it has the same bytes; else new bytes. A large one is taken as
+   it is: with a copy it would be there twice. */
+static PyObject *
+shared(PyObject *base, Py_ssize_t n, Buffer *buffer)
+{
+    if (base != NULL && n < PyList_GET_SIZE(base)) {
+        PyObject *old = PyList_GET_ITEM(base, n);
+        if (PyBytes_CheckExact(old) && PyBytes_GET_SIZE(old) == buffer->size
+            && memcmp(PyBytes_AS_STRING(old), buffer->data, (size_t)buffer->size) == 0) {
+            return Py_NewRef(old);
+        }
+    }
+    if (buffer->size < LARGE) {
+        return PyBytes_FromStringAndSize(buffer->data, buffer->size);
+    }
+    PyObject *taken = buffer_finish(buffer);
+    buffer_start(buffer);
+    return taken;
+}
+
+/* Puts the elements of a value into a list of as many. No object is made that the garbage collector
+   looks after, so nothing can run that changes the value meanwhile. */
+static Outcome
+pack_elements(PyObject *value, int tuples, PyObject *base, PyObject *elements, Buffer *buffer)
+{
+    int is_list = PyList_CheckExact(value);
+    Py_ssize_t position = 0;
+    for (Py_ssize_t n = 0; n < PyList_GET_SIZE(elements); n++) {
+        Outcome outcome = PACKED;
+        PyObject *key, *member;
+        buffer->size = 0;
+        if (is_list) {
+            member = PyList_GET_ITEM(value, n);
+        }
+        else if (PyDict_Next(value, &position, &key, &member)) {
+            outcome = pack_key(buffer, key);
+        }
+        else {
+            return NOT_PLAIN;
+        }
+        if (outcome == PACKED) {
+            outcome = pack_value(buffer, member, 1, tuples);
+        }
+        if (outcome != PACKED) {
+            return outcome;
+        }
+        PyObject *element = shared(base, n, buffer);
+        if (element == NULL) {
+            return FAILED;
+        }
+        PyList_SET_ITEM(elements, n, element);
+    }
+    buffer->size = 0;
+    return pack_count(buffer, PyList_GET_SIZE(elements), is_list ? 0x90 : 0x80,
+                      is_list ? 0xdc : 0xde);
+}
+
+/* elements(value, tuples, base): head and elements of a plain list or dict; None if it is not
+   plain. An element that a list `base` has at the same place is that object. */
+PyObject *
+native_elements(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    int tuples = 0;
+    if (count != 3) {
+        return PyErr_Format(PyExc_TypeError, "elements takes 3 arguments, not %zd", count);
+    }
+    if (!take_tuples("elements", args, 2, &tuples)) {
+        return NULL;
+    }
+    PyObject *value = args[0], *base = PyList_CheckExact(args[2]) ? args[2] : NULL;
+    if (!PyList_CheckExact(value) && !PyDict_CheckExact(value)) {
+        Py_RETURN_NONE;
+    }
+    /* A new list may make the garbage collector run, so the value is counted after it. */
+    PyObject *elements = PyList_New(PyObject_Size(value));
+    if (elements == NULL) {
+        return NULL;
+    }
+    Buffer buffer;
+    buffer_start(&buffer);
+    Outcome outcome = NOT_PLAIN;
+    if (PyObject_Size(value) == PyList_GET_SIZE(elements)) {
+        outcome = pack_elements(value, tuples, base, elements, &buffer);
+    }
+    PyObject *found = NULL;
+    if (outcome == PACKED) {
+        found = behind_head(buffer.data, buffer.size, elements);
+    }
+    else {
+        Py_DECREF(elements);
+        found = outcome == NOT_PLAIN ? Py_NewRef(Py_None) : NULL;
+    }
+    buffer_drop(&buffer);
+    return found;
+}

@@ -1,0 +1,475 @@
+"""A thread has an owner before its first checkpoint: `create_thread`, and metadata of the run."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphs import Log, elsewhere, line, single, thread
+from milepost.checkpoint._contract.step_saver import Fence
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.postgres import PostgresSaver
+from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+from milepost.errors import CheckpointError, DecryptionError, ThreadConflict
+from milepost.graph import START, StateGraph
+from milepost.testing._kit.saver_fixture import ThreadBuilder
+from milepost.testing._suite.steps import prepared
+from milepost.types import interrupt
+
+KEY, NEWER = b"k" * 32, b"n" * 32
+OWNED = {"owner": "u1", "tenant": "acme"}
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest) -> Any:
+    """Opens a saver with options; on a database each call opens the same one."""
+    kind = request.param
+    where = {"memory": None, "sqlite": "path", "postgres": "uri"}[kind]
+    place = None if where is None else request.getfixturevalue(where)
+
+    @contextmanager
+    def memory(**options: Any) -> Any:
+        yield InMemorySaver(**options)
+
+    def sqlite(**options: Any) -> Any:
+        return SqliteSaver.from_conn_string(place, **options)
+
+    @contextmanager
+    def postgres(**options: Any) -> Any:
+        with PostgresSaver.from_conn_string(place, **options) as saver:
+            saver.setup()
+            yield saver
+
+    return {"memory": memory, "sqlite": sqlite, "postgres": postgres}[kind]
+
+
+@pytest.fixture
+def saver(opened: Any) -> Any:
+    with opened(thread_metadata=("owner", "tenant")) as saver:
+        yield saver
+
+
+def ids(found: Any) -> list[str]:
+    return [info.thread_id for info in found]
+
+
+def owned_by(saver: Any, owner: str) -> list[str]:
+    return ids(saver.list_threads(metadata={"owner": owner}))
+
+
+def run_of(name: str, **metadata: Any) -> Any:
+    return {**thread(name), "metadata": metadata}
+
+
+# -- create_thread
+
+
+def test_a_created_thread_is_listed_described_and_sound(saver):
+    made = saver.create_thread("t", OWNED)
+    assert (made.thread_id, made.status, made.head, made.metadata) == ("t", "idle", None, OWNED)
+    assert made.created_at == made.updated_at
+    counted = saver.get_thread("t")
+    assert counted == made._replace(checkpoints=0, writes=0, bytes=0)
+    assert saver.list_threads() == [made]
+    assert owned_by(saver, "u1") == ["t"]
+    assert saver.create_thread("plain").metadata == {}
+    if hasattr(saver, "verify"):
+        assert saver.verify() == []
+        assert saver.salvage("t") == []
+
+
+def test_creating_a_thread_again_adds_to_its_metadata_and_changes_nothing_else(saver):
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+    before = saver.get_thread("t")
+    saver.create_thread("t", {"owner": "u1", "plan": "free"})
+    saver.create_thread("t", {"plan": "pro", "flag": 1})
+    saver.create_thread("t", {"flag": True})
+    saver.create_thread("t")
+    assert saver.get_thread("t") == before._replace(
+        metadata={"owner": "u1", "plan": "pro", "flag": True}
+    )
+    assert saver.get_thread("t").metadata["flag"] is True
+    saver.set_thread_metadata("t", {"owner": "u2"})
+    assert saver.get_thread("t").metadata == {"owner": "u2"}
+
+
+def test_a_run_finds_a_created_thread_as_new_and_keeps_its_metadata(saver, durability):
+    graph = line("a", "b").compile(checkpointer=saver)
+    saver.create_thread("t", {"owner": "u1"})
+    assert graph.get_state(thread("t")).values == {}
+    assert list(graph.get_state_history(thread("t"))) == []
+    assert graph.invoke({"log": ["in"]}, thread("t"), durability=durability) == {
+        "log": ["in", "a", "b"]
+    }
+    info = saver.get_thread("t")
+    assert (info.status, info.metadata) == ("idle", {"owner": "u1"})
+    assert info.head == graph.get_state(thread("t")).config["configurable"]["checkpoint_id"]
+
+
+def test_a_thread_that_is_created_in_the_middle_of_its_run_does_not_disturb_the_run(saver):
+    seen = []
+
+    def node(_state: Log) -> Any:
+        before = saver.get_thread("t")
+        seen.append((before, elsewhere(lambda: saver.create_thread("t", {"owner": "u1"}))))
+        return {"log": ["node"]}
+
+    graph = single(node).compile(checkpointer=saver)
+    assert graph.invoke({}, thread("t"), durability="sync") == {"log": ["node"]}
+    [(before, made)] = seen
+    same = (before.status, before.head, before.created_at, before.updated_at)
+    assert (made.status, made.head, made.created_at, made.updated_at) == same
+    assert saver.get_thread("t").metadata == {"owner": "u1"}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_claim_that_is_given_back_leaves_a_created_thread(saver, is_first):
+    fence = Fence(None)
+    if is_first:
+        saver.create_thread("t")
+    saver.hold("t", fence)
+    if not is_first:
+        saver.create_thread("t", {"owner": "u1"})
+    with pytest.raises(ThreadConflict):
+        saver.hold("t", Fence(None))
+    fence.ended = True
+    saver.release("t", fence, fence.before)
+    info = saver.get_thread("t")
+    assert (info.status, info.head) == ("idle", None)
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"), on_conflict="reject")
+    assert saver.get_thread("t").metadata == ({} if is_first else {"owner": "u1"})
+
+
+def test_a_claim_that_is_given_back_leaves_no_thread_that_was_not_created(saver):
+    fence = Fence(None)
+    saver.hold("t", fence)
+    fence.ended = True
+    saver.release("t", fence, fence.before)
+    assert saver.get_thread("t") is None
+
+
+def test_of_two_runs_on_a_created_thread_one_wins(saver):
+    saver.create_thread("t")
+    builders = [ThreadBuilder(saver, "t") for _ in range(2)]
+    steps = [prepared(builder, Fence(None), key=n) for n, builder in enumerate(builders)]
+    first, second = saver.commit(steps[:1]), saver.commit(steps[1:])
+    assert first == [None]
+    assert isinstance(second[0], ThreadConflict)
+
+
+def test_created_threads_are_copied_pruned_swept_and_erased(saver):
+    for name in ("t", "u", "v"):
+        saver.create_thread(name, {"owner": name})
+    saver.copy_thread("t", "copy")
+    assert saver.get_thread("copy").metadata == {"owner": "t"}
+    with pytest.raises(CheckpointError, match="exists already"):
+        saver.copy_thread("t", "u")
+    assert saver.prune(["t"]).threads == []
+    assert saver.get_thread("t") is not None
+    assert saver.erase(metadata={"owner": "t"}, vacuum=False).threads == ["copy", "t"]
+    assert saver.prune(["u"], strategy="delete").threads == ["u"]
+    assert saver.sweep(ttl=1000).threads == []
+    assert saver.sweep(ttl=-1).threads == ["v"]
+    assert saver.list_threads() == []
+
+
+def test_a_created_thread_is_dumped_and_loaded(saver):
+    if isinstance(saver, InMemorySaver):
+        pytest.skip("a saver in memory has no dump")
+    saver.create_thread("t", OWNED)
+    lines = list(saver.dump())
+    assert saver.load(lines, rename={"t": "u"}) == ["u"]
+    assert saver.get_thread("u").metadata == OWNED
+    saver.delete_thread("t")
+    assert saver.load(lines) == ["t"]
+    line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+    assert owned_by(saver, "u1") == ["t", "u"]
+    assert saver.verify() == []
+
+
+def test_what_is_no_json_is_refused_and_makes_no_thread(saver):
+    for metadata in ({"x": object()}, {"x": "\0"}, {"$sealed": {}}, {"owner": "x" * 2000}):
+        with pytest.raises((TypeError, ValueError)):
+            saver.create_thread("t", metadata)
+    assert saver.list_threads() == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_create_thread_answers_on_a_loop(kind, request):
+    kinds = {"sqlite": (AsyncSqliteSaver, "path"), "postgres": (AsyncPostgresSaver, "uri")}
+    cls, where = kinds[kind]
+    options = {"thread_metadata": ["owner"]}
+
+    async def main() -> None:
+        async with cls.from_conn_string(request.getfixturevalue(where), **options) as saver:
+            await saver.setup()
+            made = await saver.acreate_thread("t", OWNED)
+            assert made == (await saver.alist_threads())[0]
+            graph = line("a").compile(checkpointer=saver)
+            await graph.ainvoke({}, run_of("u", owner="u2"))
+            [found] = await saver.alist_threads(metadata={"owner": "u2"})
+            assert (found.thread_id, found.metadata) == ("u", {"owner": "u2"})
+
+    asyncio.run(main())
+
+
+# -- metadata of the run
+
+
+def test_the_first_commit_stores_the_named_metadata_of_the_run(saver, durability):
+    graph = line("a").compile(checkpointer=saver)
+    given = run_of("t", owner="u1", tenant="acme", other="x")
+    graph.invoke({}, given, durability=durability)
+    assert saver.get_thread("t").metadata == OWNED
+    assert owned_by(saver, "u1") == ["t"]
+    assert graph.get_state(thread("t")).metadata["other"] == "x"
+
+
+def test_a_later_run_adds_to_the_metadata_of_its_thread(saver, durability):
+    graph = line("a").compile(checkpointer=saver)
+    graph.invoke({}, run_of("t", owner="u1"), durability=durability)
+    saver.create_thread("t", {"plan": "pro"})
+    graph.invoke({}, run_of("t", tenant="acme"), durability=durability)
+    assert saver.get_thread("t").metadata == {**OWNED, "plan": "pro"}
+    graph.invoke({}, thread("t"), durability=durability)
+    graph.update_state(run_of("t", owner="u2"), {"log": ["x"]})
+    assert saver.get_thread("t").metadata == {**OWNED, "plan": "pro", "owner": "u2"}
+
+
+def test_a_run_that_is_to_be_alone_stores_its_metadata_too(saver, durability):
+    graph = line("a").compile(checkpointer=saver, on_conflict="reject")
+    graph.invoke({}, run_of("t", owner="u1"), durability=durability)
+    assert saver.get_thread("t").metadata == {"owner": "u1"}
+    graph.invoke({}, run_of("t", owner="u2"), durability=durability)
+    assert owned_by(saver, "u2") == ["t"]
+
+
+def test_a_graph_inside_the_run_stores_it_if_its_commit_comes_first(saver):
+    child = ThreadBuilder(saver, "t", "child:1")
+    fence = Fence(None, thread_metadata={"owner": "u1"})
+    assert saver.commit([prepared(child, fence, key=1)]) == [None]
+    info = saver.get_thread("t")
+    assert (info.head, info.metadata) == (None, {"owner": "u1"})
+    assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t"]
+
+
+def test_it_is_there_when_a_nested_graph_waits(saver, durability):
+    inner = single(lambda _: {"log": [interrupt("?")]}).compile()
+    graph = StateGraph(Log).add_node("inner", inner).add_edge(START, "inner").compile(saver)
+    graph.invoke({}, run_of("t", owner="u1"), durability=durability)
+    info = saver.get_thread("t")
+    assert (info.status, info.metadata) == ("interrupted", {"owner": "u1"})
+
+
+def test_a_step_that_is_refused_says_nothing_about_the_thread(saver):
+    saver.create_thread("t", {"owner": "u1"})
+    first, late = ThreadBuilder(saver, "t"), ThreadBuilder(saver, "t")
+    step = prepared(late, Fence(None, thread_metadata={"owner": "thief"}), key=2)
+    assert saver.commit([prepared(first, Fence(None), key=1)]) == [None]
+    assert isinstance(saver.commit([step])[0], ThreadConflict)
+    assert saver.get_thread("t").metadata == {"owner": "u1"}
+
+
+def test_metadata_that_the_registry_cannot_hold_stops_a_run_before_it_begins(saver):
+    ran: list[str] = []
+    graph = line("a", ran=ran).compile(checkpointer=saver)
+    with pytest.raises(TypeError, match="metadata of thread 't' must be plain JSON"):
+        graph.invoke({}, run_of("t", owner=object()))
+    assert (ran, saver.get_thread("t")) == ([], None)
+
+
+def test_options_that_are_one_text_are_refused(opened):
+    for option in ("thread_metadata", "seal_thread_metadata"):
+        with (
+            pytest.raises(TypeError, match=f"{option} must be a list of keys"),
+            opened(**{option: "owner"}),
+        ):
+            pass
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import os, signal, sys
+    from typing_extensions import TypedDict
+    from milepost.checkpoint.postgres import PostgresSaver
+    from milepost.checkpoint.sqlite import SqliteSaver
+    from milepost.graph import START, StateGraph
+
+    kind, where, durability = sys.argv[1:]
+
+    class State(TypedDict):
+        x: int
+
+    def killing(commit):
+        def commit_and_die(steps):
+            commit(steps)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        return commit_and_die
+
+    savers = {"sqlite": SqliteSaver, "postgres": PostgresSaver}
+    with savers[kind].from_conn_string(where, thread_metadata=["owner"]) as saver:
+        saver.setup()
+        saver.commit = killing(saver.commit)
+        builder = StateGraph(State).add_node("node", lambda state: {"x": 2})
+        graph = builder.add_edge(START, "node").compile(saver)
+        config = {"configurable": {"thread_id": "t"}, "metadata": {"owner": "u1"}}
+        graph.invoke({"x": 1}, config, durability=durability)
+    """
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_data_of_a_run_that_was_killed_after_its_first_commit_are_erased_by_their_owner(
+    kind, durability, tmp_path: Path, request
+):
+    where = request.getfixturevalue({"sqlite": "path", "postgres": "uri"}[kind])
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    child = subprocess.run(
+        [sys.executable, str(program), kind, where, durability],
+        env={**os.environ},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    cls: Any = {"sqlite": SqliteSaver, "postgres": PostgresSaver}[kind]
+    with cls.from_conn_string(where) as saver:
+        stored = saver.get_thread("t").checkpoints
+        removed = saver.erase(metadata={"owner": "u1"}, vacuum=False)
+        assert (removed.threads, removed.checkpoints) == (["t"], stored)
+        assert stored > 0
+        assert saver.get_thread("t") is None
+
+
+# -- sealing
+
+
+def sealed(*keys: bytes, **options: Any) -> Any:
+    *old, newest = keys or (KEY,)
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=newest, old_keys=old)
+    return {"serde": serde, "seal_thread_metadata": True, **options}
+
+
+def rows_of(saver: Any) -> list[Any]:
+    """The registry as it is stored."""
+    if isinstance(saver, InMemorySaver):
+        return [(None, entry.metadata) for entry in saver._threads.values()]
+    if isinstance(saver, SqliteSaver):
+        with closing(saver.conn.execute("SELECT owner, metadata FROM threads")) as rows:
+            return [(owner, json.loads(text)) for owner, text in rows]
+    return saver.conn.execute("SELECT owner, metadata FROM threads").fetchall()
+
+
+ALL = {"owner": "u1", "tags": ["red", "blue"], "n": 1, "inner": {"b": 1, "a": 2}}
+
+
+def test_sealed_metadata_shows_nothing_and_is_found_by_equality(opened):
+    with opened(**sealed()) as saver:
+        saver.create_thread("t", ALL)
+        saver.create_thread("u", {"owner": "u2", "n": True})
+        shown = repr(rows_of(saver))
+        for hidden in ("u1", "u2", "red", "blue", "tags", "inner"):
+            assert repr(hidden) not in shown
+        assert saver.get_thread("t").metadata == ALL
+        for key, value in ALL.items():
+            assert ids(saver.list_threads(metadata={key: value})) == ["t"], key
+        assert ids(saver.list_threads(metadata={"tags": "red", "owner": "u1"})) == ["t"]
+        assert ids(saver.list_threads(metadata={"inner": {"a": 2, "b": 1}})) == ["t"]
+        for other in ({"n": 1.0}, {"n": "1"}, {"tags": ["red", "x"]}, {"owner": "u"}, {"x": None}):
+            assert ids(saver.list_threads(metadata=other)) == [], other
+        assert saver.erase(metadata={"owner": "u1"}, vacuum=False).threads == ["t"]
+
+
+def test_named_keys_are_sealed_and_the_others_are_not(opened):
+    with opened(**sealed(seal_thread_metadata=["owner"], thread_metadata=["owner"])) as saver:
+        line("a").compile(checkpointer=saver).invoke({}, run_of("t", owner="u1"))
+        saver.create_thread("t", {"plan": "pro"})
+        [(owner, stored)] = rows_of(saver)
+        assert (owner == "u1", stored["plan"], "owner" in stored) == (False, "pro", False)
+        assert saver.get_thread("t").metadata == {"owner": "u1", "plan": "pro"}
+        assert ids(saver.list_threads(metadata={"owner": "u1", "plan": "pro"})) == ["t"]
+
+
+def test_sealed_metadata_goes_with_a_copy_and_opens_nowhere_else(opened):
+    with opened(**sealed()) as saver:
+        saver.create_thread("t", ALL)
+        saver.copy_thread("t", "copy")
+        assert saver.get_thread("copy").metadata == ALL
+        assert ids(saver.list_threads(metadata={"tags": ["red"]})) == ["copy", "t"]
+        if hasattr(saver, "dump"):
+            saver.load(list(saver.dump(["t"])), rename={"t": "loaded"})
+            assert saver.get_thread("loaded").metadata == ALL
+            assert saver.verify() == []
+        if isinstance(saver, SqliteSaver):
+            saver.conn.execute(
+                "UPDATE threads SET metadata = (SELECT metadata FROM threads WHERE thread_id = 't')"
+                " WHERE thread_id = 'copy'"
+            )
+            with pytest.raises(DecryptionError, match="another place"):
+                saver.get_thread("copy")
+            [problem] = saver.verify(["copy"])
+            assert (problem.table, problem.key) == ("threads", "copy")
+
+
+def test_reencrypt_seals_metadata_with_the_newest_key(opened):
+    with opened(**sealed(KEY)) as saver:
+        saver.create_thread("t", ALL)
+        twin = saver.with_serde(sealed(KEY, NEWER)["serde"])
+        assert owned_by(twin, "u1") == ["t"]
+        assert twin.reencrypt().resealed == 1
+        done = twin.reencrypt()
+        assert (done.resealed, done.current, bool(done)) == (0, 1, True)
+        last = saver.with_serde(sealed(NEWER)["serde"])
+        assert owned_by(last, "u1") == ["t"]
+        assert ids(last.list_threads(metadata={"tags": "blue", "n": 1})) == ["t"]
+        assert last.get_thread("t").metadata == ALL
+        with pytest.raises(DecryptionError):
+            saver.get_thread("t")
+        assert [one.table for one in saver.reencrypt().refused] == ["threads"]
+
+
+def test_metadata_in_clear_is_found_and_sealed_by_reencrypt(opened):
+    if opened.__name__ == "memory":
+        pytest.skip("a saver in memory is not opened again")
+    with opened(serde=sealed()["serde"]) as saver:
+        saver.create_thread("t", ALL)
+    with opened(**sealed()) as saver:
+        assert owned_by(saver, "u1") == ["t"]
+        assert saver.reencrypt().resealed == 1
+        assert "'red'" not in repr(rows_of(saver))
+        assert owned_by(saver, "u1") == ["t"]
+    with opened(serde=sealed()["serde"]) as saver:  # what is sealed stays sealed
+        saver.create_thread("t", {"plan": "pro"})
+        assert saver.get_thread("t").metadata == {**ALL, "plan": "pro"}
+        assert "'red'" not in repr(rows_of(saver))
+    with opened() as saver, pytest.raises(DecryptionError, match="this saver has no key"):
+        saver.list_threads()
+
+
+def test_sealing_needs_a_cipher_with_digests(opened):
+    class Plain:
+        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+            return "plain", plaintext
+
+        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+            return ciphertext
+
+    for serde in (None, EncryptedSerializer(Plain())):
+        with (
+            pytest.raises(ValueError, match="seal_thread_metadata needs a key"),
+            opened(serde=serde, seal_thread_metadata=True),
+        ):
+            pass
