@@ -146,7 +146,20 @@ class NodeTimeoutError(MilepostError, TimeoutError):
 
 
 class NodeCancelledError(MilepostError):
-    """A node raised `asyncio.CancelledError` although the run was not cancelled."""
+    """A node raised `asyncio.CancelledError` although the run was not cancelled.
+
+    Catch it in the node, or give the node a retry policy. `node` is its name.
+    """
+
+    def __init__(self, node: str) -> None:
+        super().__init__(
+            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
+            "not the run. Catch it in the node, or give the node a retry policy."
+        )
+        self.node = node
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.node,), self.__dict__
 
 
 class UnknownInterruptError(MilepostError, RuntimeError):
@@ -400,6 +413,13 @@ class GraphInterrupt(GraphBubbleUp):
 
 class GraphDrained(GraphBubbleUp):
     """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
+
+    def __init__(self, reason: str = "shutdown") -> None:
+        super().__init__(f"Graph drained: {reason}")
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason,), self.__dict__
 
 
 class ParentCommand(GraphBubbleUp):

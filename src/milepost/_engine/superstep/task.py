@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, Pause, TaskGenerator
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
@@ -28,6 +29,14 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
+
+
+class ReturnedRunnable(Exception):
+    """A node returned something to invoke: what that returns takes its place."""
+
+    def __init__(self, runnable: Any) -> None:
+        super().__init__(runnable)
+        self.runnable = runnable
 
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
@@ -53,7 +62,13 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 if up.command.graph is not None:
                     raise
                 output = up.command  # a graph inside this node addressed it to the one we are in
-            writes = node.writes_of(output)
+            while True:
+                try:
+                    writes = node.writes_of(output)
+                    break
+                except ReturnedRunnable as returned:
+                    callee = callee_of(returned.runnable, task.name)
+                    output = yield Call(callee, task.input, context, timeout)
             if context.pushed:
                 writes[:0] = context.pushed
             if node.branches:
@@ -168,10 +183,7 @@ def raise_own_cancellation(error: BaseException, node: str) -> None:
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(
-            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
-            "not the run. Catch it in the node, or give the node a retry policy."
-        ) from error
+        raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:
