@@ -80,9 +80,13 @@ def is_pydantic(schema: Any) -> bool:
     )
 
 
-@lru_cache(maxsize=512)
-def annotated_keys(cls: type) -> frozenset[str]:
+def annotated_keys(cls: Any) -> frozenset[str]:
     """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
+    return _annotated_keys(cls)
+
+
+@lru_cache(maxsize=512)
+def _annotated_keys(cls: type) -> frozenset[str]:
     found: set[str] = set()
     for base in cls.__mro__:
         found.update(vars(base).get("__annotations__", ()))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.context.config import merge_configs, unknown_interrupt_nodes
 from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import RunControl, TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
+from milepost._internal.warn import Strictness
 from milepost._schema import is_pydantic
 from milepost.constants import START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
@@ -42,7 +44,7 @@ def new_run(
     above: int = 0,
 ) -> GraphRun:
     """A run that is ready to start; `above`: how much further up its caller is."""
-    options = _checked(options, above)
+    options = _checked(options, above, graph.program.strictness)
     parent = find_context()
     if parent is not None and parent.run.events.stream.takes_from_children:
         stream.parent = parent.run.events.stream
@@ -56,12 +58,14 @@ def run_settings(
     parent: TaskContext | None,
 ) -> RunSettings:
     """What the caller says, completed by what the graph was compiled with."""
+    strictness = graph.program.strictness
     before = options.get("interrupt_before")
     after = options.get("interrupt_after")
     if before or after:
         nodes = [name for name in graph.program.nodes if name != START]
-        check_interrupt_nodes(before, nodes)
-        check_interrupt_nodes(after, nodes)
+        for names in (before, after):
+            for error in unknown_interrupt_nodes(names, nodes):
+                strictness.check(str(error), partial(_same, error), "It is passed over.")
     keys = options.get("output_keys")
     for key in [keys] if isinstance(keys, str) else keys or ():
         if key not in graph.program.channels:
@@ -92,14 +96,20 @@ def event_stream(
     """Where the events of a run go, and whether each comes with its mode."""
     wanted = graph.stream_mode if modes is None else modes
     names = frozenset([wanted] if isinstance(wanted, str) else wanted)
-    for name in names:
-        if name not in _MODES:
-            raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
-    stream = EventStream(names, subgraphs, eager=graph.program.starts_tasks)
+    for name in names.difference(_MODES):
+        error = ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
+        graph.program.strictness.check(
+            ("stream_mode", name), partial(_same, error), "It has no events."
+        )
+    stream = EventStream(names.intersection(_MODES), subgraphs, eager=graph.program.starts_tasks)
     return stream, not isinstance(wanted, str)
 
 
-def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
+def _same(error: Exception) -> Exception:
+    return error
+
+
+def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> RunOptions[Any]:
     """The options of a run, if they are ones; older spellings are translated."""
     if "checkpoint_during" in options:
         options = options.copy()
@@ -115,12 +125,16 @@ def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
             options["durability"] = "async" if during else "exit"
     for name in options:
         if name not in _KNOWN:
-            raise TypeError(
+            unknown = TypeError(
                 f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
             )
+            strictness.check(("option", name), partial(_same, unknown), "It is passed over.")
     durability = options.get("durability")
     if durability is not None and durability not in get_args(Durability):
-        raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+        error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+        place = ("durability", repr(durability))
+        strictness.check(place, partial(_same, error), "It is taken for 'async'.")
+        options = {**options, "durability": "async"}
     version = options.get("version")
     if version not in (None, "v1"):
         raise ValueError(
