@@ -27,15 +27,23 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
         return (action,)
     found = {
         id(thing): thing
-        for thing in _reached(function_of(action))
+        for thing in _reached(_called(action))
         if isinstance(thing, CompiledGraph)
     }
     return tuple(found.values())
 
 
+def _called(action: Any) -> Any:
+    """The function that an action calls; of a LangChain RunnableLambda the one that it wraps."""
+    for name in ("func", "afunc"):
+        if callable(getattr(action, "invoke", None)) and (wrapped := getattr(action, name, None)):
+            return function_of(wrapped)
+    return function_of(action)
+
+
 def calls_tasks(action: Any) -> bool:
     """Whether a node's function can reach a task, itself or through functions of its package."""
-    waiting: list[Any] = [function_of(action)]
+    waiting: list[Any] = [_called(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
@@ -88,6 +96,6 @@ def _contents(thing: Any) -> tuple[Any, ...]:
         return tuple(thing)
     if isinstance(thing, MethodType):
         return (thing.__self__,)
-    if isinstance(thing, type) or callable(thing):
+    if isinstance(thing, (type, FunctionType)):
         return ()
     return tuple(getattr(thing, "__dict__", {}).values())

@@ -88,9 +88,9 @@ class RunControl:
 class ExecutionInfo:
     """Which attempt of which task this is."""
 
-    task_id: str
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
+    task_id: str
     thread_id: str | None = None
     run_id: str | None = None
     node_attempt: int = 1
