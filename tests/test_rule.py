@@ -312,7 +312,10 @@ CASES = [
         ValueError,
     ),
     Case(
-        "option", lambda lib: one(lib, said).invoke({}, other=1), "Unknown option 'other'", TypeError
+        "option",
+        lambda lib: one(lib, said).invoke({}, other=1),
+        "Unknown option 'other'",
+        TypeError,
     ),
     Case(
         "interrupt_before",
@@ -360,9 +363,9 @@ SILENT: dict[str, Callable[[Any], Any]] = {
         .compile(),
     ).invoke({"a": 1, "log": ["x"]}),
     "graphs in nodes": lambda lib: found(lib),
-    "dict of runnables": lambda lib: one(
-        lib, {"a": lambda _: 3, "log": lambda _: ["q"]}
-    ).invoke({"a": 4}),
+    "dict of runnables": lambda lib: one(lib, {"a": lambda _: 3, "log": lambda _: ["q"]}).invoke(
+        {"a": 4}
+    ),
     "returned runnable": lambda lib: one(lib, lambda _: runnable()).invoke({"a": 4}),
     "deep copy of a saver": lambda lib: copies(lib),
     "metadata": lambda lib: metadata(lib),

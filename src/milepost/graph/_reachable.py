@@ -26,9 +26,7 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     if isinstance(action, CompiledGraph):
         return (action,)
     found = {
-        id(thing): thing
-        for thing in _reached(_called(action))
-        if isinstance(thing, CompiledGraph)
+        id(thing): thing for thing in _reached(_called(action)) if isinstance(thing, CompiledGraph)
     }
     return tuple(found.values())
 
