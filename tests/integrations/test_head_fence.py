@@ -8,7 +8,6 @@ from contextvars import Context
 from typing import Annotated, Any
 
 import pytest
-from savers import WholeSaver
 from typing_extensions import TypedDict
 
 from milepost.checkpoint.memory import InMemorySaver
@@ -16,6 +15,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import ThreadConflict
 from milepost.integrations.langgraph import as_langgraph
+from savers import WholeSaver
 
 pytest.importorskip("langgraph.checkpoint.conformance")
 

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
 _enter = _current.set
 
+for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
+"""What integrations put into `config["configurable"]` of a node, each time a config is made."""
+
 
 def inside(context: TaskContext) -> Context:
     """A copy of the context variables here, with a task's context among them.
@@ -197,6 +200,8 @@ class TaskContext:
         if self._config is None:
             run = self.run
             config = node_config(run.resources.config, run.position, self.task)
+            for keys_for in for_configs:
+                config["configurable"].update(keys_for(self))
             if config.get("callbacks") or run.events.stream.wants("messages"):
                 config = with_callbacks(config, self)
             self._config = config
