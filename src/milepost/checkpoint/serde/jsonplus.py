@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
-    What cannot be read back exactly is refused when it is written. `pickle_fallback=True` writes
+    What cannot be read back exactly is refused when it is written, with one exception: a subclass
+    of a built-in type, such as a `class Name(str)`, that is not registered is stored as that type,
+    with a warning. `strict=True` refuses such values too. `pickle_fallback=True` writes
     such values with pickle instead, and is needed to read them: anyone who can change stored pickle
     can run code in the reader, so it is off unless asked for.
 
@@ -26,11 +28,15 @@ class JsonPlusSerializer:
     """
 
     def __init__(
-        self, *, pickle_fallback: bool = False, registry: TypeRegistry | None = None
+        self,
+        *,
+        pickle_fallback: bool = False,
+        registry: TypeRegistry | None = None,
+        strict: bool = False,
     ) -> None:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
-        self.level = Level(self.registry)
+        self.level = Level(self.registry, strict=strict or pickle_fallback)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from weakref import WeakSet
 
 from milepost._internal import fork_guard
-from milepost.checkpoint.serde._types import families, own, records, standard
+from milepost.checkpoint.serde._types import bases, families, own, records, standard
 from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ormsgpack import Ext
-
     from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde._types.records import Decode, Encode, Migration, RecordType
 
 T = TypeVar("T")
 _REMEMBERED = 10_000
-Writer = Callable[[Any, "Level"], "Ext"]
+Writer = Callable[[Any, "Level"], object]
+"""Makes an extension of an object, or an object of a built-in type that is written in its place."""
 Reader = Callable[[bytes, "Level"], Any]
 
 
@@ -42,6 +42,10 @@ class TypeRegistry:
         """By extension code."""
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
+        self.bases: dict[type, Writer] = {}
+        """Subclasses of built-in types that are not registered: what writes them as their base.
+        Not among `writers`, since a strict serializer refuses them."""
+        self._warned: WeakSet[type] = WeakSet()
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
         self.generics = 0
@@ -96,6 +100,7 @@ class TypeRegistry:
             record.migrations = former.migrations
             names |= {name for name, known in self.types.items() if known is former}
         self.types.update(dict.fromkeys(names, record))
+        self.bases.pop(record.cls, None)
         self.by_tag.clear()
         self.writers[record.cls] = record.write
 
@@ -116,6 +121,20 @@ class TypeRegistry:
                     # as the new one. Not kept, so that old classes can be collected.
                     return twin.write
             raise families.refusal(cls)
+
+    def base_writer(self, cls: type) -> Writer | None:
+        """What writes a class that `find_writer` refuses as the built-in type that it extends.
+
+        The first time that a class is met there is a warning.
+        """
+        writer = self.bases.get(cls)
+        found = bases.base_of(cls) if writer is None else None
+        if found is not None:
+            if cls not in self._warned:
+                bases.warn(cls, found[0])
+                self._warned.add(cls)
+            writer = self.bases[cls] = bases.writer_for(*found)
+        return writer
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag; UnregisteredTypeError if there is none."""
@@ -170,6 +189,7 @@ class TypeRegistry:
         Costs nothing now: the module is looked through when a type is first missing.
         """
         self._discovery.modules[module.__name__] = module
+        self.bases.clear()
 
     def register_schema_types(self, tp: Any) -> None:
         """Allow the data types that a schema's annotations mention, however deep."""

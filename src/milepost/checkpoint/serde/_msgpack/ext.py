@@ -20,6 +20,8 @@ RECORD: Final = 37
 """An instance of a registered type: its tag, then what its codec made of it."""
 ERROR: Final = 38
 """An exception."""
+SURROGATES: Final = 39
+"""Text with half of a surrogate pair."""
 BYTEARRAY: Final = 40
 BIGINT: Final = 41
 COMPLEX: Final = 42
