@@ -47,12 +47,13 @@ NDARRAY: Final = 64
 NDSCALAR: Final = 65
 DTYPE: Final = 66
 ARROW: Final = 67
+PANDAS_TIME: Final = 68
 
 NESTED: Final = frozenset(
     {
         TUPLE, SET, FROZENSET, DEQUE, PAIRS, RECORD, ERROR, FRACTION, DATETIME, TIME, TIMEDELTA,
         TIMEZONE, PATH, IP, PATTERN, ORDERED_DICT, DEFAULT_DICT, COUNTER, RANGE, SLICE,
-        NDARRAY, NDSCALAR, DTYPE, ARROW,
+        NDARRAY, NDSCALAR, DTYPE, ARROW, PANDAS_TIME,
     }
 )  # fmt: skip
 """Codes whose payload is msgpack and may nest further."""
