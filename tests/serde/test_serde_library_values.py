@@ -65,7 +65,7 @@ def test_a_zone_that_could_not_be_found_again_is_refused() -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        ["Timestamp", "D", 1, None], ["Period", "ns", 1, None], ["Timestamp", "ns", 2**70, None],
+        ["Timestamp", "D", 1, None], ["Period", "ns", 1, None], ["Timestamp", "ns", 2**63, None],
         ["Timestamp", "ns", 1, "UTC"], ["Timestamp", "ns", "1", None], ["Timedelta"],
     ],
     ids=repr,
@@ -96,7 +96,7 @@ def test_a_url_of_pydantic_comes_back(name: str, text: str) -> None:
 
 
 def test_a_url_that_is_longer_as_it_is_shown_comes_back() -> None:
-    url = pydantic.HttpUrl("https://example.com/" + "ü" * 2000)
+    url = pydantic.HttpUrl("https://example.com/" + "ü" * 1000)
     assert again(url) == url
 
 

@@ -26,7 +26,8 @@ def extended(base: type) -> Any:
     def lies(*_: Any) -> Any:
         raise AssertionError("a method of the subclass was called")
 
-    lying = dict.fromkeys(["__iter__", "__len__", "__str__", "__int__", "items", "keys"], lies)
+    names = ["__iter__", "__len__", "__str__", "__int__", "items", "keys"]
+    lying = dict.fromkeys([] if base is Counter else names, lies)  # its own __init__ asks
     return type(f"My{base.__name__.title()}", (base,), lying)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
+from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, SerializationError
 
@@ -62,6 +63,19 @@ class JsonPlusSerializer:
                 raise
             return "pickle", _pickled(obj)
 
+    def why_refused(self, cls: type) -> str | None:
+        """Why no value of this very type is written; None if values of it are.
+
+        What is inside a value may be refused all the same.
+        """
+        if cls in _WRITTEN or cls in self.registry.writers:
+            return None
+        try:
+            self.level.find_writer(cls)
+        except Refused as refusal:
+            return str(refusal)
+        return None
+
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value that was written; DeserializationError if these bytes are not one."""
         kind, body = data
@@ -117,6 +131,10 @@ class JsonPlusSerializer:
     def unseal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """What was sealed."""
         return data
+
+
+_WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
+"""Types that need no writer."""
 
 
 def _pickled(obj: Any) -> bytes:

@@ -53,6 +53,8 @@ def _write_duration(value: Any, level: Level) -> Ext:
 def _time(kind: str, unit: str, number: int, zone: Any) -> Any:
     if unit not in _UNITS:
         raise ValueError(f"pandas does not count time in {unit[:40]!r}")
+    if not -(1 << 63) < number < 1 << 63:
+        raise ValueError("the time is out of the range of pandas")
     if kind == _DURATION:
         return pd.Timedelta(np.timedelta64(number, unit))
     if kind == _MOMENT:
