@@ -60,9 +60,7 @@ def test_the_warning_names_node_key_type_and_what_to_do(value: Any) -> None:
 def test_it_comes_once_for_each_type_and_node() -> None:
     graph = writing({"value": Client(), "other": Client()}, {"value": [Client()]})
     with pytest.warns(MilepostWarning) as caught:
-        for _ in range(3):
-            graph.invoke({})
-        asyncio.run(graph.ainvoke({}))
+        _ = (graph.invoke({}), graph.invoke({}), asyncio.run(graph.ainvoke({})))
     said = [str(one.message) for one in caught]
     assert [("'n0'" in text, "'n1'" in text) for text in said] == [(True, False), (False, True)]
 

@@ -112,8 +112,7 @@ class Pair(NamedTuple):
 def test_the_warning_comes_once_and_names_the_line_that_keeps_the_type() -> None:
     serde = fresh()
     with pytest.warns(MilepostWarning) as caught:
-        for _ in range(3):
-            serde.dumps_typed([Name("a"), Mood.GOOD, Pair(1, 2)])
+        _ = [serde.dumps_typed([Name("a"), Mood.GOOD, Pair(1, 2)]) for _ in range(3)]
     said = [str(one.message) for one in caught]
     lines = [
         "register_type(Name, encode=str, decode=Name)", "register_type(Mood)", "register_type(Pair)"

@@ -1,9 +1,9 @@
 """Values that a checkpointer would refuse, noticed in a graph that has none.
 
-A unit test mostly runs a graph without a checkpointer, and would pass with a value in the state that
-fails in production. So the first value of each type that a node writes to a key is looked at, and
-what could not be stored gives a warning. After some runs of a node that is over: a long run, or a
-server, does not pay for it.
+A unit test mostly runs a graph without a checkpointer, and would pass with a value in the state
+that fails in production. So the first value of each type that a node writes to a key is looked at,
+and what could not be stored gives a warning. After some runs of a node that is over: a long run, or
+a server, does not pay for it.
 """
 
 from __future__ import annotations

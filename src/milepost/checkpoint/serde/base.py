@@ -11,10 +11,11 @@ optional, and the functions below use them where they are offered:
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 
 @runtime_checkable
@@ -28,6 +29,53 @@ class SerializerProtocol(Protocol):
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value that `dumps_typed` was given."""
         ...
+
+
+class UntypedSerializerProtocol(Protocol):
+    """The older form of a serializer, such as the module `pickle`: bytes without a kind."""
+
+    def dumps(self, obj: Any) -> bytes:
+        """The value as bytes."""
+        ...
+
+    def loads(self, data: bytes) -> Any:
+        """The value that `dumps` was given."""
+        ...
+
+
+class SerializerCompat(SerializerProtocol):
+    """A serializer in the older form, for a saver. The kind is the name of the value's type."""
+
+    def __init__(self, serde: UntypedSerializerProtocol) -> None:
+        self.serde = serde
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The value as `(kind, data)`."""
+        return type(obj).__name__, self.serde.dumps(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value that `dumps_typed` was given."""
+        return self.serde.loads(data[1])
+
+
+def maybe_add_typed_methods(
+    serde: SerializerProtocol | UntypedSerializerProtocol,
+) -> SerializerProtocol:
+    """`serde` itself if a saver can use it as it is, and otherwise in a `SerializerCompat`."""
+    return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)
+
+
+def with_allowlist(serde: Any, allowed: Iterable[tuple[str, ...] | type]) -> Any:
+    """The serializer that also reads these types; `serde` itself if it has no list of them."""
+    extend = getattr(serde, "with_msgpack_allowlist", None)
+    if extend is not None:
+        return extend(allowed)
+    inner = getattr(serde, "serde", None)
+    if inner is None or (extended := with_allowlist(inner, allowed)) is inner:
+        return serde
+    twin = copy(serde)
+    twin.serde = extended
+    return twin
 
 
 @runtime_checkable

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
 from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
-from milepost.errors import DeserializationError, SerializationError
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from milepost._internal.native import Buffer
+
+Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
+"""Types that a program allows: classes, or modules and names."""
+
+
+class InvalidModuleError(UnregisteredTypeError):
+    """Stored JSON names a type that is not allowed. `allowed_json_modules` allows it."""
+
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self)
 
 
 class JsonPlusSerializer:
@@ -26,6 +39,10 @@ class JsonPlusSerializer:
     can run code in the reader, so it is off unless asked for.
 
     `registry` holds the types that may be saved; all serializers share one by default.
+
+    `allowed_msgpack_modules` and `allowed_json_modules` add to it: classes, or pairs of a module
+    and a name, `[("shop.models", "Order")]`. They never take away what is allowed: `None`, `True`
+    and an empty list say nothing. A class that is named is imported when its first value is met.
     """
 
     def __init__(
@@ -34,11 +51,21 @@ class JsonPlusSerializer:
         pickle_fallback: bool = False,
         registry: TypeRegistry | None = None,
         strict: bool = False,
+        allowed_json_modules: Allowed | Literal[True] | None = None,
+        allowed_msgpack_modules: Allowed | Literal[True] | None = None,
     ) -> None:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
         self.level = Level(self.registry, strict=strict or pickle_fallback)
+        for allowed in (allowed_json_modules, allowed_msgpack_modules):
+            if allowed is not None and allowed is not True:
+                self.registry.allow(*allowed)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
+
+    def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> JsonPlusSerializer:
+        """A serializer that also reads these types; see `allowed_msgpack_modules`."""
+        self.registry.allow(*extra_allowlist)
+        return self
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The value as `(kind, data)`; SerializationError says what was refused, and where."""
@@ -90,12 +117,29 @@ class JsonPlusSerializer:
             return None
         if kind == "bytes":
             return bytes(body)
+        if kind == "bytearray":
+            return bytearray(body)
+        if kind == "json":
+            return old_json.read(body, self._allowed_class)
         if kind == "pickle":
             return self._unpickled(body)
         raise DeserializationError(
             f"the stored kind {kind[:40]!r} is not one that this serializer writes"
             + ("; it is encrypted: use EncryptedSerializer" if "+" in kind else "")
         )
+
+    def _allowed_class(self, module: str, name: str) -> type:
+        root = module.partition(".")[0]
+        stored = f"{module}:{name}"
+        if root in ("langchain", "langchain_core"):
+            stored = f"langchain_core:{name}"
+        found = self.registry.class_named(stored) or self.registry.class_named(f"{module}:{name}")
+        if found is None:
+            raise InvalidModuleError(
+                f"the stored type {module}.{name} is not allowed; if you trust it, use"
+                f" JsonPlusSerializer(allowed_json_modules=[({module!r}, {name!r})])"
+            )
+        return found
 
     def _unpickled(self, body: bytes) -> Any:
         if not self.pickle_fallback:

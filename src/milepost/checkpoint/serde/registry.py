@@ -7,6 +7,7 @@ is not registered. Registering only ever adds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
@@ -46,6 +47,8 @@ class TypeRegistry:
         """Subclasses of built-in types that are not registered: what writes them as their base.
         Not among `writers`, since a strict serializer refuses them."""
         self._warned: WeakSet[type] = WeakSet()
+        self._named: set[tuple[str, str]] = set()
+        """Module and name of types that the program allows without having imported them yet."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
         self.generics = 0
@@ -113,6 +116,8 @@ class TypeRegistry:
                 return writer
             if records.is_data_type(cls):
                 self._discovery.find_class(cls)
+                if (cls.__module__, cls.__name__) in self._named:
+                    self._allow(cls)
                 if cls in self.writers:
                     return self.writers[cls]
                 twin = self.types.get(records.name_of(cls))
@@ -142,6 +147,7 @@ class TypeRegistry:
         with self._lock:
             record = self._find(name)
             if record is None:
+                _tell(name)
                 raise UnregisteredTypeError(
                     f"the stored type {name!r} is not registered in this program. Compile the"
                     " graph that uses it, or call register_type on its class, with"
@@ -173,7 +179,28 @@ class TypeRegistry:
             families.allow_name(name, self)
         if name not in self.types:
             self._discovery.find_name(name)
+        if name not in self.types and self._named:
+            module, _, short = name.partition(":")
+            self._import_named(module, short)
         return self.types.get(name)
+
+    def allow(self, *types: tuple[str, ...] | type) -> None:
+        """Allow data types: classes, or modules and names, which are imported when the first value
+        is met. A class that needs encode and decode functions is not written all the same."""
+        for one in types:
+            if isinstance(one, type):
+                self._allow(one)
+            else:
+                *modules, name = one
+                self._named.add((".".join(modules), name))
+        self.bases.clear()
+
+    def _import_named(self, module: str, name: str) -> None:
+        # The program itself has named it, so this is no import on the word of stored bytes.
+        if (module, name) in self._named:
+            cls = getattr(import_module(module), name, None)
+            if isinstance(cls, type):
+                self._allow(cls)
 
     def register_data_types(self, *things: Any) -> None:
         """Allow classes, the types that schemas mention, and those visible in modules."""
@@ -206,6 +233,13 @@ class TypeRegistry:
             self.register(cls)
         except (TypeError, ValueError):
             return  # needs encode and decode, or a name of its own: refused when it is written
+
+
+def _tell(name: str) -> None:
+    from milepost.checkpoint.serde.event_hooks import emit_serde_event
+
+    module, _, short = name.partition(":")
+    emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": short})
 
 
 def _same_place(one: type, other: type) -> bool:

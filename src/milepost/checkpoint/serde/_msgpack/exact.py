@@ -1,8 +1,8 @@
 """The exact path: the same bytes as the fast path, written in Python, one value at a time.
 
 It is taken for what ormsgpack would write wrongly or not at all: dict keys that msgpack has no
-type for, bytearrays, text that is not UTF-8, and everything that must be refused. It knows where in the value it is, so
-a refusal can say so.
+type for, bytearrays, text that is not UTF-8, and everything that must be refused. It knows where in
+the value it is, so a refusal can say so.
 """
 
 from __future__ import annotations

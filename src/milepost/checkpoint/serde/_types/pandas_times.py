@@ -50,7 +50,7 @@ def _write_duration(value: Any, level: Level) -> Ext:
     return Ext(ext.PANDAS_TIME, level.pack([_DURATION, value.unit, number, None]))
 
 
-def _time(kind: str, unit: str, number: int, zone: Any) -> Any:
+def _time(kind: str, unit: Any, number: int, zone: Any) -> Any:
     if unit not in _UNITS:
         raise ValueError(f"pandas does not count time in {unit[:40]!r}")
     if not -(1 << 63) < number < 1 << 63:
