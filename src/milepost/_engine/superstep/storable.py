@@ -26,7 +26,7 @@ _MOST: Final = 1_000
 _RUNS: Final = 100
 """How many runs of a node are looked at."""
 _LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
-_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class StorableCheck:

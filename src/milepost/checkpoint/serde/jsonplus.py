@@ -131,8 +131,8 @@ class JsonPlusSerializer:
     def _allowed_class(self, module: str, name: str) -> type:
         root = module.partition(".")[0]
         stored = f"{module}:{name}"
-        if root in ("langchain", "langchain_core"):
-            stored = f"langchain_core:{name}"
+        if root in _HOMES:
+            stored = f"{_HOMES[root]}:{name}"
         found = self.registry.class_named(stored) or self.registry.class_named(f"{module}:{name}")
         if found is None:
             raise InvalidModuleError(
@@ -177,6 +177,10 @@ class JsonPlusSerializer:
         return data
 
 
+_HOMES = {
+    "langchain": "langchain_core", "langchain_core": "langchain_core", "langgraph": "milepost"
+}  # fmt: skip
+"""Packages whose classes are stored under other names here."""
 _WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
 """Types that need no writer."""
 

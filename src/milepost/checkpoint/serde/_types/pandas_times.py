@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import timezone
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pandas as pd
 from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
@@ -17,6 +17,8 @@ from milepost.checkpoint.serde._msgpack.signals import Refused
 if TYPE_CHECKING:
     from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde.registry import Reader, Writer
+
+pd: Any = import_module("pandas")
 
 _UNITS: Final = frozenset({"s", "ms", "us", "ns"})
 _ZONE: Final[frozenset[type]] = frozenset({timezone, ZoneInfo, type(None)})
