@@ -30,7 +30,7 @@ from milepost.errors import BrokenChainError, EmptyChannelError
 from milepost.types import MISSING, PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -79,7 +79,9 @@ class BaseCheckpointSaver(Generic[V]):
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         if serde is not None:
-            self.serde = serde
+            from milepost.checkpoint.serde.base import maybe_add_typed_methods
+
+            self.serde = maybe_add_typed_methods(serde)
 
     @cached_property
     def serde(self) -> SerializerProtocol:
@@ -93,12 +95,6 @@ class BaseCheckpointSaver(Generic[V]):
         twin = copy(self)
         twin.serde = serde
         return twin
-
-    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...] | type]) -> Self:
-        """A saver on the same storage that also reads these types; see `JsonPlusSerializer`."""
-        from milepost.checkpoint.serde.base import with_allowlist
-
-        return self.with_serde(with_allowlist(self.serde, extra_allowlist))
 
     @property
     def config_specs(self) -> list[Any]:

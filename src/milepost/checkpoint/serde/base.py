@@ -11,11 +11,10 @@ optional, and the functions below use them where they are offered:
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 @runtime_checkable
@@ -63,19 +62,6 @@ def maybe_add_typed_methods(
 ) -> SerializerProtocol:
     """`serde` itself if a saver can use it as it is, and otherwise in a `SerializerCompat`."""
     return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)
-
-
-def with_allowlist(serde: Any, allowed: Iterable[tuple[str, ...] | type]) -> Any:
-    """The serializer that also reads these types; `serde` itself if it has no list of them."""
-    extend = getattr(serde, "with_msgpack_allowlist", None)
-    if extend is not None:
-        return extend(allowed)
-    inner = getattr(serde, "serde", None)
-    if inner is None or (extended := with_allowlist(inner, allowed)) is inner:
-        return serde
-    twin = copy(serde)
-    twin.serde = extended
-    return twin
 
 
 @runtime_checkable
