@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field
+from dataclasses import InitVar, field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -279,6 +279,17 @@ class Interrupt:
     """What `interrupt(value)` was called with."""
     id: str = "placeholder-id"
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
+    resumable: InitVar[bool] = field(default=True, kw_only=True)
+    """Taken and dropped, like `when`: older versions of LangGraph had it."""
+    ns: InitVar[Sequence[str] | None] = field(default=None, kw_only=True)
+    """The namespace of the task that asks: older versions had it in place of the id."""
+    when: InitVar[str] = field(default="during", kw_only=True)
+
+    def __post_init__(self, resumable: bool, ns: Sequence[str] | None, when: str) -> None:
+        if ns is not None and self.id == "placeholder-id":
+            from milepost._internal.ids import interrupt_id
+
+            object.__setattr__(self, "id", interrupt_id("|".join(ns), 0))
 
 
 class StateUpdate(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.renames import Renames
+from milepost._engine.superstep.storable import StorableCheck
 from milepost._internal.dataclass_tools import record
 from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral_value import EphemeralValue
@@ -176,6 +177,8 @@ class ExecutableGraph:
     """Turns an update that came from outside into writes."""
     renames: Renames = field(default_factory=Renames)
     """What nodes and keys were called before."""
+    storable: StorableCheck = field(default_factory=StorableCheck, compare=False)
+    """Looks at what runs without a checkpointer write."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})
