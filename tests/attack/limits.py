@@ -1,0 +1,202 @@
+"""Operations at the ends of what is promised: graphs deep inside graphs, many checkpoints, two runs
+that do the same step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from attack.mishaps import PATIENCE, State, at, private, wrong
+from attack.operation import Context, Operation, Steps, ask, plain
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.errors import MilepostError, ThreadConflict
+from milepost.graph import END, START, StateGraph
+from milepost.types import interrupt
+
+DEEP = "graphs can be nested deeper than Python's stack"
+MANY = "what a prune costs grows with the number of checkpoints, not faster"
+BESIDE = "a run is refused beside which another has stored writes of the same step"
+
+
+# -- graphs inside graphs
+
+DEPTH = 120
+_deep: dict[bool, Any] = {}
+
+
+def nested(is_async: bool) -> Any:
+    """A graph inside a graph, and so on, without a saver; made once for each colour."""
+
+    async def aleaf(_: State) -> dict[str, list[str]]:
+        return {"log": ["leaf"]}
+
+    def leaf(_: State) -> dict[str, list[str]]:
+        return {"log": ["leaf"]}
+
+    if is_async not in _deep:
+        graph: Any = aleaf if is_async else leaf
+        for _ in range(DEPTH):
+            graph = StateGraph(State).add_node("in", graph).add_edge(START, "in").compile()
+        _deep[is_async] = graph
+    return _deep[is_async]
+
+
+def deep(context: Context) -> Steps:
+    graph = nested(context.is_async)
+    with context.recorder.call("look", how="deep"):
+        try:
+            found = yield ask(graph, "invoke", {"log": []})
+        except RecursionError as error:
+            wrong(context, DEEP, f"{DEPTH} graphs inside each other: {error!r}")
+        else:
+            if "leaf" not in found["log"]:
+                wrong(context, DEEP, f"{DEPTH} graphs inside each other came to {found}")
+
+
+# -- many checkpoints
+
+FEW = 60
+"""Checkpoints of a thread; another one has ten times as many."""
+
+
+class Number(TypedDict):
+    n: int
+
+
+class Counted:
+    """Counts the calls of this thread that a prune makes."""
+
+    def __init__(self, saver: InMemorySaver) -> None:
+        self._saver = saver
+
+    def prune(self, thread_id: str) -> int:
+        calls = 0
+
+        def count(_frame: Any, event: str, _what: Any) -> None:
+            nonlocal calls
+            calls += event == "call" or event == "c_call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            self._saver.prune([thread_id])
+        finally:
+            sys.setprofile(before)
+        return calls
+
+
+def many(context: Context) -> Steps:
+    """Threads of a saver in memory are pruned, a short one and one of ten times its length."""
+    saver = InMemorySaver()
+    builder = StateGraph(Number).add_node("step", lambda state: {"n": state["n"] + 1})
+    builder.add_edge(START, "step")
+    counts, calls = {"few": FEW, "many": 10 * FEW}, {}
+    count = FEW
+    builder.add_conditional_edges("step", lambda state: END if state["n"] >= count else "step")
+    graph = builder.compile(checkpointer=saver)
+    with context.recorder.call("look", how="many"):
+        for name, count in counts.items():
+            where = {**at(name), "recursion_limit": 2 * count}
+            yield plain(graph, "invoke", {"n": 0}, where, durability="sync")
+            calls[name] = yield plain(Counted(saver), "prune", name)
+        if calls["many"] > 20 * calls["few"]:
+            wrong(context, MANY, f"{counts} checkpoints took {calls} calls")
+
+
+# -- two runs of one step
+
+
+def beside(context: Context) -> Steps:
+    """A rival stores what one of two tasks wrote, and stops; the head is as the run has loaded it.
+
+    What the rival's task wrote counts. So this run, which made something else of the same task,
+    must not be stored on top of that.
+    """
+    rng, name = context.random, private(context)
+    ending, durability = rng.choice(("fails", "waits")), rng.choice(("sync", "async", "exit"))
+    is_done = threading.Event()
+    stopped: list[str] = []
+    """How the rival ended, if no fault and no sweep was in its way."""
+
+    @contextmanager
+    def stopping() -> Iterator[None]:
+        with suppress(MilepostError):
+            with suppress(ZeroDivisionError):
+                yield
+            stopped.append(ending)
+
+    def compiled(a: Any, b: Any) -> Any:
+        builder = StateGraph(State).add_node("start", lambda _: {"log": ["start"]})
+        builder.add_node("a", a).add_node("b", b).add_edge(START, "start")
+        builder.add_edge("start", "a").add_edge("start", "b")
+        return builder.compile(checkpointer=context.saver, interrupt_after=["start"])
+
+    def stops(_: State) -> Any:
+        return {"log": [1 / 0 if ending == "fails" else interrupt("?")]}
+
+    async def astops(state: State) -> Any:
+        return stops(state)
+
+    rival = compiled(lambda _: {"log": ["rival"]}, astops if context.is_async else stops)
+
+    def runs_beside() -> None:
+        with stopping():
+            rival.invoke(None, at(name), durability="sync")
+
+    async def aruns_beside() -> None:
+        with stopping():
+            await rival.ainvoke(None, at(name), durability="sync")
+
+    def a(_: State) -> Any:
+        other = threading.Thread(target=runs_beside)  # which is not inside of this run
+        other.start()
+        other.join()
+        is_done.set()
+        return {"log": ["mine"]}
+
+    async def aa(_: State) -> Any:
+        await asyncio.create_task(aruns_beside(), context=contextvars.Context())
+        is_done.set()
+        return {"log": ["mine"]}
+
+    def b(_: State) -> Any:
+        is_done.wait(PATIENCE)
+        return {"log": ["mine too"]}
+
+    async def ab(_: State) -> Any:
+        for _turn in range(int(PATIENCE / 0.002)):
+            if is_done.is_set():
+                break
+            await asyncio.sleep(0.002)
+        return {"log": ["mine too"]}
+
+    graph = compiled(aa, ab) if context.is_async else compiled(a, b)
+    told = {"thread": name, "how": "beside", "ending": ending, "durability": durability}
+    with context.recorder.call("look", **told):
+        yield ask(graph, "invoke", {"log": ["in"]}, at(name), durability="sync")
+        try:
+            found = yield ask(graph, "invoke", None, at(name), durability=durability)
+        except ThreadConflict:
+            found = None
+        if not stopped:
+            return
+        if found is not None:
+            wrong(context, BESIDE, f"a run came to {found} beside a rival: {told}")
+        state = yield ask(graph, "get_state", at(name))
+        if state.values and state.values["log"] != ["in", "start", "rival"]:
+            wrong(context, BESIDE, f"beside a rival a thread came to {state.values}: {told}")
+    yield ask(context.saver, "delete_thread", name)
+
+
+OPERATIONS = [
+    Operation("deep", deep, ("graph.invoke",), 0.2),
+    Operation("many", many, ("saver.prune",), 0.2),
+    Operation("beside", beside, ("graph.invoke",), 0.4),
+]
