@@ -15,12 +15,12 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from checkpoint.serde.msgpack_trees import changed, parse
 from milepost.checkpoint.serde import jsonplus
 from milepost.checkpoint.serde._msgpack import codec, engine
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import register_type
 from milepost.errors import DeserializationError
-from serde.msgpack_trees import changed, parse
 
 
 @register_type
