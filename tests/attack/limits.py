@@ -7,8 +7,9 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -22,6 +23,8 @@ from milepost.types import interrupt
 
 DEEP = "graphs can be nested deeper than Python's stack"
 MANY = "a prune opens each checkpoint a few times, whatever is before it"
+NODES = "what it takes to compile a graph grows with the number of nodes, not faster"
+PRINTED = "a state is printed as what it is"
 BESIDE = "a run is refused beside which another has stored writes of the same step"
 
 
@@ -72,23 +75,21 @@ class Number(TypedDict):
     n: int
 
 
-class Counted:
-    """Counts the calls of this thread that a prune makes."""
+class Counting:
+    """Counts the functions that a call runs in its thread."""
 
-    def __init__(self, saver: InMemorySaver) -> None:
-        self._saver = saver
-
-    def prune(self, thread_id: str) -> int:
+    @staticmethod
+    def calls(run: Callable[[], Any]) -> int:
         calls = 0
 
         def count(_frame: Any, event: str, _what: Any) -> None:
             nonlocal calls
-            calls += event == "call" or event == "c_call"
+            calls += event in ("call", "c_call")
 
         before = sys.getprofile()
         sys.setprofile(count)
         try:
-            self._saver.prune([thread_id])
+            run()
         finally:
             sys.setprofile(before)
         return calls
@@ -104,9 +105,38 @@ def many(context: Context) -> Steps:
     where = {**at("long"), "recursion_limit": 2 * LONG}
     with context.recorder.call("look", how="many"):
         yield plain(graph, "invoke", {"n": 0}, where, durability="sync")
-        calls = yield plain(Counted(saver), "prune", "long")
+        calls = yield plain(Counting, "calls", partial(saver.prune, ["long"]))
         if calls > MOST_CALLS * LONG:
             wrong(context, MANY, f"to prune {LONG} checkpoints took {calls} calls")
+
+
+def many_nodes(context: Context) -> Steps:
+    """Graphs in which any node may lead to any other are compiled."""
+    numbers, calls = (40, 160), []
+    with context.recorder.call("look", how="many nodes"):
+        for number in numbers:
+            builder = StateGraph(Number).add_edge(START, "n0")
+            for which in range(number):
+                builder.add_node(f"n{which}", lambda state: state)
+                builder.add_conditional_edges(f"n{which}", lambda _: END)
+            calls.append((yield plain(Counting, "calls", builder.compile)))
+        if calls[1] > 8 * calls[0]:
+            wrong(context, NODES, f"to compile {numbers} nodes took {calls} calls")
+
+
+# -- what is read
+
+
+def printed(context: Context) -> Steps:
+    """A state that nobody has looked at yet is printed, and after that looked at."""
+    thread_id = context.some_thread()
+    with context.recorder.call("look", thread=thread_id, how="printed"):
+        state = yield ask(context.graph, "get_state", at(thread_id))
+        if issubclass(type(state), tuple):
+            return  # there is nothing, and a plain tuple says so
+        text = "%s" % state  # noqa: UP031
+        if text != repr(state._replace()):
+            wrong(context, PRINTED, f"{text[:300]} is {state._replace()!r}"[:800])
 
 
 # -- two runs of one step
@@ -197,5 +227,7 @@ def beside(context: Context) -> Steps:
 OPERATIONS = [
     Operation("deep", deep, ("graph.invoke",), 0.2),
     Operation("many", many, ("saver.prune",), 0.2),
+    Operation("many nodes", many_nodes, ("graph.invoke",), 0.2),
+    Operation("printed", printed, ("graph.get_state",), 0.4),
     Operation("beside", beside, ("graph.invoke",), 0.4),
 ]

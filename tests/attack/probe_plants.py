@@ -162,6 +162,29 @@ def each_line_again() -> None:
     manifests._nearest = lambda checkpoint, find, cache: nearest(checkpoint, find, {})
 
 
+def branches_know_all_nodes() -> None:
+    """Each conditional edge was made ready for each node, when a graph was compiled."""
+    from milepost.graph import _compile
+
+    branch_route = _compile.branch_route  # type: ignore[attr-defined]
+
+    def made_ready(router: Any, source: Any, ends: Any) -> Any:
+        route = branch_route(router, source, ends)
+        for name in router.nodes if ends is None else ends:
+            with contextlib.suppress(Exception):
+                route(name)
+        return route
+
+    _compile.branch_route = made_ready  # type: ignore[attr-defined]
+
+
+def printed_half_made() -> None:
+    """A state showed placeholders where nobody had looked."""
+    from milepost._internal.lazy_tuple import LazyTuple
+
+    LazyTuple.__repr__ = lambda self: repr(self._made)  # type: ignore[method-assign]
+
+
 PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "rows-of-writes-unnoticed": (rows_of_writes_unnoticed, DATABASES),
     "inline-writes-unnoticed": (inline_writes_unnoticed, DATABASES),
@@ -176,5 +199,7 @@ PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "damaged-item-ends-all": (damaged_item_ends_all, ("sqlite",)),
     "one-stack": (one_stack, EVERYWHERE),
     "each-line-again": (each_line_again, EVERYWHERE),
+    "branches-know-all-nodes": (branches_know_all_nodes, EVERYWHERE),
+    "printed-half-made": (printed_half_made, EVERYWHERE),
 }
 """What to do, and where it can be met."""

@@ -45,6 +45,7 @@ PROBES = {
     "pickled-anyhow": Probe("memory", "sent away"),
     "one-stack": Probe("memory", "deep"),
     "each-line-again": Probe("memory", "many"),
+    "branches-know-all-nodes": Probe("memory", "many nodes"),
     "writes-beside-unnoticed": Probe("memory", "beside"),
     "ended-sibling-forgotten": Probe("memory", "broken off", 8),
     "surplus-unnoticed": Probe("memory", "two readers"),
