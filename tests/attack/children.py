@@ -68,7 +68,7 @@ def damaged_import(context: Context) -> Steps:
 
 OPERATIONS = [
     Operation("two readers", two_readers, ("saver.get_tuple",), 0.2),
-    Operation("damaged import", damaged_import, ("store.put",), 0.05, ("sqlite",)),
+    Operation("damaged import", damaged_import, ("store.put",), 0.1, ("sqlite",)),
 ]
 
 
