@@ -35,7 +35,9 @@ class _Wait:
     for_all: bool
 
 
-def run_calls(context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None) -> list[Any]:
+def run_calls(
+    context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
+) -> list[Any]:
     """Make calls, at most `limit` at the same time, and return their results in order."""
     return drive(_calls(context, callee, calls, limit), _wait)
 
@@ -113,5 +115,3 @@ def share_heartbeat(caller: TaskContext | None, own: TaskContext | None) -> None
     """Let what a call streams keep the node alive that waits for it."""
     if caller is not None and own is not None and own is not caller:
         own.heartbeat = caller.heartbeat
-
-

@@ -16,6 +16,7 @@ from langchain_core.runnables.config import (
     ensure_config,
     get_config_list,
     get_executor_for_config,
+    run_in_executor,
 )
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
@@ -144,9 +145,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
                 outputs = list(executor.map(self._perform, calls))
         return combined(outputs, given.kind, self._messages_key)
 
-    async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """`invoke`, on an event loop."""
         given, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
@@ -197,7 +196,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
 
         if wrap is None:
             if self._wrap_tool_call is not None:
-                return self._perform(planned)
+                return await run_in_executor(None, self._perform, planned)
             return await execute(request)  # type: ignore[no-any-return]
         try:
             return await wrap(request, execute)

@@ -51,7 +51,9 @@ def checked(response: Any, call: ToolCall, kind: InputKind, messages_key: str) -
     if isinstance(response, (Command, ToolMessage)):
         return _checked_one(response, call, kind, messages_key, must_answer=True)
     what = "a list with invalid element types" if isinstance(response, list) else f"{response!r}"
-    raise TypeError(f"Tool {name} returned {what}: expected ToolMessage, Command or both in a list.")
+    raise TypeError(
+        f"Tool {name} returned {what}: expected ToolMessage, Command or both in a list."
+    )
 
 
 def _checked_one(

@@ -89,6 +89,4 @@ def _named_schema(given: Any) -> tuple[str, type[BaseModel]]:
         return given.__name__, given  # type: ignore[return-value]
     if callable(given):
         return given.__name__, create_schema_from_function("Validation", given)
-    raise ValueError(
-        f"A ValidationNode takes pydantic models, tools and functions, not {given!r}."
-    )
+    raise ValueError(f"A ValidationNode takes pydantic models, tools and functions, not {given!r}.")

@@ -53,6 +53,11 @@ _SAME_NAME: Final = (
     "graph.message",
     "graph.state",
     "managed",
+    "prebuilt",
+    "prebuilt.chat_agent_executor",
+    "prebuilt.interrupt",
+    "prebuilt.tool_node",
+    "prebuilt.tool_validator",
     "runtime",
     "store",
     "store.base",
@@ -73,8 +78,6 @@ _COUNTERPARTS: Final = {
 }
 
 _ADVICE: Final = {
-    "prebuilt": "Its agents and tool nodes are a loop of a few lines in a graph:"
-    " examples/from_langgraph/tool_agent.py has it.",
     "pregel": "Compiled graphs are in langgraph.graph.state, and StateSnapshot and its like in"
     " langgraph.types.",
     "graph": "StateGraph is in langgraph.graph, and what it compiles to in langgraph.graph.state.",
