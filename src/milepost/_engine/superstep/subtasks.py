@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
 from milepost._engine.superstep.task import perform
-from milepost._internal.threads import Cancellation
+from milepost._internal.threads import Cancellation, runs_here
 from milepost.constants import PUSH, RETURN
 from milepost.errors import GraphInterrupt
 from milepost.types import MISSING
@@ -48,6 +48,11 @@ class Subtasks:
         """How many have been started and have not ended."""
         self._lock = threading.Lock()
 
+    def wait_blocks(self) -> bool:
+        """Whether code here that waits without `await` keeps called tasks from running."""
+        loop = getattr(getattr(self.spawn, "__self__", None), "loop", None)
+        return loop is not None and runs_here(loop)
+
     def begin_step(self) -> None:
         """Forget what the tasks of the last step have called."""
         self.called = []
@@ -81,8 +86,13 @@ class Subtasks:
             raise
 
 
-def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
-    """Start a task on behalf of the one that is running."""
+def call(
+    context: TaskContext, node: Node, argument: Any, future: TaskFuture[Any] | None = None
+) -> TaskFuture[Any]:
+    """Start a task on behalf of the one that is running.
+
+    The result is in `future`, or in one that suits the code here: on a loop, one of the loop.
+    """
     # With all that it imports, only if needed.
     from milepost._engine.drivers.futures import new_future
 
@@ -94,7 +104,7 @@ def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
     task.caller = caller
     if (earlier := run.subtasks.earlier_call(task)) is not None:
         return earlier
-    future = new_future()
+    future = new_future() if future is None else future
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
     if result is not MISSING:

@@ -46,7 +46,10 @@ def _runtime() -> Runtime[Any]:
 
 
 class StateFunction(Runnable[Any, Any]):
-    """A function of the state that is given what nodes are given: config, store, runtime."""
+    """A function of the state that is given what nodes are given: config, store, runtime.
+
+    It may return a runnable, which is then asked in its place.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.name = name
@@ -62,7 +65,8 @@ class StateFunction(Runnable[Any, Any]):
             )
 
         def run(state: Any, config: RunnableConfig) -> Any:
-            return function(state, **self._arguments(config))
+            result = function(state, **self._arguments(config))
+            return result.invoke(state, config) if isinstance(result, Runnable) else result
 
         return self._call_with_config(run, input, config, **kwargs)
 
@@ -73,7 +77,8 @@ class StateFunction(Runnable[Any, Any]):
             return self.invoke(input, config, **kwargs)
 
         async def run(state: Any, config: RunnableConfig) -> Any:
-            return await function(state, **self._arguments(config))
+            result = await function(state, **self._arguments(config))
+            return await result.ainvoke(state, config) if isinstance(result, Runnable) else result
 
         return await self._acall_with_config(run, input, config, **kwargs)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, NotRequired, TypeAlias, TypeVar
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from milepost.prebuilt import _requirement  # noqa: F401
 

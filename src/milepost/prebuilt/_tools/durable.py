@@ -11,6 +11,7 @@ import concurrent.futures
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine.drivers.futures import TaskFuture, new_future
 from milepost._engine.superstep.program import Node, Reader
 from milepost._engine.superstep.subtasks import call
 from milepost._internal.dataclass_tools import record
@@ -21,7 +22,6 @@ from milepost.errors import GraphBubbleUp, GraphInterrupt
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost._engine.context.task_context import TaskContext
-    from milepost._engine.drivers.futures import TaskFuture
 
 T = TypeVar("T")
 Program = Generator["_Wait", None, list[Any]]
@@ -39,17 +39,23 @@ def run_calls(
     context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
 ) -> list[Any]:
     """Make calls, at most `limit` at the same time, and return their results in order."""
-    return drive(_calls(context, callee, calls, limit), _wait)
+    return drive(_calls(context, callee, calls, limit, TaskFuture), _wait)
 
 
 async def arun_calls(
     context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None
 ) -> list[Any]:
     """`run_calls`, on an event loop."""
-    return await adrive(_calls(context, callee, calls, limit), _await)
+    return await adrive(_calls(context, callee, calls, limit, new_future), _await)
 
 
-def _calls(context: TaskContext, callee: Callee, calls: Sequence[T], limit: int | None) -> Program:
+def _calls(
+    context: TaskContext,
+    callee: Callee,
+    calls: Sequence[T],
+    limit: int | None,
+    future: Callable[[], TaskFuture[Any]],
+) -> Program:
     node = Node(
         name=context.task.name,
         callee=callee,
@@ -62,7 +68,7 @@ def _calls(context: TaskContext, callee: Callee, calls: Sequence[T], limit: int 
     for one in calls:
         while limit is not None and len(open := [f for f in futures if not f.done()]) >= limit:
             yield _Wait(open, for_all=False)
-        futures.append(call(context, node, one))
+        futures.append(call(context, node, one, future()))
     yield _Wait(futures, for_all=True)
     return _results(context, futures)
 
@@ -109,6 +115,14 @@ def is_own_task(context: TaskContext, node: object, calls: Sequence[object]) -> 
     """Whether a node was sent one call alone: then the node's task is the task of the call."""
     task = context.task
     return len(calls) == 1 and task.send is not None and task.node.callee.target is node
+
+
+def wait_blocks(context: TaskContext) -> bool:
+    """Whether to wait here, without `await`, would keep the calls from being made.
+
+    That is so in an async node that calls `invoke`. The calls are then no tasks.
+    """
+    return context.run.subtasks.wait_blocks()
 
 
 def share_heartbeat(caller: TaskContext | None, own: TaskContext | None) -> None:

@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from milepost._engine.context.node_callable import Callee
 from milepost._engine.context.task_context import Runtime, TaskContext, find_context
+from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBubbleUp
@@ -33,6 +34,7 @@ from milepost.prebuilt._tools.durable import (
     is_own_task,
     run_calls,
     share_heartbeat,
+    wait_blocks,
 )
 from milepost.prebuilt._tools.errors import (
     INVALID_TOOL_NAME_ERROR_TEMPLATE,
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
         ToolCallWrapper,
         ToolOutput,
     )
+
+let_tools_return_commands()
 
 GIVEN_RUNTIME = "__pregel_runtime"
 """The key of `configurable` under which code outside a run can give a Runtime, as in LangGraph."""
@@ -135,7 +139,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         """Make the calls and wait for them."""
         given, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
-        if caller is not None and not is_own_task(caller, self, calls):
+        if caller is not None and not (is_own_task(caller, self, calls) or wait_blocks(caller)):
             callee = Callee(self.name, self._perform, self._aperform, target=self)
             outputs = run_calls(caller, callee, calls, config.get("max_concurrency"))
         elif len(calls) == 1:
