@@ -22,8 +22,9 @@ from milepost.types import StreamWriter
 if TYPE_CHECKING:
     from milepost.runtime import Runtime
 
-StateT = TypeVar("StateT", default=dict[str, Any])
-ContextT = TypeVar("ContextT", default=None)
+# LangChain checks the arguments of tools with pydantic, which reads these defaults.
+StateT = TypeVar("StateT", default=Any)
+ContextT = TypeVar("ContextT", default=Any)
 
 
 @dataclass
