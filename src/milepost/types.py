@@ -364,8 +364,20 @@ class Send:
 N = TypeVar("N", bound=Hashable)
 
 
+class _Root:
+    """A base that leaves the bases of its children open: those of a child of `object` are fixed."""
+
+    __slots__ = ()
+
+
+class _ToolOutput(_Root):
+    """What a tool of LangChain may return as it is; see `_engine/context/tool_commands.py`."""
+
+    __slots__ = ()
+
+
 @frozen(kw_only=True)
-class Command(Generic[N]):
+class Command(Generic[N], _ToolOutput):
     """Updates the state, answers interrupts and says where to go, in one value.
 
     A node may return it, and a run may be started with it.

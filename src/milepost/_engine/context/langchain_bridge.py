@@ -17,6 +17,7 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._internal import fork_guard
 from milepost.messages._kinds import langchain_messages
 
@@ -95,6 +96,7 @@ def share_config(variables: Context, context: TaskContext) -> None:
         _variable = getattr(sys.modules.get(LANGCHAIN), _VARIABLE, None)
         if _variable is None:
             return
+        let_tools_return_commands()
     variables.run(_variable.set, _ConfigOnDemand(context))
 
 

@@ -128,6 +128,8 @@ class Node:
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
     """Whether its function may call tasks: these end, and are stored, while it runs."""
+    silent: bool = False
+    """Of a called task: whether it is a part of its caller, which alone streams tell of."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""

@@ -82,7 +82,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, task.name, error, attempt, delay)
             yield Pause(delay)
-    if not run.events.quiet and run.events.stream.wants("messages"):
+    if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
         # Here, and not when the run takes notice, so that it comes before what a task says that
         # was started with the result of this one.
         run.events.returned_messages(task)
