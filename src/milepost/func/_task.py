@@ -131,7 +131,7 @@ def task(
             name=name,
             retry=retry,
             cache=cache_policy,
-            timeout=TimeoutPolicy.of(timeout),
+            timeout=TimeoutPolicy.coerce(timeout),
         )
 
     return decorate if function is None else decorate(function)

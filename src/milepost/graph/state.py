@@ -20,7 +20,7 @@ from milepost.graph._spec import (
     literal_ends,
 )
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
-from milepost.managed import ManagedValue
+from milepost.managed.base import ManagedValueSpec
 from milepost.types import (
     All,
     CachePolicy,
@@ -66,7 +66,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """Joins: several sources, one target."""
         self.branches: dict[str, dict[str, BranchSpec]] = {}
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
-        self.managed: dict[str, type[ManagedValue]] = {}
+        self.managed: dict[str, ManagedValueSpec] = {}
         self.defaults: dict[str, Any] = {}
         self._schemas: dict[int, Any] = {}
         """Those whose keys are part of the state, by identity."""
@@ -131,7 +131,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name = found
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
-        limit = TimeoutPolicy.of(timeout)
+        limit = TimeoutPolicy.coerce(timeout)
         schema = input_schema or first_parameter_schema(action) or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(

@@ -168,10 +168,7 @@ def raise_own_cancellation(error: BaseException, node: str) -> None:
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(
-            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
-            "not the run. Catch it in the node, or give the node a retry policy."
-        ) from error
+        raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:
