@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, overload
 
 from typing_extensions import TypedDict
 
 import milepost.messages as classes
 from milepost._internal.ids import random_uuid
+from milepost._internal.lazy_imports import on_demand
 from milepost.errors import InvalidUpdateError, MissingDependencyError
+from milepost.graph.state import StateGraph
 from milepost.messages._kinds import is_removal, langchain_messages
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
-__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "add_messages", "push_message"]
+__all__ = [
+    "REMOVE_ALL_MESSAGES",
+    "AnyMessage",
+    "MessageGraph",
+    "MessagesState",
+    "add_messages",
+    "push_message",
+]
+
+
+if TYPE_CHECKING:
+    from milepost.messages import AnyMessage
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AnyMessage": "milepost.messages"})
 
 REMOVE_ALL_MESSAGES = "__remove_all__"
 """As the id of a RemoveMessage: forget everything that came before it."""
@@ -104,6 +121,21 @@ def _in_openai_format(messages: Sequence[Any]) -> list[Any]:
             part.id = message.id if at == 0 else f"{message.id}-{at}"
         formatted.extend(parts)
     return formatted
+
+
+class MessageGraph(StateGraph[Any, Any, Any, Any]):
+    """A graph whose state is a conversation: nodes get the list and return messages to add.
+
+    Deprecated: use StateGraph with MessagesState, whose key `messages` is the conversation.
+    """
+
+    def __init__(self) -> None:
+        warnings.warn(
+            "MessageGraph is deprecated: use StateGraph(MessagesState)",
+            LangGraphDeprecatedSinceV10,
+            stacklevel=2,
+        )
+        super().__init__(Annotated[list[Any], add_messages])  # type: ignore[arg-type]
 
 
 class MessagesState(TypedDict):

@@ -101,7 +101,7 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
     context.failure = NodeError(task.name, error, task.input)
     try:
-        output = yield Call(handler.callee, task.input, context)
+        output = yield Call(handler.callee, task.input, context, handler.timeout)
         # The node has not run to its end, so its edges are not followed: the handler says where
         # to go, with a Command, or the path ends here.
         task.writes = task.node.writes_of(output)
