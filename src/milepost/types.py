@@ -353,7 +353,7 @@ class CheckpointTask(TypedDict):
     """For a subgraph: its state, or where that is."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PregelExecutableTask:
     """A task with all that is needed to run it, for code that makes and runs tasks itself."""
 
