@@ -11,7 +11,7 @@ that it tells, and the resources that its tasks can use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import CheckpointWriter
@@ -87,7 +87,7 @@ class GraphRun:
         self.channels: ChannelState
         inherited = above.resources if above is not None else None
         self.resources: RunResources = resources_of(settings, inherited)
-        self.answers: Mapping[str, Any] = {} if above is None else above.answers
+        self.answers: dict[str, Any] = {} if above is None else above.answers
         """Interrupt id → answer, for this run and the graphs inside it."""
         self.has_answers: bool = False if above is None else above.has_answers
         """Whether this call answers some of what is open."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from milepost._engine.context.config import retry_policies
-from milepost._engine.context.node_callable import callee_of, hints_of, name_of
+from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
@@ -23,10 +23,13 @@ from milepost.types import (
     Checkpointer,
     OnConflict,
     RetryPolicy,
+    TimeoutPolicy,
     ensure_valid_checkpointer,
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
 
@@ -52,12 +55,13 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
     def __init__(
         self,
         checkpointer: Checkpointer = None,
-        *,
         store: BaseStore | None = None,
         cache: BaseCache[Any] | None = None,
         context_schema: Any = None,
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
+        *,
         on_conflict: OnConflict = "newest",
     ) -> None:
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
@@ -67,6 +71,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         self.cache_policy = cache_policy
         self.on_conflict = on_conflict
         self.retry = retry_policies(retry_policy)
+        self.timeout = TimeoutPolicy.coerce(timeout)
 
     def __call__(self, function: Callable[..., Any]) -> CompiledGraph[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -79,6 +84,11 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
                 "An entrypoint needs at least one parameter: the input that it is called with."
             )
         name = name_of(function) or "entrypoint"
+        if self.timeout is not None and not is_async(function):
+            raise GraphBuildError(
+                f"Entrypoint '{name}' is a sync function, which nothing can stop: a timeout needs "
+                "an `async def` function."
+            )
         graph: CompiledGraph[Any, Any, Any, Any] = CompiledGraph(
             program=self._program(name, function),
             checkpointer=self.checkpointer,
@@ -105,6 +115,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             writes_of=_writes_of,
             retry=self.retry,
             cache=self.cache_policy,
+            timeout=self.timeout,
             subgraphs=graphs_in(function),
             starts_tasks=True,
         )

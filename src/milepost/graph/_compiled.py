@@ -125,17 +125,22 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """Run the graph and return its output.
 
         `input` is the input, None to go on with the thread, or a Command. With another
-        `stream_mode` than "values" the list of its events is returned. The output has the keys of
-        the output schema, or those that `output_keys` names.
+        `stream_mode` than "values" the list of its events is returned, those of inner graphs too
+        with `subgraphs`. The output has the keys of the output schema, or those that `output_keys`
+        names.
         """
         self._show_output(options)
         if stream_mode != "values":
-            return list(self.stream(input, config, stream_mode=stream_mode, **options))
+            events = self.stream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
+            return list(events)
         run = new_run(self, EventStream(), config, options)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
@@ -147,12 +152,15 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """`invoke`, for use on an event loop."""
         self._show_output(options)
         if stream_mode != "values":
-            events = self.astream(input, config, stream_mode=stream_mode, **options)
+            events = self.astream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
             return [event async for event in events]
         run = new_run(self, EventStream(), config, options)
         driver = async_driver(run.events.stream)

@@ -13,10 +13,11 @@ from milepost._engine.context.task_context import RunControl, TaskContext, find_
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
 from milepost._schema import is_pydantic
-from milepost.constants import START
+from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
     from milepost.types import RunnableConfig
 
@@ -69,9 +70,10 @@ def run_settings(
                 f"output_keys names '{key}', which is not in the state. "
                 f"It has: {', '.join(graph.program.keys)}."
             )
+    merged, saver = without_saver(merge_configs(graph.config, _inherited(parent), config))
     return RunSettings(
-        config=merge_configs(graph.config, _inherited(parent), config),
-        checkpointer=graph.checkpointer,
+        config=merged,
+        checkpointer=graph.checkpointer if saver is None else saver,
         durability=options.get("durability"),
         on_conflict=checked_policy(options.get("on_conflict") or graph.on_conflict),
         context=_context(graph.context_schema, options.get("context")),
@@ -82,6 +84,21 @@ def run_settings(
         store=graph.store,
         cache=graph.cache,
     )
+
+
+def without_saver(
+    config: RunnableConfig,
+) -> tuple[RunnableConfig, BaseCheckpointSaver[Any] | None]:
+    """A config without the saver that it may bring, and that saver.
+
+    It is that of the outermost graph: graphs in nodes take theirs from the run around them.
+    """
+    configurable = config.get(CONF)
+    if not configurable or CONFIG_KEY_CHECKPOINTER not in configurable:
+        return config, None
+    rest = dict(configurable)
+    saver = rest.pop(CONFIG_KEY_CHECKPOINTER)
+    return {**config, "configurable": rest}, saver or None
 
 
 def event_stream(

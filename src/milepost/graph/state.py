@@ -20,13 +20,14 @@ from milepost.graph._spec import (
     literal_ends,
 )
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
-from milepost.managed import ManagedValue
+from milepost.managed.base import ManagedValueSpec
 from milepost.types import (
     All,
     CachePolicy,
     Checkpointer,
     OnConflict,
     RetryPolicy,
+    RunnableConfig,
     TimeoutPolicy,
     ensure_valid_checkpointer,
 )
@@ -66,8 +67,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """Joins: several sources, one target."""
         self.branches: dict[str, dict[str, BranchSpec]] = {}
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
-        self.managed: dict[str, type[ManagedValue]] = {}
+        self.managed: dict[str, ManagedValueSpec] = {}
         self.defaults: dict[str, Any] = {}
+        self.compiled = False
+        """Whether a graph was made of it; later changes are not part of that graph."""
         self._schemas: dict[int, Any] = {}
         """Those whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
@@ -92,6 +95,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 )
         self.managed.update(read.managed)
         self._schemas[id(schema)] = schema
+
+    @property
+    def schemas(self) -> dict[Any, dict[str, Any]]:
+        """Schema → its keys, with the channel or the managed value of each."""
+        known = {id(schema): schema_of(schema) for schema in self._schemas.values()}
+        return {
+            schema: {
+                **{key: self.channels[key] for key in known[id(schema)].channels},
+                **known[id(schema)].managed,
+            }
+            for schema in self._schemas.values()
+        }
 
     # -- nodes
 
@@ -131,7 +146,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             name = found
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
-        limit = TimeoutPolicy.of(timeout)
+        limit = TimeoutPolicy.coerce(timeout)
         schema = input_schema or first_parameter_schema(action) or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
@@ -154,13 +169,19 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
         cache_policy: CachePolicy | None = None,
         error_handler: Callable[..., Any] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
     ) -> Self:
-        """What nodes get that do not say otherwise."""
-        self.defaults = {
-            "retry": retry_policies(retry_policy),
+        """What nodes get that do not say otherwise; what an earlier call said stays.
+
+        `timeout` is for error handlers too. Graphs inside nodes have defaults of their own.
+        """
+        given = {
+            "retry": None if retry_policy is None else retry_policies(retry_policy),
             "cache": cache_policy,
             "error_handler": error_handler,
+            "timeout": TimeoutPolicy.coerce(timeout),
         }
+        self.defaults.update((name, value) for name, value in given.items() if value is not None)
         return self
 
     def _check_name(self, name: str) -> None:
@@ -293,7 +314,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                         )
         for node in self.nodes.values():
             can_stop = is_async(node.action) or hasattr(node.action, "ainvoke")
-            if node.timeout is not None and not can_stop:
+            if (node.timeout or self.defaults.get("timeout")) is not None and not can_stop:
                 raise GraphBuildError(
                     f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
                     "needs an `async def` node."
@@ -346,6 +367,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)
         label = name or "graph"
+        self.compiled = True
         return CompiledStateGraph(
             program=compile_program(self, label, renamed_nodes, renamed_keys),
             builder=self,
@@ -360,4 +382,4 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         )
 
 
-__all__ = ["CompiledStateGraph", "StateGraph"]
+__all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]

@@ -101,7 +101,7 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
     context.failure = NodeError(task.name, error, task.input)
     try:
-        output = yield Call(handler.callee, task.input, context)
+        output = yield Call(handler.callee, task.input, context, handler.timeout)
         # The node has not run to its end, so its edges are not followed: the handler says where
         # to go, with a Command, or the path ends here.
         task.writes = task.node.writes_of(output)
@@ -168,10 +168,7 @@ def raise_own_cancellation(error: BaseException, node: str) -> None:
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(
-            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
-            "not the run. Catch it in the node, or give the node a retry policy."
-        ) from error
+        raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:

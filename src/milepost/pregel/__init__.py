@@ -1,0 +1,1 @@
+"""Graphs below `StateGraph`, and graphs that run elsewhere."""
