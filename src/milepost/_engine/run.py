@@ -35,6 +35,7 @@ from milepost.errors import (
     InvalidUpdateError,
     ParentCommand,
 )
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -56,6 +57,7 @@ class GraphRun:
         "has_output",
         "interrupts",
         "is_retry",
+        "last_shown",
         "paused",
         "planned",
         "position",
@@ -107,6 +109,8 @@ class GraphRun:
         """The run has stopped at an interrupt."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
+        self.last_shown: Any = MISSING
+        """Of a program with keys that lose their values: what was streamed last, or would be."""
 
     # -- from the beginning to the end
 
@@ -186,6 +190,8 @@ class GraphRun:
     def _output(self) -> Any:
         """What `invoke` returns."""
         keys = self.settings.output_keys
+        if self.last_shown is not MISSING and not self.paused:
+            return self.last_shown
         result = self._read(self.program.output_keys if keys is None else keys)
         if self.interrupts and self.position.parent is None:
             shown = list(self.interrupts)
@@ -263,8 +269,12 @@ class GraphRun:
         writes = () if at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
-        if not (events.quiet and self.has_output):
-            self._show_changes()
+        if self.program.passing:
+            # A key that has lost its value counts as unchanged: what was written last is shown.
+            shown = {name for task in tasks for name, _ in task.writes}
+            self._show_changes(shown)
+        elif not (events.quiet and self.has_output):
+            self._show_changes(channels.changed)
         return True
 
     def _run_tasks(
@@ -403,13 +413,14 @@ class GraphRun:
     def show_values(self) -> None:
         """Stream the state."""
         self.has_output = True
+        if self.program.passing:
+            self.last_shown = self._read(self.events.keys)
         if self.events.stream.wants("values"):
             self.events.values(self._read(self.events.keys))
 
-    def _show_changes(self) -> None:
+    def _show_changes(self, changed: set[str] | None) -> None:
         """Stream the state, if something has changed that the streams show."""
         keys = self.events.keys
-        changed = self.channels.changed
         if changed is None or not changed.isdisjoint((keys,) if isinstance(keys, str) else keys):
             self.show_values()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from milepost._engine.context.config import merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
@@ -22,7 +22,7 @@ from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
 from milepost.graph._options import checked_policy, event_stream, new_run
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
-from milepost.types import StateUpdate
+from milepost.types import StateUpdate, ensure_valid_checkpointer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
+    from milepost.graph._low_level import ChannelGraph
     from milepost.graph._typing import AnyGraph
     from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
@@ -46,44 +47,53 @@ if TYPE_CHECKING:
     )
 
 
-def _no_step_timeout(*_: Any) -> NoReturn:
-    raise AttributeError(
-        "A graph of milepost has no step_timeout. Say how long each node may take, with "
-        "add_node(..., timeout=...) or @task(timeout=...)."
-    )
-
-
 class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     """What `StateGraph.compile` and `@entrypoint` make."""
-
-    context_schema: Any = None
-    stream_mode: StreamMode = "updates"
-    step_timeout = property(_no_step_timeout, _no_step_timeout)
-    """Not there: an error is better than a limit that is set and has no effect."""
 
     def __init__(
         self,
         *,
-        program: ExecutableGraph,
+        program: ExecutableGraph | None = None,
         checkpointer: Checkpointer = None,
         store: BaseStore | None = None,
         cache: BaseCache[Any] | None = None,
-        interrupt_before: All | Sequence[str] = (),
-        interrupt_after: All | Sequence[str] = (),
+        interrupt_before_nodes: All | Sequence[str] = (),
+        interrupt_after_nodes: All | Sequence[str] = (),
         on_conflict: OnConflict = "newest",
-        debug: bool = False,
+        debug: bool | None = None,
         name: str = "graph",
         config: RunnableConfig | None = None,
+        context_schema: Any = None,
+        stream_mode: StreamMode | None = None,
+        step_timeout: float | None = None,
+        **channel_graph: Unpack[ChannelGraph],
     ) -> None:
+        """Make a graph from channels and nodes (`ChannelGraph`), or from a program that is ready.
+
+        `StateGraph.compile` and `@entrypoint` give the `program`.
+        """
+        if program is None:
+            from milepost.graph._low_level import channel_program, check_pauses
+
+            program = channel_program(name, channel_graph)
+            check_pauses(program, interrupt_before_nodes, interrupt_after_nodes)
+            ensure_valid_checkpointer(checkpointer)
+            stream_mode = stream_mode or "values"
+        elif channel_graph:
+            raise TypeError(f"A ready program has its own {', '.join(channel_graph)}.")
         self.program = program
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
-        self.interrupt_before = interrupt_before
-        self.interrupt_after = interrupt_after
+        self.interrupt_before_nodes = interrupt_before_nodes
+        self.interrupt_after_nodes = interrupt_after_nodes
         self.on_conflict = checked_policy(on_conflict)
-        self.debug = debug
+        self.debug = bool(debug)
         self.name = name
+        self.context_schema = context_schema
+        self.stream_mode: StreamMode = stream_mode or "updates"
+        self.step_timeout = step_timeout
+        """How many seconds a super-step may take."""
         self.config: RunnableConfig = config or {}
 
     def __repr__(self) -> str:
@@ -99,6 +109,26 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     def channels(self) -> Mapping[str, Any]:
         """The channels by name."""
         return self.program.channels
+
+    @property
+    def input_channels(self) -> str | Sequence[str]:
+        """Where the input goes: the name of a channel, or of several."""
+        return self.program.input_channel
+
+    @property
+    def output_channels(self) -> str | Sequence[str]:
+        """What `invoke` returns: the value of this channel, or a dict of these."""
+        return self.program.output_keys
+
+    @property
+    def stream_channels(self) -> str | Sequence[str]:
+        """What the `values` stream and snapshots show."""
+        return self.program.stream_keys
+
+    @property
+    def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
+        """The nodes that a new value in a channel may start."""
+        return self.program.triggers
 
     def get_name(self) -> str:
         """The name that a node gets from this graph."""
@@ -381,9 +411,8 @@ class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
     def __init__(
         self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
     ) -> None:
-        super().__init__(**options)
+        super().__init__(context_schema=builder.context_schema, **options)
         self.builder = builder
-        self.context_schema = builder.context_schema
 
 
 def _shown(events: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:

@@ -53,6 +53,11 @@ _SAME_NAME: Final = (
     "graph.message",
     "graph.state",
     "managed",
+    "pregel",
+    "pregel.debug",
+    "pregel.main",
+    "pregel.protocol",
+    "pregel.types",
     "runtime",
     "store",
     "store.base",
@@ -61,6 +66,10 @@ _SAME_NAME: Final = (
     "store.postgres.aio",
     "store.sqlite",
     "store.sqlite.aio",
+    "stream",
+    "stream.run_stream",
+    "stream.stream_channel",
+    "stream.transformers",
     "types",
 )
 _OTHER_NAME: Final = {
@@ -75,8 +84,6 @@ _COUNTERPARTS: Final = {
 _ADVICE: Final = {
     "prebuilt": "Its agents and tool nodes are a loop of a few lines in a graph:"
     " examples/from_langgraph/tool_agent.py has it.",
-    "pregel": "Compiled graphs are in langgraph.graph.state, and StateSnapshot and its like in"
-    " langgraph.types.",
     "graph": "StateGraph is in langgraph.graph, and what it compiles to in langgraph.graph.state.",
     "utils": "It is not public in LangGraph, either.",
     "checkpoint": "A saver for another database needs LangGraph itself: pass it to milepost's"
