@@ -12,12 +12,13 @@ that it tells, and the resources that its tasks can use.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import CheckpointWriter
 from milepost._engine.context.config import concurrency, recursion_limit
 from milepost._engine.context.options import RunResources, RunSettings, resources_of
-from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
+from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
 from milepost._engine.position import Position, pin, pin_children
 from milepost._engine.start import open_run
 from milepost._engine.streaming.events import EventStream, RunEvents
@@ -34,6 +35,7 @@ from milepost.errors import (
     GraphRecursionError,
     InvalidUpdateError,
     ParentCommand,
+    StepTimeoutError,
 )
 from milepost.types import MISSING
 
@@ -299,12 +301,15 @@ class GraphRun:
         checkpoints, subtasks = self.checkpoints, self.subtasks
         subtasks.called = []
         apart = self.program.starts_tasks and self._stores_calls(tasks)
+        wait = AWAIT
+        if (limit := self.settings.step_timeout) is not None:
+            wait, apart = Await(monotonic() + limit), True
         ended = yield Start([(task, perform(self, task)) for task in tasks], at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
         while left or subtasks.running:
-            if not ended:
-                ended = yield AWAIT
+            if not ended and not (ended := (yield wait)):
+                yield from self._time_out(tasks, waiting)
             for task in ended:
                 if task.called:
                     subtasks.one_has_ended()
@@ -326,6 +331,17 @@ class GraphRun:
             self.events.task_ended(task)
             unsaved.append(task)
         return unsaved
+
+    def _time_out(self, tasks: Sequence[Task], waiting: Sequence[Task]) -> EffectGenerator[None]:
+        """A step has taken too long; what had ended is stored, but for what still waited."""
+        for task in waiting:
+            gather_interrupts(self.subtasks.called, task)
+        yield from self.checkpoints.save_writes(list(map(to_store, waiting)))
+        late = sorted({t.name for t in tasks if not (t.finished or t.paused or t.error)})
+        raise StepTimeoutError(
+            f"Step {self.position.step + 1} of graph '{self.program.name}' took longer than its "
+            f"step_timeout of {self.settings.step_timeout} s. Still running: {', '.join(late)}."
+        )
 
     def _stores_calls(self, tasks: Sequence[Task]) -> bool:
         """Whether what these tasks call is stored before they have ended themselves."""

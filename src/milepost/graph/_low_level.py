@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import Callee, callee_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.asyncio_tools import in_thread
 from milepost.channels import BaseChannel, DeltaChannel, Topic
 from milepost.constants import BRANCH_TO, RESERVED, TASKS
 from milepost.errors import GraphBuildError, InvalidUpdateError
@@ -173,7 +173,7 @@ def _chained(name: str, callees: Sequence[Callee]) -> Callee:
                 value = await callee.aio(value, **arguments)
             else:
                 assert callee.sync is not None
-                value = await asyncio.to_thread(callee.sync, value, **arguments)
+                value = await in_thread(callee.sync, value, **arguments)
         return value
 
     return Callee(

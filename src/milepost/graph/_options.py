@@ -79,6 +79,7 @@ def run_settings(
         interrupt_after=after or graph.interrupt_after_nodes,
         output_keys=keys,
         control=options.get("control"),
+        step_timeout=graph.step_timeout or None,
         store=graph.store,
         cache=graph.cache,
     )
