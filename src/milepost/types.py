@@ -27,6 +27,22 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost._engine.context.task_context import RunControl
+    from milepost._stream_parts import (
+        CheckpointPayload,
+        CheckpointStreamPart,
+        CheckpointTask,
+        CustomStreamPart,
+        DebugPayload,
+        DebugStreamPart,
+        GraphOutput,
+        MessagesStreamPart,
+        StreamPart,
+        TaskPayload,
+        TaskResultPayload,
+        TasksStreamPart,
+        UpdatesStreamPart,
+        ValuesStreamPart,
+    )
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 else:
     try:  # without the second set of classes, in Python, that `datetime` defines first
@@ -38,10 +54,18 @@ __all__ = [
     "All",
     "CacheKey",
     "CachePolicy",
+    "CheckpointPayload",
+    "CheckpointStreamPart",
+    "CheckpointTask",
     "Checkpointer",
     "Command",
+    "CustomStreamPart",
+    "DebugPayload",
+    "DebugStreamPart",
     "Durability",
+    "GraphOutput",
     "Interrupt",
+    "MessagesStreamPart",
     "OnConflict",
     "Overwrite",
     "PregelTask",
@@ -52,8 +76,14 @@ __all__ = [
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
+    "StreamPart",
     "StreamWriter",
+    "TaskPayload",
+    "TaskResultPayload",
+    "TasksStreamPart",
     "TimeoutPolicy",
+    "UpdatesStreamPart",
+    "ValuesStreamPart",
     "ensure_valid_checkpointer",
     "interrupt",
 ]
@@ -139,12 +169,12 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1"] | None
-    """The form of events and results; there is one."""
+    version: Literal["v1", "v2"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`."""
     print_mode: StreamMode | Sequence[StreamMode]
-    """Taken from callers who know LangGraph, without effect."""
+    """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
-    """Taken from callers who know LangGraph, without effect."""
+    """Print updates and values; what the graph was compiled with by default."""
     checkpoint_during: bool | None
     """Deprecated: `durability` "async" or "exit"."""
 
@@ -444,3 +474,12 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
         f"{type(checkpointer).__name__}.{hint}"
     )
+
+
+def __getattr__(name: str) -> Any:
+    """The parts of `version="v2"`, which few programs name."""
+    if name in __all__:
+        from milepost import _stream_parts
+
+        return getattr(_stream_parts, name)
+    raise AttributeError(f"module 'milepost.types' has no attribute '{name}'")

@@ -6,7 +6,15 @@ out: the sync driver for `invoke`, the asyncio driver for `ainvoke`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -15,12 +23,13 @@ from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver
-from milepost._engine.streaming.events import Event, EventStream, shown
+from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost.constants import NS_SEP, START
 from milepost.graph import _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run
+from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
+from milepost.graph._parts import form_of, output_of
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.types import StateUpdate, ensure_valid_checkpointer
 
@@ -166,7 +175,9 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self._show_output(options)
         if stream_mode != "values":
             return list(self.stream(input, config, stream_mode=stream_mode, **options))
-        run = new_run(self, EventStream(), config, options)
+        if options.get("version") == "v2":
+            return output_of(self.stream(input, config, stream_mode="values", **options))
+        run = new_run(self, unheard_stream(self, options), config, options)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return driver.run(run.run(input))
@@ -184,7 +195,10 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         if stream_mode != "values":
             events = self.astream(input, config, stream_mode=stream_mode, **options)
             return [event async for event in events]
-        run = new_run(self, EventStream(), config, options)
+        if options.get("version") == "v2":
+            parts = self.astream(input, config, stream_mode="values", **options)
+            return output_of([part async for part in parts])
+        run = new_run(self, unheard_stream(self, options), config, options)
         driver = async_driver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return await driver.run(run.run(input))
@@ -203,11 +217,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         An event is what its mode carries. With several modes it is `(mode, event)`, and with
         `subgraphs` the namespace of the graph that the event comes from is in front.
         """
-        stream, many = event_stream(self, stream_mode, subgraphs)
+        stream, many = event_stream(self, stream_mode, subgraphs, options)
         run = new_run(self, stream, config, options)
+        show = form_of(self, options.get("version"), many_modes=many, subgraphs=subgraphs)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
-        return end_at_exit(_shown(driver.stream(run.run(input)), many, subgraphs))
+        return end_at_exit(_shown(driver.stream(run.run(input)), show))
 
     def astream(
         self,
@@ -220,18 +235,20 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> AsyncGenerator[Any, None]:
         """`stream`, for use on an event loop."""
         driver = async_driver()
-        many = False
+        form: Callable[[Event], Any]
 
         def begin() -> EffectGenerator[Any]:
-            nonlocal many
-            stream, many = event_stream(self, stream_mode, subgraphs)
+            nonlocal form
+            stream, many = event_stream(self, stream_mode, subgraphs, options)
+            version = options.get("version")
+            form = form_of(self, version, many_modes=many, subgraphs=subgraphs)
             run = new_run(self, stream, config, options, above=1)
             driver.events = stream
             run.subtasks.spawn = driver.spawn
             return run.run(input)
 
         def show(event: Event) -> Any:
-            return shown(event, many_modes=many, subgraphs=subgraphs)
+            return form(event)
 
         return end_async_at_exit(driver.stream(begin, show), driver)
 
@@ -415,9 +432,9 @@ class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
         self.builder = builder
 
 
-def _shown(events: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:
+def _shown(events: Any, show: Callable[[Event], Any]) -> Generator[Any, None, None]:
     try:
         for event in events:
-            yield shown(event, many_modes=many, subgraphs=subgraphs)
+            yield show(event)
     finally:
         events.close()

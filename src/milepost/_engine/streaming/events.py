@@ -93,11 +93,15 @@ class EventStream:
         """Whether no event has anywhere to go."""
         return not self.modes and self.parent is None
 
+    def deliver(self, event: Event) -> None:
+        """Hand an event to the consumer."""
+        self.undelivered.append(event)
+        self.wake()
+
     def push(self, event: Event, *, from_child: bool = False) -> None:
         """Deliver an event, from any thread."""
         if event.mode in self.modes and (self.subgraphs or not from_child):
-            self.undelivered.append(event)
-            self.wake()
+            self.deliver(event)
         if self.parent is not None:
             self.parent.push(event, from_child=True)
 
@@ -110,8 +114,7 @@ class EventStream:
             if id is not None:
                 self.heard.add(id)
             if not (once and known):
-                self.undelivered.append(event)
-                self.wake()
+                self.deliver(event)
         if self.parent is not None:
             self.parent.push_message(event, id, once=once, from_child=True)
 
