@@ -202,22 +202,3 @@ def _warn(usage: str) -> None:
         DeprecationWarning,
         stacklevel=3,
     )
-
-
-NAMES = (
-    "CheckpointPayload",
-    "CheckpointStreamPart",
-    "CheckpointTask",
-    "CustomStreamPart",
-    "DebugPayload",
-    "DebugStreamPart",
-    "GraphOutput",
-    "MessagesStreamPart",
-    "StreamPart",
-    "TaskPayload",
-    "TaskResultPayload",
-    "TasksStreamPart",
-    "UpdatesStreamPart",
-    "ValuesStreamPart",
-)
-"""What `milepost.types` takes from here."""

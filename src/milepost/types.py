@@ -21,6 +21,7 @@ from typing import (
 from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.dataclass_tools import frozen
+from milepost._internal.lazy_imports import on_demand
 from milepost.errors import NodeTimeoutError
 
 if TYPE_CHECKING:
@@ -49,6 +50,24 @@ else:
         from _datetime import timedelta
     except ImportError:
         from datetime import timedelta
+
+    _PARTS = (
+        "CheckpointPayload",
+        "CheckpointStreamPart",
+        "CheckpointTask",
+        "CustomStreamPart",
+        "DebugPayload",
+        "DebugStreamPart",
+        "GraphOutput",
+        "MessagesStreamPart",
+        "StreamPart",
+        "TaskPayload",
+        "TaskResultPayload",
+        "TasksStreamPart",
+        "UpdatesStreamPart",
+        "ValuesStreamPart",
+    )
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
 
 __all__ = [
     "All",
@@ -169,8 +188,11 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1", "v2"] | None
-    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`."""
+    version: Literal["v1", "v2", "v3"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
+
+    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
+    """
     print_mode: StreamMode | Sequence[StreamMode]
     """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
@@ -474,12 +496,3 @@ def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
         "A checkpointer must be a BaseCheckpointSaver, True, False or None, not "
         f"{type(checkpointer).__name__}.{hint}"
     )
-
-
-def __getattr__(name: str) -> Any:
-    """The parts of `version="v2"`, which few programs name."""
-    if name in __all__:
-        from milepost import _stream_parts
-
-        return getattr(_stream_parts, name)
-    raise AttributeError(f"module 'milepost.types' has no attribute '{name}'")

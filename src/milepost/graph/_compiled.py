@@ -16,7 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from milepost._engine.context.config import merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
     from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
+    from milepost.stream._mux import TransformerFactory
     from milepost.types import (
         All,
         Checkpointer,
@@ -75,6 +76,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         context_schema: Any = None,
         stream_mode: StreamMode | None = None,
         step_timeout: float | None = None,
+        stream_transformers: Sequence[TransformerFactory] | None = None,
         **channel_graph: Unpack[ChannelGraph],
     ) -> None:
         """Make a graph from channels and nodes (`ChannelGraph`), or from a program that is ready.
@@ -103,6 +105,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.stream_mode: StreamMode = stream_mode or "updates"
         self.step_timeout = step_timeout
         """How many seconds a super-step may take."""
+        self.stream_transformers: tuple[TransformerFactory, ...] = ()
+        """What makes streams of events besides those that `stream_events` always has."""
+        if stream_transformers:
+            from milepost.graph._events import checked_factories
+
+            self.stream_transformers = checked_factories(stream_transformers)
         self.config: RunnableConfig = config or {}
 
     def __repr__(self) -> str:
@@ -251,6 +259,55 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
             return form(event)
 
         return end_async_at_exit(driver.stream(begin, show), driver)
+
+    def stream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2", "v3"] = "v2",
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run the graph, and get a stream for each kind of its events: a `GraphRunStream`.
+
+        That is `version="v3"`. The caller who iterates drives the run. `transformers` make more
+        streams, after those that the graph was compiled with. Other options are those of `stream`.
+        Versions 1 and 2 are LangChain's, which has them for async code only.
+        """
+        if version == "v3":
+            from milepost.graph._events import run_stream
+
+            return run_stream(self, input, config, transformers, options)
+        return self._langchain_events("stream_events")(input, config, version=version, **options)
+
+    def astream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2", "v3"] = "v2",
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Any,
+    ) -> Any:
+        """`stream_events`, for use on an event loop: with "v3" await it for the run stream.
+
+        Versions 1 and 2 are LangChain's: async iterators over the events of callbacks.
+        """
+        if version == "v3":
+            from milepost.graph._events import arun_stream
+
+            return arun_stream(self, input, config, transformers, options)
+        return self._langchain_events("astream_events")(input, config, version=version, **options)
+
+    def _langchain_events(self, method: str) -> Callable[..., Any]:
+        inherited: Callable[..., Any] | None = getattr(super(), method, None)
+        if inherited is None:
+            raise NotImplementedError(
+                f"{method} in versions 1 and 2 needs LangChain. Use version='v3', or stream with "
+                "several stream_modes."
+            )
+        return inherited
 
     def batch(
         self,

@@ -94,12 +94,15 @@ def event_stream(
     """Where the events of a run go, and whether each comes with its mode."""
     wanted = graph.stream_mode if modes is None else modes
     names = _mode_names("stream_mode", wanted)
-    eager = graph.program.starts_tasks
+    eager, blocks = graph.program.starts_tasks, options.get("version") == "v3"
     if printed := _printed(graph, options):
         from milepost._engine.streaming.printing import PrintingStream
 
-        return PrintingStream(names, printed, subgraphs, eager=eager), not isinstance(wanted, str)
-    return EventStream(names, subgraphs, eager=eager), not isinstance(wanted, str)
+        stream: EventStream = PrintingStream(names, printed, subgraphs, eager=eager)
+    else:
+        stream = EventStream(names, subgraphs, eager=eager)
+    stream.blocks = blocks
+    return stream, not isinstance(wanted, str)
 
 
 def unheard_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
@@ -150,7 +153,7 @@ def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
     if durability is not None and durability not in get_args(Durability):
         raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
     version = options.get("version")
-    if version not in (None, "v1", "v2"):
+    if version not in (None, "v1", "v2", "v3"):
         raise ValueError(f"There is no form '{version}' of events and results: 'v1' or 'v2'.")
     checked_control(options.get("control"))
     return options

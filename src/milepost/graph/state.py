@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from milepost.graph._compiled import CompiledStateGraph
     from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
+    from milepost.stream._mux import TransformerFactory
 else:
     __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
 
@@ -325,6 +326,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         renamed_keys: Mapping[str, str] | None = None,
         debug: bool = False,
         name: str | None = None,
+        transformers: Sequence[TransformerFactory] | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """Check the graph and make it runnable.
 
@@ -334,6 +336,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         run on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
         `renamed_nodes` and `renamed_keys` say what nodes and keys of the state were called before,
         {"old": "new"}: threads that were stored under the old names go on under the new ones.
+        `debug` prints what runs do. `transformers` make streams of their own out of the events of
+        `stream_events(version="v3")`.
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program
@@ -357,6 +361,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             on_conflict=on_conflict,
             debug=debug,
             name=label,
+            stream_transformers=transformers,
         )
 
 

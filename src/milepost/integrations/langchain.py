@@ -44,8 +44,16 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     callbacks.add_tags(list(config.get("tags") or ()))
     callbacks.add_metadata(dict(config.get("metadata") or {}))
     if context.run.events.stream.wants("messages"):
-        callbacks.add_handler(TokenStream(context))
+        callbacks.add_handler(_token_stream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
+
+
+def _token_stream(context: TaskContext) -> TokenStream:
+    if not context.run.events.stream.takes_blocks:
+        return TokenStream(context)
+    from milepost.integrations._langchain_blocks import BlockStream
+
+    return BlockStream(context)
 
 
 class TokenStream(BaseCallbackHandler):

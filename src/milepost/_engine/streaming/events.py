@@ -42,6 +42,7 @@ class EventStream:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
     __slots__ = (
+        "blocks",
         "flows_during_nodes",
         "heard",
         "modes",
@@ -70,6 +71,8 @@ class EventStream:
         """Whether events may come up while a node runs, so that nodes must not block them."""
         self.undelivered: deque[Event] = deque()
         """Events that the driver has not delivered yet."""
+        self.blocks = False
+        """Whether the consumer of `messages` takes models' answers in content blocks."""
         self.wake: Callable[[], None] = _wake_nothing
         """Tells a driver that waits for tasks to look here."""
         self.heard: set[str] = set()
@@ -87,6 +90,11 @@ class EventStream:
         if mode in self.modes:
             return True
         return self.parent is not None and self.parent.wants(mode)
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether models' answers are streamed in content blocks, here or by a graph around."""
+        return self.blocks or (self.parent is not None and self.parent.takes_blocks)
 
     @property
     def silent(self) -> bool:
@@ -190,9 +198,9 @@ class RunEvents:
             if task.finished or not payloads.visible(task):
                 continue
             if self.stream.wants("tasks"):
-                self.push("tasks", payloads.task_started(task))
+                self.push("tasks", payloads.task_started(self.config, task))
             if self.stream.wants("debug"):
-                started = payloads.task_started(task)
+                started = payloads.task_started(self.config, task)
                 self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
 
     def task_ended(self, task: Task) -> None:
@@ -237,6 +245,10 @@ class RunEvents:
         """A message or a piece of one; `once`: only to those who have not heard it."""
         event = Event(ns_parts(self.position.ns), "messages", (message, dict(metadata)))
         self.stream.push_message(event, message.id, once=once)
+
+    def message_event(self, event: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """The begin, a content block or the end of a message."""
+        self.push("messages", (event, dict(metadata)))
 
     def returned_messages(self, task: Task) -> None:
         """The messages in what an ended task has written."""
