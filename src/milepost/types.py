@@ -122,7 +122,7 @@ OnConflict: TypeAlias = Literal["newest", "reject"]
 """What a run does that finds another run on its thread: take the thread over, or be refused."""
 
 StreamMode: TypeAlias = Literal[
-    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
+    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom", "tools"
 ]
 """What a stream carries.
 
@@ -130,6 +130,7 @@ StreamMode: TypeAlias = Literal[
 - `updates`: what each node wrote, as it finishes.
 - `custom`: what nodes send through the stream writer.
 - `messages`: tokens of chat models, with metadata.
+- `tools`: calls of LangChain's tools as they begin, say something and end.
 - `checkpoints`, `tasks`: saved checkpoints; tasks as they start and finish.
 - `debug`: `checkpoints` and `tasks` together.
 """

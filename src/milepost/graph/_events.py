@@ -88,11 +88,13 @@ def checked_factories(
     given: Sequence[TransformerFactory] | None,
 ) -> tuple[TransformerFactory, ...]:
     """What makes transformers, if it can make one for every inner graph."""
-    for factory in given or ():
+    made: Sequence[object] = given or ()
+    for factory in made:
         if isinstance(factory, StreamTransformer) or not callable(factory):
+            kind = "pre-built instance " if isinstance(factory, StreamTransformer) else ""
             raise TypeError(
-                f"transformers takes scope-aware callables, not {factory!r}: inner graphs get "
-                "transformers of their own. Pass the class, or `lambda scope: Mine(scope, ...)`."
+                f"transformers takes scope-aware callables, not the {kind}{factory!r}: inner "
+                "graphs get their own. Pass the class, or `lambda scope: Mine(scope, ...)`."
             )
     return tuple(given or ())
 

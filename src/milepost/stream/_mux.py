@@ -86,8 +86,8 @@ class StreamMux:
         for key in streams:
             if key in self.extensions:
                 raise ValueError(
-                    f"{kind} has a stream '{key}', which would conflict with that of "
-                    f"{type(self._by_key[key]).__name__}: give it another name."
+                    f"The streams of {kind} conflict with others: '{key}' is a stream of "
+                    f"{type(self._by_key[key]).__name__}. Give it another name."
                 )
         native = bool(getattr(transformer, "_native", False))
         for stream in streams.values():

@@ -43,7 +43,7 @@ class SubgraphTransformer(_TasksLifecycleBase):
         self._mux = mux
 
     def _should_track(self, ns: Namespace) -> bool:
-        return ns[:-1] == self.scope
+        return len(ns) == len(self.scope) + 1 and ns[:-1] == self.scope
 
     def _on_started(
         self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None

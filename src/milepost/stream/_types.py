@@ -127,8 +127,8 @@ class StreamTransformer(ABC):
         except RuntimeError:
             coro.close()
             raise RuntimeError(
-                f"{type(self).__name__}.schedule() needs a running event loop: use astream_events,"
-                " and set requires_async = True on the class so that this is found at the start."
+                f"{type(self).__name__}.schedule() requires a running event loop: use "
+                "astream_events, and set requires_async = True on the class to find this earlier."
             ) from None
         task = loop.create_task(_logged(coro, type(self).__name__) if on_error == "log" else coro)
         scheduled: set[asyncio.Task[Any]] = self.__dict__.setdefault("_scheduled", set())

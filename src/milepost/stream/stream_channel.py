@@ -24,7 +24,7 @@ class StreamChannel(Generic[T]):
     def __init__(self, name: str | None = None, *, maxlen: int | None = None) -> None:
         """`maxlen` is checked and has no effect: a consumer that drives the run bounds the rest."""
         if maxlen is not None and maxlen <= 0:
-            raise ValueError(f"maxlen must be a positive number or None, not {maxlen!r}.")
+            raise ValueError(f"maxlen must be a positive int or None, not {maxlen!r}.")
         self.name = name
         self._items: deque[tuple[int, T]] = deque()
         """What waits for the consumer, each with its place among all pushes of the run."""

@@ -197,7 +197,7 @@ class TaskContext:
         if self._config is None:
             run = self.run
             config = node_config(run.resources.config, run.position, self.task)
-            if config.get("callbacks") or run.events.stream.wants("messages"):
+            if config.get("callbacks") or run.events.stream.wants_callbacks:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config

@@ -66,7 +66,7 @@ class EventStream:
         """Whether the consumer wants events of inner graphs too."""
         self.parent = parent if parent is not None and parent.takes_from_children else None
         self.flows_during_nodes = bool(modes) and (
-            eager or subgraphs or bool(modes & {"custom", "messages"})
+            eager or subgraphs or bool(modes & {"custom", "messages", "tools"})
         )
         """Whether events may come up while a node runs, so that nodes must not block them."""
         self.undelivered: deque[Event] = deque()
@@ -77,7 +77,7 @@ class EventStream:
         """Tells a driver that waits for tasks to look here."""
         self.heard: set[str] = set()
         """Ids of the messages that the consumer of `messages` knows."""
-        if "messages" in modes:
+        if modes & {"messages", "tools"}:
             langchain_bridge.load()
 
     @property
@@ -92,9 +92,16 @@ class EventStream:
         return self.parent is not None and self.parent.wants(mode)
 
     @property
+    def wants_callbacks(self) -> bool:
+        """Whether events have somewhere to go that LangChain tells through callbacks."""
+        return self.wants("messages") or self.wants("tools")
+
+    @property
     def takes_blocks(self) -> bool:
-        """Whether models' answers are streamed in content blocks, here or by a graph around."""
-        return self.blocks or (self.parent is not None and self.parent.takes_blocks)
+        """Whether models' answers come in content blocks, to this stream or to those around."""
+        if "messages" in self.modes or self.parent is None:
+            return self.blocks
+        return self.parent.takes_blocks
 
     @property
     def silent(self) -> bool:
