@@ -128,19 +128,27 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self.program.channels
 
     @property
-    def input_channels(self) -> str | Sequence[str]:
+    def input_channels(self) -> str | list[str]:
         """Where the input goes: the name of a channel, or of several."""
-        return self.program.input_channel
+        return _listed(self.program.input_channel)
 
     @property
-    def output_channels(self) -> str | Sequence[str]:
+    def output_channels(self) -> str | list[str]:
         """What `invoke` returns: the value of this channel, or a dict of these."""
-        return self.program.output_keys
+        return _listed(self.program.output_keys)
 
     @property
-    def stream_channels(self) -> str | Sequence[str]:
+    def stream_channels(self) -> str | list[str]:
         """What the `values` stream and snapshots show."""
-        return self.program.stream_keys
+        return _listed(self.program.stream_keys)
+
+    stream_channels_asis = stream_channels
+
+    @property
+    def stream_channels_list(self) -> list[str]:
+        """`stream_channels`, as a list even of one."""
+        shown = self.stream_channels
+        return [shown] if isinstance(shown, str) else shown
 
     @property
     def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
@@ -163,6 +171,10 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         copy = self.with_config()
         copy.__dict__.update(update or {})
         return copy
+
+    def validate(self) -> Self:
+        """The graph itself: it was checked when it was made."""
+        return self
 
     # -- running
 
@@ -487,6 +499,10 @@ class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
     ) -> None:
         super().__init__(context_schema=builder.context_schema, **options)
         self.builder = builder
+
+
+def _listed(names: str | Sequence[str]) -> str | list[str]:
+    return names if isinstance(names, str) else list(names)
 
 
 def _shown(events: Any, show: Callable[[Event], Any]) -> Generator[Any, None, None]:

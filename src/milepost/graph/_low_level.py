@@ -42,6 +42,8 @@ class ChannelGraph(TypedDict, total=False):
     """For nodes without their own."""
     trigger_to_nodes: Mapping[str, Sequence[str]] | None
     """Not needed: which channel starts which node is read off the nodes."""
+    stream_eager: bool
+    """Not needed: events come as soon as there are any."""
     auto_validate: bool
     """Whether names are checked now; otherwise a wrong one fails when it is used."""
 
