@@ -8,6 +8,7 @@
     ├── EmptyInputError                     a run was started with nothing to do
     ├── NodeError                           what an error handler is told about a failed node
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
+    ├── StepTimeoutError (TimeoutError)     a super-step ran longer than the graph's step_timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
     ├── UnknownInterruptError (RuntimeError) an answer that fits no open interrupt
     ├── TaskNotFound                        a task id that this step does not have
@@ -163,6 +164,15 @@ class NodeTimeoutError(MilepostError, TimeoutError):
             run_timeout=self.run_timeout,
         )
         return again, (self.node, self.elapsed), self.__dict__
+
+
+class StepTimeoutError(MilepostError, TimeoutError):
+    """A super-step took longer than the graph's `step_timeout`.
+
+    Tasks of the step that had ended are stored, and do not run again when the thread goes on:
+    `invoke(None, config)`. Async nodes were cancelled; a sync node cannot be stopped, and goes on
+    in its thread without effect on the state.
+    """
 
 
 class NodeCancelledError(MilepostError):

@@ -23,6 +23,7 @@ from typing import (
 from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.dataclass_tools import frozen
+from milepost._internal.lazy_imports import on_demand
 from milepost.errors import NodeTimeoutError
 
 if TYPE_CHECKING:
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost._engine.context.task_context import RunControl
+    from milepost._stream_parts import (
+        CheckpointPayload,
+        CheckpointStreamPart,
+        CheckpointTask,
+        CustomStreamPart,
+        DebugPayload,
+        DebugStreamPart,
+        GraphOutput,
+        MessagesStreamPart,
+        StreamPart,
+        TaskPayload,
+        TaskResultPayload,
+        TasksStreamPart,
+        UpdatesStreamPart,
+        ValuesStreamPart,
+    )
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 else:
     try:  # without the second set of classes, in Python, that `datetime` defines first
@@ -37,15 +54,40 @@ else:
     except ImportError:
         from datetime import timedelta
 
+    _PARTS = (
+        "CheckpointPayload",
+        "CheckpointStreamPart",
+        "CheckpointTask",
+        "CustomStreamPart",
+        "DebugPayload",
+        "DebugStreamPart",
+        "GraphOutput",
+        "MessagesStreamPart",
+        "StreamPart",
+        "TaskPayload",
+        "TaskResultPayload",
+        "TasksStreamPart",
+        "UpdatesStreamPart",
+        "ValuesStreamPart",
+    )
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
+
 __all__ = [
     "All",
     "CacheKey",
     "CachePolicy",
+    "CheckpointPayload",
+    "CheckpointStreamPart",
     "CheckpointTask",
     "Checkpointer",
     "Command",
+    "CustomStreamPart",
+    "DebugPayload",
+    "DebugStreamPart",
     "Durability",
+    "GraphOutput",
     "Interrupt",
+    "MessagesStreamPart",
     "OnConflict",
     "Overwrite",
     "PregelExecutableTask",
@@ -57,8 +99,14 @@ __all__ = [
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
+    "StreamPart",
     "StreamWriter",
+    "TaskPayload",
+    "TaskResultPayload",
+    "TasksStreamPart",
     "TimeoutPolicy",
+    "UpdatesStreamPart",
+    "ValuesStreamPart",
     "ensure_valid_checkpointer",
     "interrupt",
 ]
@@ -78,7 +126,7 @@ OnConflict: TypeAlias = Literal["newest", "reject"]
 """What a run does that finds another run on its thread: take the thread over, or be refused."""
 
 StreamMode: TypeAlias = Literal[
-    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
+    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom", "tools"
 ]
 """What a stream carries.
 
@@ -86,6 +134,7 @@ StreamMode: TypeAlias = Literal[
 - `updates`: what each node wrote, as it finishes.
 - `custom`: what nodes send through the stream writer.
 - `messages`: tokens of chat models, with metadata.
+- `tools`: calls of LangChain's tools as they begin, say something and end.
 - `checkpoints`, `tasks`: saved checkpoints; tasks as they start and finish.
 - `debug`: `checkpoints` and `tasks` together.
 """
@@ -145,12 +194,15 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1"] | None
-    """The form of events and results; there is one."""
+    version: Literal["v1", "v2", "v3"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
+
+    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
+    """
     print_mode: StreamMode | Sequence[StreamMode]
-    """Taken from callers who know LangGraph, without effect."""
+    """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
-    """Taken from callers who know LangGraph, without effect."""
+    """Print updates and values; what the graph was compiled with by default."""
     checkpoint_during: bool | None
     """Deprecated: `durability` "async" or "exit"."""
 
@@ -350,21 +402,6 @@ class PregelTask(NamedTuple):
     result: Any | None = None
 
 
-class CheckpointTask(TypedDict):
-    """A task as an event of the `checkpoints` stream shows it."""
-
-    id: str
-    name: str
-    error: NotRequired[str]
-    """Only of a task that failed."""
-    result: NotRequired[Any]
-    """Only of a task that has finished."""
-    interrupts: NotRequired[list[dict[str, Any]]]
-    state: StateSnapshot | RunnableConfig | None
-    """For a subgraph: its state, or where that is."""
-
-
-@dataclass(frozen=True, slots=True)
 class PregelExecutableTask:
     """A task with all that is needed to run it, for code that makes and runs tasks itself."""
 

@@ -4,11 +4,10 @@ import asyncio
 from typing import Annotated, Any
 
 import pytest
+from fake_models import called, calling, prebuilt_of, shown
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from pydantic import BaseModel
-
-from fake_models import called, calling, prebuilt_of, shown
 
 OURS, THEIRS = prebuilt_of("milepost"), prebuilt_of("langgraph")
 
@@ -219,7 +218,9 @@ def command_tools(lib: Any) -> list[Any]:
 )
 @pytest.mark.parametrize("form", ["dict", "list"])
 def test_commands_of_tools_come_out_alike(names, form):
-    calls = [(name, {"a": 1, "b": 2} if name == "add" else {}, str(i)) for i, name in enumerate(names)]
+    calls = [
+        (name, {"a": 1, "b": 2} if name == "add" else {}, str(i)) for i, name in enumerate(names)
+    ]
     given: Any = [calling(*calls)]
     assert same(
         lambda lib: lib.ToolNode(command_tools(lib)),

@@ -12,12 +12,13 @@ that it tells, and the resources that its tasks can use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.checkpoint_writer import CheckpointWriter
 from milepost._engine.context.config import concurrency, recursion_limit
 from milepost._engine.context.options import RunResources, RunSettings, resources_of
-from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
+from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
 from milepost._engine.position import Position, pin, pin_children
 from milepost._engine.start import open_run
 from milepost._engine.streaming.events import EventStream, RunEvents
@@ -34,7 +35,9 @@ from milepost.errors import (
     GraphRecursionError,
     InvalidUpdateError,
     ParentCommand,
+    StepTimeoutError,
 )
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -56,6 +59,7 @@ class GraphRun:
         "has_output",
         "interrupts",
         "is_retry",
+        "last_shown",
         "paused",
         "planned",
         "position",
@@ -107,6 +111,8 @@ class GraphRun:
         """The run has stopped at an interrupt."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
+        self.last_shown: Any = MISSING
+        """Of a program with keys that lose their values: what was streamed last, or would be."""
 
     # -- from the beginning to the end
 
@@ -186,6 +192,8 @@ class GraphRun:
     def _output(self) -> Any:
         """What `invoke` returns."""
         keys = self.settings.output_keys
+        if self.last_shown is not MISSING and not self.paused:
+            return self.last_shown
         result = self._read(self.program.output_keys if keys is None else keys)
         if self.interrupts and self.position.parent is None:
             shown = list(self.interrupts)
@@ -263,8 +271,12 @@ class GraphRun:
         writes = () if at_exit else list(map(to_store, unsaved))
         yield from checkpoints.save_checkpoint("loop", writes, ordered)
         checkpoints.mid_apply = False
-        if not (events.quiet and self.has_output):
-            self._show_changes()
+        if self.program.passing:
+            # A key that has lost its value counts as unchanged: what was written last is shown.
+            shown = {name for task in tasks for name, _ in task.writes}
+            self._show_changes(shown)
+        elif not (events.quiet and self.has_output):
+            self._show_changes(channels.changed)
         return True
 
     def _run_tasks(
@@ -289,12 +301,15 @@ class GraphRun:
         checkpoints, subtasks = self.checkpoints, self.subtasks
         subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
+        wait = AWAIT
+        if (limit := self.settings.step_timeout) is not None:
+            wait, apart = Await(monotonic() + limit), True
         ended = yield Start([(task, perform(self, task)) for task in tasks], at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
         while left or subtasks.running:
-            if not ended:
-                ended = yield AWAIT
+            if not ended and not (ended := (yield wait)):
+                yield from self._time_out(tasks, waiting)
             for task in ended:
                 if task.called:
                     subtasks.one_has_ended()
@@ -316,6 +331,17 @@ class GraphRun:
             self.events.task_ended(task)
             unsaved.append(task)
         return unsaved
+
+    def _time_out(self, tasks: Sequence[Task], waiting: Sequence[Task]) -> EffectGenerator[None]:
+        """A step has taken too long; what had ended is stored, but for what still waited."""
+        for task in waiting:
+            gather_interrupts(self.subtasks.called, task)
+        yield from self.checkpoints.save_writes(list(map(to_store, waiting)))
+        late = sorted({t.name for t in tasks if not (t.finished or t.paused or t.error)})
+        raise StepTimeoutError(
+            f"Step {self.position.step + 1} of graph '{self.program.name}' took longer than its "
+            f"step_timeout of {self.settings.step_timeout} s. Still running: {', '.join(late)}."
+        )
 
     def _stores_calls(self, tasks: Sequence[Task]) -> bool:
         """Whether what these tasks call is stored before they have ended themselves."""
@@ -403,13 +429,14 @@ class GraphRun:
     def show_values(self) -> None:
         """Stream the state."""
         self.has_output = True
+        if self.program.passing:
+            self.last_shown = self._read(self.events.keys)
         if self.events.stream.wants("values"):
             self.events.values(self._read(self.events.keys))
 
-    def _show_changes(self) -> None:
+    def _show_changes(self, changed: set[str] | None) -> None:
         """Stream the state, if something has changed that the streams show."""
         keys = self.events.keys
-        changed = self.channels.changed
         if changed is None or not changed.isdisjoint((keys,) if isinstance(keys, str) else keys):
             self.show_values()
 

@@ -94,7 +94,7 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
         channels,
         [
             *dropped,
-            Outside(INPUT, (), [(run.program.input_channel, input)]),
+            Outside(INPUT, (), run.program.writes_of_input(input)),
         ],
         run.checkpoints.next_version,
         is_step=bool(dropped),

@@ -77,10 +77,11 @@ def run_settings(
         durability=options.get("durability"),
         on_conflict=checked_policy(options.get("on_conflict") or graph.on_conflict),
         context=_context(graph.context_schema, options.get("context")),
-        interrupt_before=before or graph.interrupt_before,
-        interrupt_after=after or graph.interrupt_after,
+        interrupt_before=before or graph.interrupt_before_nodes,
+        interrupt_after=after or graph.interrupt_after_nodes,
         output_keys=keys,
         control=options.get("control"),
+        step_timeout=graph.step_timeout or None,
         store=graph.store,
         cache=graph.cache,
     )
@@ -105,15 +106,45 @@ def event_stream(
     graph: AnyGraph,
     modes: StreamMode | Sequence[StreamMode] | None,
     subgraphs: bool,
+    options: RunOptions[Any],
 ) -> tuple[EventStream, bool]:
     """Where the events of a run go, and whether each comes with its mode."""
     wanted = graph.stream_mode if modes is None else modes
-    names = frozenset([wanted] if isinstance(wanted, str) else wanted)
+    names = _mode_names("stream_mode", wanted)
+    eager, blocks = graph.program.starts_tasks, options.get("version") == "v3"
+    if printed := _printed(graph, options):
+        from milepost._engine.streaming.printing import PrintingStream
+
+        stream: EventStream = PrintingStream(names, printed, subgraphs, eager=eager)
+    else:
+        stream = EventStream(names, subgraphs, eager=eager)
+    stream.blocks = blocks
+    return stream, not isinstance(wanted, str)
+
+
+def unheard_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
+    """Where the events of a run go that has no consumer: nowhere, or to the console."""
+    if not (graph.debug or options.get("debug") or options.get("print_mode")):
+        return EventStream()
+    return event_stream(graph, (), False, options)[0]
+
+
+def _printed(graph: AnyGraph, options: RunOptions[Any]) -> frozenset[StreamMode]:
+    """The modes whose events are printed."""
+    debug = options.get("debug")
+    if graph.debug if debug is None else debug:
+        from milepost._engine.streaming.printing import DEBUG_MODES
+
+        return DEBUG_MODES
+    return _mode_names("print_mode", options.get("print_mode") or ())
+
+
+def _mode_names(option: str, modes: StreamMode | Sequence[StreamMode]) -> frozenset[StreamMode]:
+    names = frozenset([modes] if isinstance(modes, str) else modes)
     for name in names:
         if name not in _MODES:
-            raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
-    stream = EventStream(names, subgraphs, eager=graph.program.starts_tasks)
-    return stream, not isinstance(wanted, str)
+            raise ValueError(f"Unknown {option} '{name}'. Use one of {', '.join(_MODES)}.")
+    return names
 
 
 def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
@@ -139,11 +170,8 @@ def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
     if durability is not None and durability not in get_args(Durability):
         raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
     version = options.get("version")
-    if version not in (None, "v1"):
-        raise ValueError(
-            f"There is no form '{version}' of events and results. Leave `version` out, and name "
-            "the `stream_mode`s you want: with several, each event comes with its mode."
-        )
+    if version not in (None, "v1", "v2", "v3"):
+        raise ValueError(f"There is no form '{version}' of events and results: 'v1' or 'v2'.")
     checked_control(options.get("control"))
     return options
 

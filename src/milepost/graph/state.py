@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from milepost.graph._compiled import CompiledStateGraph
     from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
+    from milepost.stream._mux import TransformerFactory
 else:
     __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
 
@@ -346,6 +347,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         renamed_keys: Mapping[str, str] | None = None,
         debug: bool = False,
         name: str | None = None,
+        transformers: Sequence[TransformerFactory] | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """Check the graph and make it runnable.
 
@@ -355,6 +357,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         run on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
         `renamed_nodes` and `renamed_keys` say what nodes and keys of the state were called before,
         {"old": "new"}: threads that were stored under the old names go on under the new ones.
+        `debug` prints what runs do. `transformers` make streams of their own out of the events of
+        `stream_events(version="v3")`.
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program
@@ -374,11 +378,12 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             checkpointer=checkpointer,
             store=store,
             cache=cache,
-            interrupt_before=interrupt_before or (),
-            interrupt_after=interrupt_after or (),
+            interrupt_before_nodes=interrupt_before or (),
+            interrupt_after_nodes=interrupt_after or (),
             on_conflict=on_conflict,
             debug=debug,
             name=label,
+            stream_transformers=transformers,
         )
 
 

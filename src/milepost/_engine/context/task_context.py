@@ -243,7 +243,7 @@ class TaskContext:
             config = node_config(run.resources.config, run.position, self.task)
             for keys_for in for_configs:
                 config["configurable"].update(keys_for(self))
-            if config.get("callbacks") or run.events.stream.wants("messages"):
+            if config.get("callbacks") or run.events.stream.wants_callbacks:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config
