@@ -15,7 +15,7 @@ from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
-from milepost.graph._compiled import CompiledGraph
+from milepost.graph._compiled import Pregel
 from milepost.graph._reachable import graphs_in
 from milepost.store._core.validation import ensure_valid_store
 from milepost.types import (
@@ -68,7 +68,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         self.on_conflict = on_conflict
         self.retry = retry_policies(retry_policy)
 
-    def __call__(self, function: Callable[..., Any]) -> CompiledGraph[Any, Any, Any, Any]:
+    def __call__(self, function: Callable[..., Any]) -> Pregel[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise GraphBuildError(
                 "An entrypoint cannot be a generator: return a value, and use the stream writer "
@@ -79,7 +79,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
                 "An entrypoint needs at least one parameter: the input that it is called with."
             )
         name = name_of(function) or "entrypoint"
-        graph: CompiledGraph[Any, Any, Any, Any] = CompiledGraph(
+        graph: Pregel[Any, Any, Any, Any] = Pregel(
             program=self._program(name, function),
             checkpointer=self.checkpointer,
             store=self.store,

@@ -53,7 +53,7 @@ def _no_step_timeout(*_: Any) -> NoReturn:
     )
 
 
-class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
     """What `StateGraph.compile` and `@entrypoint` make."""
 
     context_schema: Any = None
@@ -375,7 +375,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self.get_graph(config, xray=xray)
 
 
-class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
+class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
     """A compiled StateGraph."""
 
     def __init__(
