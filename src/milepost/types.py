@@ -54,8 +54,10 @@ __all__ = [
     "StreamMode",
     "StreamWriter",
     "TimeoutPolicy",
+    "TracePolicy",
     "ensure_valid_checkpointer",
     "interrupt",
+    "omit_payload",
 ]
 
 All: TypeAlias = Literal["*"]
@@ -236,6 +238,23 @@ class TimeoutPolicy:
         if value is None or isinstance(value, TimeoutPolicy):
             return value
         return TimeoutPolicy(run_timeout=value)
+
+
+@frozen(kw_only=True)
+class TracePolicy:
+    """What tracers record of a node's input and output. The node itself gets what it would get.
+
+    A function returns what is recorded; if it fails, the value is recorded as it is. This saves
+    space in traces. It is no way to keep secrets: models that the node calls record their own.
+    """
+
+    process_inputs: Callable[[Any], Any] | None = None
+    process_outputs: Callable[[Any], Any] | None = None
+
+
+def omit_payload(_value: Any) -> dict[str, Any]:
+    """For a TracePolicy: record nothing of a value."""
+    return {}
 
 
 def seconds(value: float | timedelta | None) -> float | None:

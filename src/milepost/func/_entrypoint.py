@@ -85,7 +85,6 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             store=self.store,
             cache=self.cache,
             on_conflict=self.on_conflict,
-            name=name,
         )
         graph.context_schema = self.context_schema
         for hint in hints_of(function).values():

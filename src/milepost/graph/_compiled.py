@@ -72,7 +72,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after: All | Sequence[str] = (),
         on_conflict: OnConflict = "newest",
         debug: bool = False,
-        name: str = "graph",
+        name: str = "LangGraph",
         config: RunnableConfig | None = None,
     ) -> None:
         self.program = program
@@ -100,9 +100,12 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
         """The channels by name."""
         return self.program.channels
 
-    def get_name(self) -> str:
-        """The name that a node gets from this graph."""
-        return self.name
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name of the graph: of its runs, and of a node that it is. `suffix` is added."""
+        whole = name or self.name
+        if not suffix:
+            return whole
+        return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
         """A copy of the graph that runs with this config where the caller says nothing else."""

@@ -28,6 +28,7 @@ from milepost.types import (
     OnConflict,
     RetryPolicy,
     TimeoutPolicy,
+    TracePolicy,
     ensure_valid_checkpointer,
 )
 
@@ -108,6 +109,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         destinations: dict[str, str] | tuple[str, ...] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
+        trace_policy: TracePolicy | None = None,
     ) -> Self:
         """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
 
@@ -115,7 +117,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         by default the annotation of its first parameter, or the state. `destinations` are the
         nodes that its Commands go to, for validation and drawing. `timeout` is for async nodes.
         `error_handler` is called when the node has failed for good, and its return value is
-        taken as the node's.
+        taken as the node's. `trace_policy` says what tracers record of input and output.
         """
         if isinstance(node, str):
             name = node
@@ -143,6 +145,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             retry=None if retry_policy is None else retry_policies(retry_policy),
             cache=cache_policy,
             timeout=limit,
+            trace=trace_policy,
             error_handler=error_handler,
             ends=destinations if destinations is not None else command_ends(action),
         )
@@ -356,7 +359,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             interrupt_after=interrupt_after or (),
             on_conflict=on_conflict,
             debug=debug,
-            name=label,
+            name=name or "LangGraph",
         )
 
 

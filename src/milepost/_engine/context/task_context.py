@@ -19,7 +19,7 @@ from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, w
 from milepost._internal.dataclass_tools import frozen
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
-from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
+from milepost.errors import GraphInterrupt, NodeError, OutsideRunError, ParentCommand
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def inside(context: TaskContext) -> Context:
     variables.run(_enter, context)
     if LANGCHAIN in modules:
         share_config(variables, context)
+    for observer in context.run.observers:
+        observer.enter(variables, context)
     return variables
 
 
@@ -167,6 +169,12 @@ class TaskContext:
     """Graphs called in this attempt so far: keeps their namespaces apart."""
     calls: int = 0
     """Tasks called in this attempt so far: keeps their ids apart."""
+    output: Any = None
+    """What the node has returned."""
+    came_up: ParentCommand | None = None
+    """A command that an inner graph of the node has sent to the graph of this task."""
+    callbacks: Any = None
+    """What LangChain's runnables inside the node report to, where something listens."""
     pushed: Sequence[tuple[str, Any]] = ()
     """Writes from inside the node: they come before those that it returns."""
     _config: RunnableConfig | None = None
@@ -197,10 +205,17 @@ class TaskContext:
         if self._config is None:
             run = self.run
             config = node_config(run.resources.config, run.position, self.task)
+            if self.callbacks is not None:
+                config["callbacks"] = self.callbacks
             if config.get("callbacks") or run.events.stream.wants("messages"):
                 config = with_callbacks(config, self)
             self._config = config
         return self._config
+
+    def report_to(self, callbacks: Any) -> None:
+        """Let LangChain's runnables inside the node report to these callbacks from now on."""
+        self.callbacks = callbacks
+        self._config = None
 
     @property
     def stream_writer(self) -> StreamWriter:

@@ -35,6 +35,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
@@ -398,6 +399,9 @@ class AsyncDriver:
     async def _pause(self, effect: Pause) -> None:
         await asyncio.sleep(effect.seconds)
 
+    async def _tell(self, effect: Tell[Any]) -> Any:
+        return await (effect.acall or effect.call)()
+
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
@@ -438,6 +442,7 @@ _CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]
     Flush: AsyncDriver._flush,
     Call: AsyncDriver._call,
     Pause: AsyncDriver._pause,
+    Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,
     NextCheckpoint: AsyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),

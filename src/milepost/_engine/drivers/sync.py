@@ -28,6 +28,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import RunDriver, runs_inline
@@ -281,6 +282,9 @@ class SyncDriver:
     def _pause(self, effect: Pause) -> None:
         time.sleep(effect.seconds)
 
+    def _tell(self, effect: Tell[Any]) -> Any:
+        return effect.call()
+
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
@@ -337,6 +341,7 @@ _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
     Flush: SyncDriver._flush,
     Call: SyncDriver._call,
     Pause: SyncDriver._pause,
+    Tell: SyncDriver._tell,
     ListCheckpoints: SyncDriver._list,
     NextCheckpoint: SyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),

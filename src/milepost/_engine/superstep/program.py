@@ -21,7 +21,7 @@ from milepost.constants import PULL, START, TASKS
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost.checkpoint._contract.records import Checkpoint
-    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, TracePolicy
 
 _ignored = BaseChannel.consume
 Write = tuple[str, Any]
@@ -123,6 +123,8 @@ class Node:
     error_handler: Node | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    trace: TracePolicy | None = None
+    """What tracers record of the node's input and output."""
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
