@@ -100,7 +100,9 @@ class Recorder(BaseCallbackHandler):
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **rest: Any) -> None:
         self.heard.end("error", error, run_id)
 
-    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **rest: Any) -> None:
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: UUID, **rest: Any
+    ) -> None:
         self.heard.start("model", [m.content for m in messages[0]], run_id, rest)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:

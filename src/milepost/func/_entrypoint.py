@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import callee_of, hints_of, name_of
@@ -107,10 +107,11 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             subgraphs=graphs_in(function),
             starts_tasks=True,
         )
+        given, returned, saved = _types(function)
         channels: dict[str, BaseChannel[Any, Any, Any]] = {
-            START: EphemeralValue(Any),
-            END: LastValue(Any),
-            PREVIOUS: LastValue(Any),
+            START: EphemeralValue(given),
+            END: LastValue(returned),
+            PREVIOUS: LastValue(saved),
         }
         for key, channel in channels.items():
             channel.key = key
@@ -125,6 +126,22 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             goto=_no_goto,
             writes_of_update=_writes_of,
         )
+
+
+def _types(function: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    """The types of a function's input, of what it returns, and of what it saves."""
+    signature = inspect.signature(function)
+    hints = hints_of(function)
+    first = next(iter(signature.parameters.values()))
+    given = hints.get(first.name, first.annotation)
+    back = hints.get("return", signature.return_annotation)
+    if back is entrypoint.final:
+        back = Any
+    returned = saved = back
+    if get_origin(back) is entrypoint.final:
+        returned, saved = get_args(back)
+    empty = inspect.Signature.empty
+    return tuple(Any if typ is empty else typ for typ in (given, returned, saved))  # type: ignore[return-value]
 
 
 def _writes_of(output: Any) -> list[Write]:

@@ -18,9 +18,11 @@ from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.streaming.events import Event, EventStream, shown
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost.constants import NS_SEP, START
-from milepost.graph import _batch, _thread_state
+from milepost.graph import _attach, _batch, _thread_state
 from milepost.graph._methods import sync_and_async
 from milepost.graph._options import checked_policy, event_stream, new_run
+from milepost.graph._runnable import RunnableMethods, be_a_runnable
+from milepost.graph._schemas import Schemas
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.types import StateUpdate
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
+    from milepost.graph._spec import BranchSpec, NodeSpec
     from milepost.graph._typing import AnyGraph
     from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
@@ -53,7 +56,7 @@ def _no_step_timeout(*_: Any) -> NoReturn:
     )
 
 
-class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
+class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT]):
     """What `StateGraph.compile` and `@entrypoint` make."""
 
     context_schema: Any = None
@@ -338,6 +341,10 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
 
     # -- structure
 
+    def validate(self) -> Self:
+        """The graph: what it was compiled from was checked then."""
+        return self
+
     def get_subgraphs(
         self, *, namespace: str | None = None, recurse: bool = False
     ) -> Iterator[tuple[str, AnyGraph]]:
@@ -378,6 +385,9 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT]):
         return self.get_graph(config, xray=xray)
 
 
+be_a_runnable(Pregel)
+
+
 class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
     """A compiled StateGraph."""
 
@@ -387,6 +397,33 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
         super().__init__(**options)
         self.builder = builder
         self.context_schema = builder.context_schema
+
+    def validate(self) -> Self:
+        """The graph, if its builder is sound; raises GraphBuildError otherwise."""
+        self.builder.validate()
+        return self
+
+    def attach_node(self, key: str, node: NodeSpec | None) -> None:
+        """Add a node to this graph alone: what its builder has in `nodes`."""
+        _attach.attach_node(self, key, node)
+
+    def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
+        """Add an edge to this graph alone; with several starts, it waits for all of them."""
+        _attach.attach_edge(self, starts, end)
+
+    def attach_branch(
+        self,
+        start: str,
+        name: str,
+        branch: BranchSpec,
+        *,
+        with_reader: bool = True,  # noqa: ARG002
+    ) -> None:
+        """Add a conditional edge to this graph alone: what its builder has in `branches`.
+
+        The function reads the state as the node has left it, so `with_reader` changes nothing.
+        """
+        _attach.attach_branch(self, start, name, branch)
 
 
 def _shown(events: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:

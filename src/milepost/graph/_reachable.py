@@ -26,9 +26,7 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     if isinstance(action, Pregel):
         return (action,)
     found = {
-        id(thing): thing
-        for thing in _reached(function_of(action))
-        if isinstance(thing, Pregel)
+        id(thing): thing for thing in _reached(function_of(action)) if isinstance(thing, Pregel)
     }
     return tuple(found.values())
 

@@ -124,9 +124,10 @@ def callbacks_around(context: TaskContext | None) -> Any:
 
 
 def steps_of(target: Any) -> Any:
-    """What runs a node that is a sequence of LangChain's runnables; None for anything else."""
+    """What runs a node that is a runnable of LangChain's own; None for anything else."""
     base: Any = sys.modules.get("langchain_core.runnables.base")
-    if base is None or not isinstance(target, base.RunnableSequence):
+    # A graph is a Runnable too, but not by descent, or it has a state.
+    if base is None or base.Runnable not in type(target).__mro__ or hasattr(target, "aget_state"):
         return None
     return import_module("milepost.integrations._langchain.sequences").Steps(target)
 

@@ -53,8 +53,8 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
     label = name or name_of(target) or "node"
     if _is_runnable(target):
         if (steps := steps_of(target)) is not None:
-            inject = (("config", _INJECTED["config"]),)
-            return Callee(label, steps.invoke, steps.ainvoke, inject, target)
+            wants_config = (("config", _INJECTED["config"]),)
+            return Callee(label, steps.invoke, steps.ainvoke, wants_config, target)
         return Callee(
             label,
             getattr(target, "invoke", None),

@@ -141,6 +141,8 @@ class AsyncDriver:
                                 await self._news.wait()
                         steps.answer = self._collect()
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield show(undelivered.popleft())
                         steps.answer = await carry_out(effect)
                     answered = True
                     while undelivered:
@@ -399,7 +401,7 @@ class AsyncDriver:
     async def _pause(self, effect: Pause) -> None:
         await asyncio.sleep(effect.seconds)
 
-    async def _tell(self, effect: Tell[Any]) -> Any:
+    async def _tell(self, effect: Tell) -> Any:
         return await (effect.acall or effect.call)()
 
     async def _call(self, effect: Call) -> Any:

@@ -109,7 +109,7 @@ class Pause(Effect[None]):
 
 
 @record
-class Tell(Effect[R]):
+class Tell(Effect[Any]):
     """Call a function of an observer in sync code, or await another one on an event loop."""
 
     call: Callable[[], Any]

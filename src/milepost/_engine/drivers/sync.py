@@ -101,6 +101,8 @@ class SyncDriver:
                                 yield undelivered.popleft()
                         steps.answer = self._pool.collect(item)
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield undelivered.popleft()
                         steps.answer = self.carry_out(effect)
                     answered = True
                     while undelivered:
@@ -282,7 +284,7 @@ class SyncDriver:
     def _pause(self, effect: Pause) -> None:
         time.sleep(effect.seconds)
 
-    def _tell(self, effect: Tell[Any]) -> Any:
+    def _tell(self, effect: Tell) -> Any:
         return effect.call()
 
     def _call(self, effect: Call) -> Any:

@@ -27,7 +27,7 @@ from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
 from milepost._internal import log
 from milepost.constants import NS_END, NS_SEP, PUSH, START, TAG_HIDDEN
-from milepost.integrations._langchain.sequences import steps_in
+from milepost.integrations._langchain.sequences import steps_in, streams
 from milepost.integrations.langchain import TokenStream
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def follow(run: GraphRun) -> CallbackObserver | None:
         defaults["langsmith_inheritable_metadata"] = found
     given = config.get("callbacks")
     manager = CallbackManager.configure(
-        list(given) if isinstance(given, tuple) else given,  # type: ignore[arg-type]
+        list(given) if isinstance(given, tuple) else given,
         inheritable_tags=list(config.get("tags") or ()),
         inheritable_metadata=metadata,
         **defaults,
@@ -292,7 +292,7 @@ def _arguments(task: Task) -> dict[str, Any]:
 def _begin(
     manager: Any, name: str, payload: Any, policy: TracePolicy | None
 ) -> EffectGenerator[Any]:
-    recorded = _recorded(payload, policy and policy.process_inputs)
+    recorded = _recorded(payload, None if policy is None else policy.process_inputs)
     if recorded is payload:
         return (yield from Tell(partial(manager.on_chain_start, None, payload, name=name)))
     others, tracers = _split(manager)
@@ -304,7 +304,7 @@ def _begin(
 
 
 def _end(chain: Any, output: Any, policy: TracePolicy | None) -> EffectGenerator[None]:
-    recorded = _recorded(output, policy and policy.process_outputs)
+    recorded = _recorded(output, None if policy is None else policy.process_outputs)
     if recorded is output:
         yield from Tell(partial(chain.on_chain_end, output))
         return
@@ -332,16 +332,10 @@ def _split(manager: Any) -> tuple[Any, Any]:
     tracers.handlers = [
         handler
         for handler in manager.handlers
-        if isinstance(handler, BaseTracer) and not _streams(handler)
+        if isinstance(handler, BaseTracer) and not streams(handler)
     ]
     others.handlers = [h for h in manager.handlers if h not in tracers.handlers]
     return others, tracers
-
-
-def _streams(handler: Any) -> bool:
-    """Whether a handler belongs to `astream_events` or `astream_log`."""
-    module: Any = sys.modules.get("langchain_core.tracers._streaming")
-    return module is not None and module._StreamingCallbackHandler in type(handler).__mro__
 
 
 async def _show_in_streams(chain: Any, output: Any) -> None:
@@ -351,7 +345,7 @@ async def _show_in_streams(chain: Any, output: Any) -> None:
         yield output
 
     for handler in chain.handlers:
-        if _streams(handler):
+        if streams(handler):
             async for _ in handler.tap_output_aiter(chain.run_id, once()):
                 pass
 
