@@ -13,7 +13,6 @@ from typing import (
     Generic,
     Literal,
     NamedTuple,
-    NotRequired,
     TypeAlias,
     Union,
     final,
@@ -105,10 +104,12 @@ __all__ = [
     "TaskResultPayload",
     "TasksStreamPart",
     "TimeoutPolicy",
+    "TracePolicy",
     "UpdatesStreamPart",
     "ValuesStreamPart",
     "ensure_valid_checkpointer",
     "interrupt",
+    "omit_payload",
 ]
 
 All: TypeAlias = Literal["*"]
@@ -307,6 +308,23 @@ class TimeoutPolicy:
         )
 
 
+@frozen(kw_only=True)
+class TracePolicy:
+    """What tracers record of a node's input and output. The node itself gets what it would get.
+
+    A function returns what is recorded; if it fails, the value is recorded as it is. This saves
+    space in traces. It is no way to keep secrets: models that the node calls record their own.
+    """
+
+    process_inputs: Callable[[Any], Any] | None = None
+    process_outputs: Callable[[Any], Any] | None = None
+
+
+def omit_payload(_value: Any) -> dict[str, Any]:
+    """For a TracePolicy: record nothing of a value."""
+    return {}
+
+
 def seconds(value: float | timedelta | None) -> float | None:
     """A duration in seconds, however the user gave it."""
     return value.total_seconds() if isinstance(value, timedelta) else value
@@ -402,6 +420,7 @@ class PregelTask(NamedTuple):
     result: Any | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class PregelExecutableTask:
     """A task with all that is needed to run it, for code that makes and runs tasks itself."""
 

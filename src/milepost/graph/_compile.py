@@ -169,6 +169,7 @@ def _node(
         retry=(spec.retry if spec.retry is not None else defaults.get("retry")) or (),
         cache=spec.cache or defaults.get("cache"),
         timeout=spec.timeout or defaults.get("timeout"),
+        trace=spec.trace,
         error_handler=None
         if handler is None
         else Node(

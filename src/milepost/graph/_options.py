@@ -8,6 +8,7 @@ from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.context.langchain_bridge import callbacks_around, config_around
 from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import RunControl, TaskContext, find_context
 from milepost._engine.run import GraphRun
@@ -32,6 +33,8 @@ _INHERITED = (
     "max_concurrency",
     "run_id",
 )
+_AROUND = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
+"""Without the limit of steps: LangChain puts one of 25 into every config."""
 
 
 def new_run(
@@ -84,6 +87,8 @@ def run_settings(
         step_timeout=graph.step_timeout or None,
         store=graph.store,
         cache=graph.cache,
+        run_name=merged.get("run_name") or graph.name,
+        run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
     )
 
 
@@ -198,9 +203,10 @@ def _context(schema: Any, context: Any) -> Any:
 
 
 def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
-    """What a graph called inside a node takes over from the run around it."""
+    """What a graph takes over from the run, or from the LangChain runnable, that calls it."""
     if parent is None:
-        return None
+        around = config_around()
+        return None if around is None else {k: around[k] for k in _AROUND if around.get(k)}  # type: ignore[return-value]
     outer: Mapping[str, Any] = parent.run.resources.config
     config = {key: outer[key] for key in _INHERITED if key in outer}
     configurable = {
@@ -208,4 +214,6 @@ def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
         for key, value in (outer.get("configurable") or {}).items()
         if not key.startswith("checkpoint_")
     }
+    if (callbacks := callbacks_around(parent)) is not None:
+        config["callbacks"] = callbacks
     return {**config, "configurable": configurable}  # type: ignore[return-value]

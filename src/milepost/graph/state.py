@@ -29,6 +29,7 @@ from milepost.types import (
     RetryPolicy,
     RunnableConfig,
     TimeoutPolicy,
+    TracePolicy,
     ensure_valid_checkpointer,
 )
 
@@ -124,6 +125,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         destinations: dict[str, str] | tuple[str, ...] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
+        trace_policy: TracePolicy | None = None,
     ) -> Self:
         """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
 
@@ -131,7 +133,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         by default the annotation of its first parameter, or the state. `destinations` are the
         nodes that its Commands go to, for validation and drawing. `timeout` is for async nodes.
         `error_handler` is called when the node has failed for good, and its return value is
-        taken as the node's.
+        taken as the node's. `trace_policy` says what tracers record of input and output.
         """
         if isinstance(node, str):
             name = node
@@ -159,6 +161,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             retry=None if retry_policy is None else retry_policies(retry_policy),
             cache=cache_policy,
             timeout=limit,
+            trace=trace_policy,
             error_handler=error_handler,
             ends=destinations if destinations is not None else command_ends(action),
         )
@@ -382,7 +385,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             interrupt_after_nodes=interrupt_after or (),
             on_conflict=on_conflict,
             debug=debug,
-            name=label,
+            name=name or "LangGraph",
             stream_transformers=transformers,
         )
 

@@ -23,7 +23,7 @@ from milepost.errors import EmptyInputError
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost.checkpoint._contract.records import Checkpoint
-    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, TracePolicy
 
 _ignored = BaseChannel.consume
 Write = tuple[str, Any]
@@ -129,6 +129,8 @@ class Node:
     tags: tuple[str, ...] = ()
     channels_written: tuple[str, ...] = ()
     """Of a graph that is made from channels: those that the node may write to."""
+    trace: TracePolicy | None = None
+    """What tracers record of the node's input and output."""
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
