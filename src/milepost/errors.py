@@ -176,7 +176,10 @@ class StepTimeoutError(MilepostError, TimeoutError):
 
 
 class NodeCancelledError(MilepostError):
-    """A node raised `asyncio.CancelledError` although the run was not cancelled."""
+    """A node raised `asyncio.CancelledError` although the run was not cancelled.
+
+    Catch it in the node, or give the node a retry policy. `node` is its name.
+    """
 
     def __init__(self, node: str, message: str | None = None) -> None:
         super().__init__(
@@ -492,11 +495,11 @@ class GraphDrained(GraphBubbleUp):
     """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
 
     def __init__(self, reason: str = "shutdown") -> None:
-        super().__init__(f"The run was asked to stop: {reason}")
+        super().__init__(f"Graph drained: {reason}")
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason,)
+        return type(self), (self.reason,), self.__dict__
 
 
 class ParentCommand(GraphBubbleUp):

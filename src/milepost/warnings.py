@@ -1,4 +1,8 @@
-"""Warnings that programs can filter by their class."""
+"""What milepost warns of: things that run, and are most likely a mistake.
+
+To see a warning as an error, give the graph `strict=True`, or set the environment variable
+`MILEPOST_STRICT=1`; to silence one, use `warnings.filterwarnings` with `MilepostWarning`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,10 @@ __all__ = [
 
 
 class MilepostWarning(UserWarning):
-    """Something works, but probably not as it was meant. The message says what to change.
+    """Something was passed over that `strict=True` refuses.
 
-    `warnings.simplefilter("error", MilepostWarning)` makes an error of each.
+    The message names the node and the key, and says what was done instead. Each place is
+    reported once.
     """
 
 

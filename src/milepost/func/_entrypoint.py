@@ -6,11 +6,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.warn import Strictness
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
@@ -63,7 +65,10 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         timeout: float | timedelta | TimeoutPolicy | None = None,
         *,
         on_conflict: OnConflict = "newest",
+        strict: bool | None = None,
     ) -> None:
+        """`strict` refuses what is most likely a mistake instead of warning of it."""
+        self.strictness = Strictness(strict)
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = ensure_valid_store(store)
         self.cache = cache
@@ -134,7 +139,8 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             output_keys=END,
             stream_keys=END,
             triggers={START: (name,)},
-            goto=_no_goto,
+            goto=partial(_no_goto, self.strictness),
+            strictness=self.strictness,
             writes_of_update=_writes_of,
         )
 
@@ -161,5 +167,12 @@ def _writes_of(output: Any) -> list[Write]:
     return [(END, output), (PREVIOUS, output)]
 
 
-def _no_goto(target: Any) -> Write:
-    raise InvalidUpdateError(f"An entrypoint has no nodes to go to, so not {target!r} either.")
+def _no_goto(strictness: Strictness, target: Any) -> Write | None:
+    strictness.check(
+        ("target", repr(target)),
+        lambda: InvalidUpdateError(
+            f"An entrypoint has no nodes to go to, so not {target!r} either."
+        ),
+        "It is passed over.",
+    )
+    return None

@@ -13,6 +13,7 @@ from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.renames import Renames
 from milepost._engine.superstep.storable import StorableCheck
 from milepost._internal.dataclass_tools import record
+from milepost._internal.warn import Strictness
 from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral_value import EphemeralValue
 from milepost.channels.last_value import LastValue
@@ -183,10 +184,12 @@ class ExecutableGraph:
     """Channels that take any one write of a step as it is."""
     deciding: frozenset[str] = field(init=False)
     """Channels that say which tasks come next."""
-    goto: Callable[[Any], Write]
-    """Turns a target of a Command into a write."""
+    goto: Callable[[Any], Write | None]
+    """Turns a target of a Command into a write; None for what is passed over."""
     writes_of_update: Callable[[Any], list[Write]]
     """Turns an update that came from outside into writes."""
+    strictness: Strictness = field(default_factory=Strictness)
+    """Whether it refuses what is most likely a mistake, or warns."""
     renames: Renames = field(default_factory=Renames)
     """What nodes and keys were called before."""
     storable: StorableCheck = field(default_factory=StorableCheck, compare=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
 from milepost._engine.observers import observed
@@ -29,9 +30,17 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Branch, Write
+    from milepost._engine.superstep.program import Branch, Node, Write
 
 R = TypeVar("R")
+
+
+class ReturnedRunnable(Exception):
+    """A node returned something to invoke: what that returns takes its place."""
+
+    def __init__(self, runnable: Any) -> None:
+        super().__init__(runnable)
+        self.runnable = runnable
 
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
@@ -100,8 +109,14 @@ def _attempt(run: GraphRun, task: Task, context: TaskContext) -> EffectGenerator
             raise
         context.came_up = up
         output = up.command  # a graph inside this node addressed it to the one we are in
-    context.output = output
-    writes = node.writes_of(output)
+    while True:
+        context.output = output
+        try:
+            writes = node.writes_of(output)
+            break
+        except ReturnedRunnable as returned:
+            callee = callee_of(returned.runnable, task.name)
+            output = yield Call(callee, task.input, context, timeout)
     if context.pushed:
         writes[:0] = context.pushed
     if node.branches:
