@@ -15,7 +15,7 @@ from milepost._internal.dataclass_tools import record
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
 from milepost.errors import GraphBuildError
-from milepost.managed import ManagedValue
+from milepost.managed.base import ManagedValueSpec, is_managed_value
 
 Channel = BaseChannel[Any, Any, Any]
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
@@ -27,7 +27,7 @@ class Schema:
 
     type: Any
     channels: Mapping[str, Channel]
-    managed: Mapping[str, type[ManagedValue]]
+    managed: Mapping[str, ManagedValueSpec]
     build: Callable[[dict[str, Any]], Any] | None
     """Makes an instance out of values; None if nodes get a plain dict."""
 
@@ -57,7 +57,7 @@ def _read(schema: Any) -> Schema:
     if not _has_fields(schema):
         return Schema(schema, {ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}
-    managed: dict[str, type[ManagedValue]] = {}
+    managed: dict[str, ManagedValueSpec] = {}
     for name, hint in _hints(schema).items():
         if name == "__slots__" or _is_class_var(hint):
             continue
@@ -132,11 +132,11 @@ def _unqualified(hint: Any) -> Any:
     return hint
 
 
-def _manager(hint: Any) -> type[ManagedValue] | None:
+def _manager(hint: Any) -> ManagedValueSpec | None:
     hint = _unqualified(hint)
     if get_origin(hint) is Annotated:
         for extra in hint.__metadata__:
-            if inspect.isclass(extra) and issubclass(extra, ManagedValue):
+            if is_managed_value(extra):
                 return extra
     return None
 

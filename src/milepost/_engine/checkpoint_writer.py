@@ -77,6 +77,7 @@ class CheckpointWriter:
         "channels",
         "deltas",
         "events",
+        "is_never_saved",
         "made_by",
         "metadata",
         "mid_apply",
@@ -104,6 +105,8 @@ class CheckpointWriter:
         self.channels: ChannelState
         self.thread: ThreadWriter | None = None
         """Stores what is prepared; None if the run has no saver."""
+        self.is_never_saved = False
+        """Whether the graph was compiled with checkpointer=False."""
         self.next_version: Callable[[Any, None], Any] = _next_number
         """The version of a channel after the given one."""
         self.stores_at_exit = False
@@ -183,6 +186,8 @@ class CheckpointWriter:
         thread, position = self.thread, self.position
         self.made_by = made_by
         if thread is None:
+            if not self.is_never_saved:
+                self.program.storable.look_at(made_by, self.program)
             return
         if self.stores_at_exit:
             self._unstored = True

@@ -58,6 +58,7 @@ def find_saver(
             "its own. Compile it with a saver to run it by itself."
         )
     above = parent.run.checkpoints.thread if parent is not None else None
+    checkpoints.is_never_saved = chosen is False
     if chosen is False or (above is None and own is None):
         if parent is not None:
             position.ns = parent.child_ns()

@@ -94,7 +94,7 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
         channels,
         [
             *dropped,
-            Outside(INPUT, (), [(run.program.input_channel, input)]),
+            Outside(INPUT, (), run.program.writes_of_input(input)),
         ],
         run.checkpoints.next_version,
         is_step=bool(dropped),
@@ -150,8 +150,8 @@ def go_on(run: GraphRun, saved: CheckpointTuple | None, replay: bool) -> EffectG
     if (replay and not _is_fresh_fork(run)) or run.position.moved_from is not None:
         yield from _fork(run)
     else:
-        _recall_answers(run)
         _recall_tasks(run)
+        _recall_answers(run)
         run.show_checkpoint()
         _try_failed_again(run)
     run.show_values()
@@ -203,6 +203,11 @@ def _recall_answers(run: GraphRun) -> None:
     """Take what was answered before this call; a graph inside a run has what the run has."""
     if run.position.parent is None:
         run.answers = answers_in(run.checkpoints.pending)
+        for task in run.planned or ():
+            if run.answers and task.error is not None:
+                # It failed because the answer did not fit, and asks again.
+                for interrupt in task.interrupts:
+                    run.answers.pop(interrupt.id, None)
 
 
 def _try_failed_again(run: GraphRun) -> None:
@@ -316,7 +321,10 @@ def chosen_answers(
                 ("answers", thread_id),
                 lambda: UnknownInterruptError(
                     f"No interrupt of thread '{thread_id}' that is open has one of these ids: "
-                    f"{', '.join(resume)}. Open are: {', '.join(opened) or 'none'}."
+                    f"{', '.join(resume)}. Open are: {', '.join(opened) or 'none'}.",
+                    reason="not_pending",
+                    interrupt_ids=list(resume),
+                    pending_ids=opened,
                 ),
                 "Nothing is answered.",
             )
@@ -324,7 +332,9 @@ def chosen_answers(
     if not next_to_answer:
         strictness.check(
             ("answer", thread_id),
-            lambda: UnknownInterruptError(f"Thread '{thread_id}' has no open interrupt."),
+            lambda: UnknownInterruptError(
+                f"Thread '{thread_id}' has no open interrupt.", reason="not_pending"
+            ),
             "The answer is dropped.",
         )
     if len(next_to_answer) <= 1:
@@ -332,7 +342,9 @@ def chosen_answers(
     raise UnknownInterruptError(
         f"Thread '{thread_id}' has {len(next_to_answer)} open interrupts, so one value is "
         "not enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
-        f"{', '.join(next_to_answer)}."
+        f"{', '.join(next_to_answer)}.",
+        reason="ambiguous",
+        pending_ids=next_to_answer,
     )
 
 

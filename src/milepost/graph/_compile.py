@@ -176,7 +176,8 @@ def _node(
         branches=_branches(builder, router, readers, spec.name, spec.input_schema),
         retry=(spec.retry if spec.retry is not None else defaults.get("retry")) or (),
         cache=spec.cache or defaults.get("cache"),
-        timeout=spec.timeout,
+        timeout=spec.timeout or defaults.get("timeout"),
+        trace=spec.trace,
         error_handler=None
         if handler is None
         else Node(
@@ -185,6 +186,7 @@ def _node(
             triggers=(),
             reader=reader,
             writes_of=writes_of,
+            timeout=defaults.get("timeout"),
         ),
         metadata=metadata,
         subgraphs=subgraphs,

@@ -32,9 +32,29 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
             elif key == "tags":
                 # Once each: a graph inside a node may be given the config that it has anyway.
                 merged[key] = list(dict.fromkeys([*merged.get(key, ()), *value]))  # type: ignore[misc]
+            elif key == "callbacks" and key in merged:
+                merged[key] = _merged_callbacks(merged[key], value)
             else:
                 merged[key] = value
     return merged  # type: ignore[return-value]
+
+
+def _merged_callbacks(before: Any, after: Any) -> Any:
+    """The handlers of both: lists of them, or LangChain's managers, which know a parent run."""
+    if after is before or not after:
+        return before
+    if not before:
+        return after
+    lists = isinstance(before, (list, tuple)), isinstance(after, (list, tuple))
+    if lists == (True, True):
+        return [*before, *(handler for handler in after if handler not in before)]
+    if lists == (False, False):
+        return before.merge(after)
+    manager, handlers = (after, before) if lists[0] else (before, after)
+    merged = manager.copy()
+    for handler in handlers:
+        merged.add_handler(handler, inherit=True)
+    return merged
 
 
 def checked_config(config: Any) -> RunnableConfig:
@@ -95,7 +115,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_step": position.step + 1,
         "langgraph_node": task.name,
         "langgraph_triggers": tuple(task.triggers),
-        "langgraph_path": task.path,
+        "langgraph_path": (*task.path, True) if task.called else task.path,
         "langgraph_checkpoint_ns": task.ns,
     }
     if "thread_id" in configurable:

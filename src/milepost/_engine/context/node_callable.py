@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from milepost._engine.context.langchain_bridge import parallel
+from milepost._engine.context.langchain_bridge import parallel, steps_of
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBuildError, NodeError
 
@@ -52,6 +52,9 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
     """How to call `target`; raises GraphBuildError if it cannot be called."""
     label = name or name_of(target) or "node"
     if _is_runnable(target):
+        if (steps := steps_of(target)) is not None:
+            wants_config = (("config", _INJECTED["config"]),)
+            return Callee(label, steps.invoke, steps.ainvoke, wants_config, target)
         return Callee(
             label,
             getattr(target, "invoke", None),

@@ -267,8 +267,11 @@ def writes_behind(
     """What made a checkpoint: the input, or node → what it wrote in the step before."""
     source = saved.metadata.get("source")
     if source == "input":
-        start = program.input_channel
-        return outlined(saved, [start])["channel_values"].get(start)
+        taken = program.input_channel
+        if isinstance(taken, str):
+            return outlined(saved, [taken])["channel_values"].get(taken)
+        values = outlined(saved, taken)["channel_values"]
+        return {name: values[name] for name in taken if name in values}
     if parent is None:
         return None
     found: dict[str, list[Any]] = {}
@@ -323,8 +326,7 @@ def _writes_of(
 ) -> Any:
     """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
     if metadata.get("source") == "input":
-        start = program.input_channel
-        return channels.live[start].get() if channels.available(start) else None
+        return channels.pick(program.input_channel, channels.values)
     found: dict[str, list[Any]] = {}
     for writer in made_by:
         if writer.name != START:
