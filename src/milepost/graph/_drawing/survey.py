@@ -71,16 +71,10 @@ def _edges(graph: AnyGraph) -> Iterator[Edge]:
     if builder is None:
         yield from _edges_by_channels(graph.program)
         return
-    names = dict.fromkeys((START, *graph.program.nodes))
-    found = [edge for name in names for edge in _edges_from(builder, name)]
-    yield from sorted(found, key=_order)
-    # A node with no way out ends its path there.
-    for name in sorted(names.keys() - {START} - {edge.source for edge in found}):
-        yield Edge(name, END)
-
-
-def _order(edge: Edge) -> tuple[str, str, bool, str]:
-    return edge.source, edge.target, edge.conditional, str(edge.data or edge.target)
+    for name in (START, *graph.program.nodes):
+        found = list(_edges_from(builder, name))
+        # A node with no way out ends its path there.
+        yield from found or ([Edge(name, END)] if name != START else [])
 
 
 def _order(edge: Edge) -> tuple[bool, str, str, bool, str]:
