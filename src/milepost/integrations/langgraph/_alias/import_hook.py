@@ -41,6 +41,7 @@ _SAME_NAME: Final = (
     "checkpoint.serde",
     "checkpoint.serde.base",
     "checkpoint.serde.encrypted",
+    "checkpoint.serde.event_hooks",
     "checkpoint.serde.jsonplus",
     "checkpoint.serde.types",
     "checkpoint.sqlite",
