@@ -9,7 +9,9 @@ from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_
 from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
-from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
+from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
+
+__all__ = ["InvalidModuleError", "JsonPlusSerializer"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,15 +20,6 @@ if TYPE_CHECKING:
 
 Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
 """Types that a program allows: classes, or modules and names."""
-
-
-class InvalidModuleError(UnregisteredTypeError):
-    """Stored JSON names a type that is not allowed. `allowed_json_modules` allows it."""
-
-    @property
-    def message(self) -> str:
-        """The text of the error."""
-        return str(self)
 
 
 class JsonPlusSerializer:
