@@ -47,6 +47,18 @@ OF_A_TASK = frozenset(
 """Metadata that says where a task runs, for callbacks: it is not saved."""
 
 
+SECRETS = ("key", "token", "secret", "password", "auth", "credential")
+"""Words in the names of what a config may hold and a database should not."""
+
+
+def _is_saved(key: object, value: object) -> bool:
+    """Whether something that is configurable is saved as metadata: text and numbers are."""
+    if not isinstance(value, (str, int, float)) or not isinstance(key, str):
+        return False
+    name = key.casefold()
+    return not name.startswith("__") and not any(word in name for word in SECRETS)
+
+
 class CheckpointWriter:
     """Makes checkpoints of a run's channels, and decides when they are stored.
 
@@ -108,7 +120,10 @@ class CheckpointWriter:
             for key, value in (config.get("metadata") or {}).items()
             if key not in OF_A_TASK
         }
-        """What the caller wants to be saved with every checkpoint; nothing else of the config."""
+        """What the caller wants to be saved with every checkpoint."""
+        for key, value in (config.get("configurable") or {}).items():
+            if key not in OF_A_TASK and key not in self._given and _is_saved(key, value):
+                self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])
         self.metadata: CheckpointMetadata = {}

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _TYPES: tuple[type, ...] = (
     CacheKey,
     Command,
-    Interrupt,
     Overwrite,
     PregelTask,
     StateSnapshot,
@@ -45,6 +44,9 @@ def records() -> Iterator[RecordType]:
     for cls in (*_TYPES, *_light.RECORDS):
         yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
     yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
+    yield make(
+        Interrupt, name="milepost:Interrupt", encode=_encode_interrupt, decode=_decode_interrupt
+    )
 
 
 def _encode_send(send: Send) -> dict[str, Any]:
@@ -94,3 +96,14 @@ def _register_item(cls: Any, registry: TypeRegistry) -> None:
         return cls(**fields)
 
     registry.register(cls, name=f"milepost:{cls.__name__}", encode=encode, decode=decode)
+
+
+def _encode_interrupt(interrupt: Interrupt) -> dict[str, Any]:
+    fields = {"value": interrupt.value, "id": interrupt.id}
+    schema = interrupt.response_schema
+    return fields if schema is None else {**fields, "response_schema": schema}
+
+
+def _decode_interrupt(fields: dict[str, Any]) -> Interrupt:
+    schema = fields.get("response_schema")
+    return Interrupt(fields["value"], fields["id"], response_schema=schema)

@@ -45,8 +45,10 @@ def _list(stored: Any) -> Any:
     return stored
 
 
-def _interrupt(value: Any, id: str = "", **_older: Any) -> types.Interrupt:
-    return types.Interrupt(value, id)
+def _interrupt(
+    value: Any, id: str = "", response_schema: Any = None, **_older: Any
+) -> types.Interrupt:
+    return types.Interrupt(value, id, response_schema=response_schema)
 
 
 def _send(node: str, arg: Any, timeout: Any = None) -> types.Send:
