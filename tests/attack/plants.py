@@ -202,7 +202,7 @@ def batch_goes_on() -> None:
     """Ctrl-C in `batch` left its runs to themselves."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
 
     def batch(
         self: Any,
@@ -218,7 +218,7 @@ def batch_goes_on() -> None:
         futures = [pool.submit(self.invoke, *call, **options) for call in calls]
         return [future.result() for future in futures]
 
-    CompiledGraph.batch = batch  # type: ignore[method-assign]
+    Pregel.batch = batch  # type: ignore[method-assign]
 
 
 def busy_pool_is_lost() -> None:
