@@ -68,7 +68,7 @@ def find_saver(
         thread_id = (settings.config.get("configurable") or {}).get("thread_id")
         if own is None:
             checkpoints.join(above, owned=False)
-        elif thread_id not in (None, above.thread_id):
+        elif thread_id is not None and str(thread_id) != above.thread_id:
             # A graph with its own saver and thread is a run of its own.
             position.parent = None
             return own
