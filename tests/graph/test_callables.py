@@ -6,6 +6,7 @@ import asyncio
 import functools
 import operator
 import uuid
+from importlib import import_module
 from typing import Annotated, Any
 from unittest.mock import AsyncMock, Mock
 
@@ -132,3 +133,17 @@ def test_tool_calls_of_a_node_report_to_its_chain() -> None:
     assert [message.content for message in result["messages"][1:]] == ["2", "4"]
     assert handler.tool_parents == ["tools", "tools"]
     assert list(handler.chains.values()) == ["LangGraph", "tools"]
+
+
+@pytest.mark.parametrize("given", [{}, {"thread_id": "t", "run_id": "r", "graph_id": "g"}])
+def test_metadata_of_messages_name_the_run_in_both_libraries(given: dict[str, str]) -> None:
+    def say(state: Any) -> Any:
+        return {"messages": [AIMessage("hi", id="1")]}
+
+    told = []
+    for root in ("langgraph", "milepost"):
+        builder = import_module(f"{root}.graph").StateGraph(MessagesState).add_node(say)
+        graph = builder.add_edge(START, "say").compile()
+        ((_, metadata),) = graph.stream({}, {"configurable": given}, stream_mode="messages")
+        told.append({key: metadata.get(key) for key in ("thread_id", "run_id", "graph_id")})
+    assert told[0] == told[1] == {**dict.fromkeys(told[0]), **given}

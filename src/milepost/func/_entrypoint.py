@@ -50,6 +50,10 @@ class OlderEntrypointNames(TypedDict, total=False):
 _OLDER_NAMES = frozenset(OlderEntrypointNames.__annotations__)
 
 
+class GeneratorEntrypointError(GraphBuildError, NotImplementedError):
+    """The function of an entrypoint is a generator."""
+
+
 class entrypoint:  # noqa: N801 - a decorator with arguments
     """Make a durable program of a function.
 
@@ -96,7 +100,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
 
     def __call__(self, function: Callable[..., Any]) -> Pregel[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise GraphBuildError(
+            raise GeneratorEntrypointError(
                 "An entrypoint cannot be a generator: return a value, and use the stream writer "
                 "to send what should arrive earlier."
             )

@@ -77,7 +77,12 @@ class Schemas:
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
         """A pydantic model of the input."""
-        return _model_of(self.get_name("Input"), self.InputType)
+        given = self.input_channels
+        if isinstance(given, str):
+            return _model_of(self.get_name("Input"), self.InputType)
+        channels = self.program.channels
+        fields = {key: (channels[key].UpdateType, None) for key in given}
+        return _create_model(self.get_name("Input"), fields)
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
         """A pydantic model of the output."""
