@@ -219,7 +219,9 @@ def command_tools(lib: Any) -> list[Any]:
 )
 @pytest.mark.parametrize("form", ["dict", "list"])
 def test_commands_of_tools_come_out_alike(names, form):
-    calls = [(name, {"a": 1, "b": 2} if name == "add" else {}, str(i)) for i, name in enumerate(names)]
+    calls = [
+        (name, {"a": 1, "b": 2} if name == "add" else {}, str(i)) for i, name in enumerate(names)
+    ]
     given: Any = [calling(*calls)]
     assert same(
         lambda lib: lib.ToolNode(command_tools(lib)),
