@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_models import ScriptedModel, calling
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 
-from fake_models import ScriptedModel, calling
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, MessagesState, StateGraph
 from milepost.prebuilt import ToolNode, ToolRuntime, create_react_agent

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
+from fake_models import ScriptedModel, prebuilt_of, shown
 from langchain_core.messages import AIMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import InjectedToolCallId, tool
 from pydantic import BaseModel
 
-from fake_models import ScriptedModel, prebuilt_of, shown
+from milepost.prebuilt import create_react_agent
 
 OURS, THEIRS = prebuilt_of("milepost"), prebuilt_of("langgraph")
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v2"])
@@ -174,7 +175,7 @@ def test_a_hook_after_the_model_may_answer_its_calls(response_format):
     [[("final", {"x": 1}, "1")], [("weather", {"city": "a"}, "1"), ("final", {"x": 1}, "2")]],
 )
 def test_a_tool_that_returns_directly_ends_the_agent(version, calls):
-    state, heard = same(lambda lib: [weather, final], script=[calls, "done"], version=version)
+    _state, heard = same(lambda lib: [weather, final], script=[calls, "done"], version=version)
     assert len(heard) == 1
 
 
@@ -281,8 +282,6 @@ def test_unknown_options_and_versions_are_refused():
 
 def test_the_former_name_of_the_context_schema_warns():
     with pytest.warns(DeprecationWarning, match="config_schema"):
-        from milepost.prebuilt import create_react_agent
-
         agent = create_react_agent(ScriptedModel(script=["x"]), [], config_schema=Context)
     assert agent.builder.context_schema is Context
 

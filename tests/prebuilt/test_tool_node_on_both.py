@@ -4,11 +4,10 @@ import asyncio
 from typing import Annotated, Any
 
 import pytest
+from fake_models import called, calling, prebuilt_of, shown
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from pydantic import BaseModel
-
-from fake_models import called, calling, prebuilt_of, shown
 
 OURS, THEIRS = prebuilt_of("milepost"), prebuilt_of("langgraph")
 
