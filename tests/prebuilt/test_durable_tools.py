@@ -301,6 +301,59 @@ def test_a_tool_may_call_a_graph_that_asks(run, saver, config):
         assert results(done) == ["inner 1", "inner 2"]
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_wrapper_may_ask_before_it_executes(run, shop, version, config):
+    def approve(request: Any, execute: Any) -> Any:
+        if request.tool_call["name"] == "pay":
+            answer = interrupt({"what": request.tool_call["id"]})
+            if answer != "yes":
+                return ToolMessage("refused", tool_call_id=request.tool_call["id"])
+        return execute(request)
+
+    calls = [("pay", {"sum": 1}, "1"), ("pay", {"sum": 2}, "2"), SHIP]
+    model = ScriptedModel(script=[calls, "done"])
+    node = ToolNode(shop.tools(), wrap_tool_call=approve)
+    agent = create_react_agent(model, node, checkpointer=InMemorySaver(), version=version)
+    asked = questions(run.invoke(agent, INPUT, config))
+    assert sorted(asked) == ["1", "2"]
+    done = run.invoke(agent, Command(resume={asked["1"]: "yes", asked["2"]: "no"}), config)
+    assert results(done) == ["paid 1", "refused", "shipped to home"]
+    assert sorted(shop.done) == ["pay 1", "ship home"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_commands_of_tools_are_stored_and_applied(run, saver, shop, version, config):
+    @tool
+    def hand_over(runtime: ToolRuntime) -> Any:
+        """Hand over."""
+        shop.done.append("handed over")
+        answer = ToolMessage("handed over", tool_call_id=runtime.tool_call_id)
+        return Command(update={"messages": [answer]})
+
+    model = ScriptedModel(script=[[("hand_over", {}, "1"), SHIP], "done"])
+    tools = [hand_over, *shop.tools()]
+    agent = create_react_agent(model, tools, checkpointer=saver, version=version)
+    shop.broken = True
+    with pytest.raises(ConnectionError):
+        run.invoke(agent, INPUT, config)
+    shop.broken = False
+    assert results(run.invoke(agent, None, config)) == ["handed over", "shipped to home"]
+    assert shop.done.count("handed over") == 1
+
+
+def test_a_tool_that_a_function_calls_may_return_a_command(run):
+    @tool
+    def go(x: int) -> Any:
+        """Go."""
+        return Command(update={"messages": [AIMessage(f"went {x}")]})
+
+    def node(state: MessagesState) -> Any:
+        return go.invoke({"name": "go", "args": {"x": 1}, "id": "1", "type": "tool_call"})
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+    assert run.invoke(graph, INPUT)["messages"][-1].content == "went 1"
+
+
 def test_a_runtime_outside_a_run_has_no_key():
     runtime = Runtime()
     assert runtime.execution_info is None

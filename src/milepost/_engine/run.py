@@ -287,7 +287,8 @@ class GraphRun:
         if not tasks:
             return unsaved
         checkpoints, subtasks = self.checkpoints, self.subtasks
-        subtasks.begin_step()
+        if subtasks.called:
+            subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         ended = yield Start([(task, perform(self, task)) for task in tasks], at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
