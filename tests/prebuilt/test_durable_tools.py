@@ -1,19 +1,19 @@
 """Every tool call of a ToolNode is a durable task: stored as it ends, and not repeated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from fake_models import ScriptedModel, calling
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 
+from milepost.channels import UntrackedValue
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, MessagesState, StateGraph
 from milepost.prebuilt import ToolNode, ToolRuntime, create_react_agent
+from milepost.prebuilt.chat_agent_executor import AgentState
 from milepost.runtime import Runtime
 from milepost.types import Command, RetryPolicy, interrupt
 
@@ -339,6 +339,24 @@ def test_commands_of_tools_are_stored_and_applied(run, saver, shop, version, con
     shop.broken = False
     assert results(run.invoke(agent, None, config)) == ["handed over", "shipped to home"]
     assert shop.done.count("handed over") == 1
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_tool_may_write_what_is_never_stored(run, saver, version, config):
+    class State(AgentState):
+        socket: Annotated[Any, UntrackedValue]
+
+    @tool
+    def connect(runtime: ToolRuntime) -> Any:
+        """Connect."""
+        answer = ToolMessage("connected", tool_call_id=runtime.tool_call_id)
+        return Command(update={"socket": object(), "messages": [answer]})
+
+    model = ScriptedModel(script=[[("connect", {}, "1")], "done"])
+    agent = create_react_agent(
+        model, [connect], checkpointer=saver, state_schema=State, version=version
+    )
+    assert results(run.invoke(agent, INPUT, config)) == ["connected"]
 
 
 def test_a_tool_that_a_function_calls_may_return_a_command(run):
