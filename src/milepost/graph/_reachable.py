@@ -21,14 +21,12 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
     or inside a module, a list, a dict or an attribute there.
     """
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
 
-    if isinstance(action, CompiledGraph):
+    if isinstance(action, Pregel):
         return (action,)
     found = {
-        id(thing): thing
-        for thing in _reached(function_of(action))
-        if isinstance(thing, CompiledGraph)
+        id(thing): thing for thing in _reached(function_of(action)) if isinstance(thing, Pregel)
     }
     return tuple(found.values())
 

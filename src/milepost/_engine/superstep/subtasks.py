@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
 from milepost._engine.superstep.task import perform
@@ -104,6 +105,8 @@ def call(
     task.caller = caller
     if (earlier := run.subtasks.earlier_call(task)) is not None:
         return earlier
+    if run.observers:
+        task.callbacks = callbacks_around(context)
     future = new_future() if future is None else future
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
