@@ -249,8 +249,8 @@ def test_a_sync_run_on_a_loop_waits_for_its_tools(shop):
 
 def test_the_state_is_not_stored_again_with_each_call(run, saver, shop, config):
     graph = as_agent(shop, [PAY, SHIP], saver, "v2")
-    graph.interrupt_before = ["tools"]
-    run.invoke(graph, {"messages": [("user", "x" * 10_000)]}, config)
+    long = {"messages": [("user", "x" * 10_000)]}
+    run.invoke(graph, long, config, interrupt_before=["tools"])
     (found,) = [t for t in [run.saver(saver, "get_tuple", config)] if t]
     sends = found.checkpoint["channel_values"]["__pregel_tasks"]
     assert [send.arg[0]["id"] for send in sends] == ["1", "2"]
