@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-langgraph.md").read_text()
 
-MODULES = ("prebuilt", "pregel", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
+MODULES = ("pregel", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
 NAMES = {
     "graph": ("MessageGraph",),
     "errors": ("NodeInterrupt", "ErrorCode", "is_invalid_resume"),

@@ -336,7 +336,8 @@ class GraphRun:
         if not tasks:
             return unsaved
         checkpoints, subtasks = self.checkpoints, self.subtasks
-        subtasks.begin_step()
+        if subtasks.called:
+            subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         wait = AWAIT
         if (limit := self.settings.step_timeout) is not None:
