@@ -133,11 +133,16 @@ class StreamTransformer(ABC):
         task = loop.create_task(_logged(coro, type(self).__name__) if on_error == "log" else coro)
         scheduled: set[asyncio.Task[Any]] = self.__dict__.setdefault("_scheduled", set())
         scheduled.add(task)
+        task.add_done_callback(lambda ended: _failed(ended) or scheduled.discard(ended))
         return task
 
 
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and task.exception() is not None
+
+
 def scheduled_by(transformer: StreamTransformer) -> set[asyncio.Task[Any]]:
-    """What a transformer has scheduled; its subclass need not have called our `__init__`."""
+    """What a transformer has scheduled, without what has ended well."""
     scheduled: set[asyncio.Task[Any]] = transformer.__dict__.get("_scheduled", set())
     return scheduled
 
