@@ -10,19 +10,18 @@ from typing_extensions import TypedDict
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from-langgraph.md").read_text()
 
-MODULES = ("prebuilt", "pregel", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
+MODULES = ("prebuilt", "pregel.remote", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
 NAMES = {
     "graph": ("MessageGraph",),
     "errors": ("NodeInterrupt", "ErrorCode", "is_invalid_resume"),
-    "types": ("GraphOutput", "StreamPart", "ValuesStreamPart"),
+    "pregel.debug": ("map_debug_tasks",),
     "checkpoint.memory": ("PersistentDict",),
 }
 METHODS = (
     *("get_input_schema", "get_output_schema", "get_input_jsonschema", "get_output_jsonschema"),
     *("get_context_jsonschema", "config_schema", "input_schema", "output_schema"),
-    *("input_channels", "output_channels", "stream_channels", "astream_events"),
     *("batch_as_completed", "abatch_as_completed", "pipe", "with_retry", "with_fallbacks"),
-    *("bind", "transform", "step_timeout"),
+    *("bind", "transform"),
 )
 
 
@@ -69,7 +68,6 @@ def test_methods_of_a_compiled_graph(name: str) -> None:
     ("name", "parameter", "shown"),
     [
         ("graph.StateGraph.set_node_defaults", "timeout", "set_node_defaults(timeout=)"),
-        ("graph.StateGraph.compile", "transformers", "compile(transformers=)"),
         ("graph.StateGraph.add_node", "trace_policy", "add_node(trace_policy=)"),
         ("func.entrypoint", "timeout", "@entrypoint(timeout=)"),
         (
@@ -92,24 +90,6 @@ def test_parameters(name: str, parameter: str, shown: str) -> None:
 
     assert parameter in taken("langgraph")
     assert parameter not in taken("milepost")
-
-
-@pytest.mark.parametrize("method", ["invoke", "stream"])
-def test_another_form_of_events_and_results_is_refused(method: str) -> None:
-    assert '`version="v2"`' in PAGE
-    assert (
-        "version" in inspect.signature(getattr(builder("langgraph").compile(), method)).parameters
-    )
-    run = getattr(builder("milepost").compile(), method)
-    assert list(run({"x": 1}, version="v1"))
-    with pytest.raises(ValueError, match="stream_mode"):
-        list(run({"x": 1}, version="v2"))
-
-
-def test_a_timeout_of_steps_is_refused_with_what_to_do_instead() -> None:
-    graph = builder("milepost").compile()
-    with pytest.raises(AttributeError, match=r"add_node\(..., timeout="):
-        graph.step_timeout = 5
 
 
 def test_callbacks_hear_nothing_of_the_graph_and_its_nodes() -> None:

@@ -133,12 +133,13 @@ class StreamTransformer(ABC):
         task = loop.create_task(_logged(coro, type(self).__name__) if on_error == "log" else coro)
         scheduled: set[asyncio.Task[Any]] = self.__dict__.setdefault("_scheduled", set())
         scheduled.add(task)
-        task.add_done_callback(lambda ended: _failed(ended) or scheduled.discard(ended))
+
+        def forget(ended: asyncio.Task[Any]) -> None:
+            if ended.cancelled() or ended.exception() is None:
+                scheduled.discard(ended)
+
+        task.add_done_callback(forget)
         return task
-
-
-def _failed(task: asyncio.Task[Any]) -> bool:
-    return not task.cancelled() and task.exception() is not None
 
 
 def scheduled_by(transformer: StreamTransformer) -> set[asyncio.Task[Any]]:
