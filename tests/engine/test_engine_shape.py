@@ -25,7 +25,7 @@ from milepost._internal.generators import GeneratorDriver, adrive, drive
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, StateGraph
 
-TOOL = Path(__file__).parents[1] / "tools" / "trace_step.py"
+TOOL = Path(__file__).parents[2] / "tools" / "trace_step.py"
 MOST_ATTRIBUTES = 22
 MOST_CLASSES = 3
 MOST_CALLS = 170

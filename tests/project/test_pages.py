@@ -13,7 +13,7 @@ import pytest
 import milepost._internal.log
 import milepost.errors
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 
 RUNNER = """

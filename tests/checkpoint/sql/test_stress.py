@@ -18,7 +18,7 @@ WORKERS = 4
 
 
 def test_threads_stay_whole_while_processes_delete_copy_and_prune_them(postgres, uri):
-    paths = os.pathsep.join(filter(None, [str(CHILD.parents[1]), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(CHILD.parents[2]), os.environ.get("PYTHONPATH")]))
     workers = [
         subprocess.Popen(
             [sys.executable, str(CHILD), uri, f"{SEED}-{n}", str(SECONDS)],

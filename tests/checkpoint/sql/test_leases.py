@@ -126,7 +126,7 @@ with opened(sys.argv[1], sys.argv[2]) as saver:
 
 def test_increments_of_several_processes_lose_none(saver, place):
     saver.setup()
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     workers = [
         subprocess.Popen([sys.executable, "-c", INCREMENTS, *place, str(worker), *paths])
         for worker in range(3)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("langgraph.checkpoint.sqlite")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import bench.__main__ as command
 from bench import libraries
@@ -23,7 +23,6 @@ from bench.libraries import Library
 from bench.measure import Reading, alternate, in_process, ratio, summary
 from bench.records import OURS, THEIRS, TIMES, Check, Record, Target, law, timed, within
 from bench.table import rows, table, verdict
-
 from bench_probes import ends, fails, fails_oddly, loaded, process
 
 SIZES = [10, 100, 1000, 10000]

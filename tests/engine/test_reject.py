@@ -386,5 +386,7 @@ class Ages:
 @pytest.fixture
 def sqlite_lease(saver: Any) -> Ages:
     if not isinstance(saver, SqliteSaver):
-        pytest.skip("memory has no leases; tests/sql/test_leases.py has those of Postgres")
+        pytest.skip(
+            "memory has no leases; tests/checkpoint/sql/test_leases.py has those of Postgres"
+        )
     return Ages(saver)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-PAGE = (Path(__file__).parents[1] / "docs" / "from-langgraph.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "from-langgraph.md").read_text()
 
 MODULES = ("prebuilt", "pregel.remote", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
 NAMES = {

@@ -5,7 +5,7 @@ What a saver remembers of a thread is out of date as soon as another one has wri
 of them, of one colour or both, do random things in turn to the same few threads, and a saver that
 stores every checkpoint whole does the same. In the end all must have the same.
 
-    MILEPOST_LONG=1 python -m pytest tests/sql/test_random_operations.py
+    MILEPOST_LONG=1 python -m pytest tests/checkpoint/sql/test_random_operations.py
 """
 
 from __future__ import annotations

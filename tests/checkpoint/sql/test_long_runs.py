@@ -148,7 +148,7 @@ def test_the_memory_of_a_long_run_stays_flat(path):
     """A process of its own; 10,000 steps with MILEPOST_LONG=1."""
     steps, size = 10_000 if os.environ.get("MILEPOST_LONG") else 2_000, 30_000
     here = Path(__file__).parent
-    arguments = [str(here), str(here.parent), path, str(steps), str(size)]
+    arguments = [str(here), str(here.parents[1]), path, str(steps), str(size)]
     command = [sys.executable, "-c", MEASURED, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -108,7 +108,7 @@ class TestDemo:
 
     def test_ends_with_what_to_read_next(self, demo):
         named = re.findall(r"^  (\S+\.md) ", demo.rpartition("\n\n")[2], flags=re.MULTILINE)
-        root = Path(__file__).resolve().parent.parent
+        root = Path(__file__).resolve().parents[2]
         assert named
         assert [page for page in named if not root.joinpath(page).is_file()] == []
 

@@ -29,7 +29,7 @@ from milepost.graph import START, StateGraph
 from milepost.store.sqlite import SqliteStore
 from milepost.types import RetryPolicy
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "logging.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "logging.md"
 CANARY = "canary"
 """Part of every value, key, password and error text here, and of no name."""
 KEY = b"canary-key-16byt"

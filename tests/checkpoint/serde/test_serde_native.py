@@ -435,7 +435,7 @@ def test_without_it_the_same_tests_pass() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", *map(str, files)],
         env={**os.environ, "MILEPOST_PURE": "1"},
-        cwd=here.parent.parent,
+        cwd=here.parents[2],
         capture_output=True,
         text=True,
         timeout=600,
