@@ -39,6 +39,7 @@ ON_POSTGRES = {
         "checkpoints",
         "copies",
         "durability",
+        "durable_tools",
         "fencing",
         "gone_while_read",
         "names",
@@ -198,3 +199,9 @@ def shared_uri(server: Any) -> str:
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE matrix")
     return str(server.get_uri("matrix"))
+
+
+@pytest.fixture
+def strictly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs that the test builds refuse what they would warn of."""
+    monkeypatch.setenv("MILEPOST_STRICT", "1")

@@ -86,7 +86,7 @@ def test_context_variables_that_an_async_node_sets_end_with_it():
 @pytest.mark.parametrize(
     ("config", "error"),
     [
-        ({"max_concurrency": 0}, "max_concurrency must be a number of tasks from 1 up, not 0"),
+        ({"max_concurrency": -1}, "max_concurrency must be a number of tasks from 1 up, not -1"),
         ({"max_concurrency": "2"}, "max_concurrency must be a number of tasks from 1 up, not '2'"),
         ({"recursion_limit": 0}, "recursion_limit must be a number of steps from 1 up, not 0"),
         ({"recursion_limit": "5"}, "recursion_limit must be a number of steps from 1 up, not '5'"),
@@ -137,6 +137,7 @@ def test_a_reducer_that_fails_is_named_with_its_key_and_the_nodes(run):
     assert "In the reducer of key 'log'. Written by: 'bad'." in caught.value.__notes__
 
 
+@pytest.mark.usefixtures("strictly")
 def test_a_generator_function_is_refused_as_a_node():
     def parts(state: Log):
         yield {"log": ["one"]}

@@ -11,7 +11,7 @@ that it tells, and the resources that its tasks can use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from milepost._engine.checkpoint_writer import CheckpointWriter
 from milepost._engine.context.config import concurrency, recursion_limit
 from milepost._engine.context.options import RunResources, RunSettings, resources_of
 from milepost._engine.drivers.effects import AWAIT, Await, EffectGenerator, Start
+from milepost._engine.observers import RunObserver, observed, observers_of
 from milepost._engine.position import Position, pin, pin_children
 from milepost._engine.start import open_run
 from milepost._engine.streaming.events import EventStream, RunEvents
@@ -60,7 +61,9 @@ class GraphRun:
         "interrupts",
         "is_retry",
         "last_shown",
+        "observers",
         "paused",
+        "paused_where",
         "planned",
         "position",
         "program",
@@ -91,7 +94,7 @@ class GraphRun:
         self.channels: ChannelState
         inherited = above.resources if above is not None else None
         self.resources: RunResources = resources_of(settings, inherited)
-        self.answers: Mapping[str, Any] = {} if above is None else above.answers
+        self.answers: dict[str, Any] = {} if above is None else above.answers
         """Interrupt id → answer, for this run and the graphs inside it."""
         self.has_answers: bool = False if above is None else above.has_answers
         """Whether this call answers some of what is open."""
@@ -109,6 +112,10 @@ class GraphRun:
         self.interrupts: tuple[Interrupt, ...] = ()
         self.paused = False
         """The run has stopped at an interrupt."""
+        self.paused_where = "pending"
+        """Whether that was in front of a node or after one; `pending` if a node asked."""
+        self.observers: tuple[RunObserver, ...] = ()
+        """Those that follow the run."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
         self.last_shown: Any = MISSING
@@ -118,9 +125,22 @@ class GraphRun:
 
     def run(self, input: Any) -> EffectGenerator[Any]:
         """Run to the end, to an interrupt or to an error; return the graph's output."""
-        settings, control = self.settings, self.resources.control
+        self.observers = observers = observers_of(self, input)
+        if not observers:
+            return self._run(input)
+        return observed(
+            observers,
+            self._run(input),
+            lambda o: o.run_begins(input),
+            lambda o, _, error: o.run_ends(None if error else self._result(), error),
+        )
+
+    def _run(self, input: Any) -> EffectGenerator[Any]:
+        settings, control, observers = self.settings, self.resources.control, self.observers
         try:
             yield from open_run(self, input)
+            for observer in observers:
+                yield from observer.run_opened()
             at_once = concurrency(settings.config)
             while tasks := self._next_tasks():
                 if control.drain_requested:
@@ -130,14 +150,17 @@ class GraphRun:
                     and not self.resumed
                     and _names_one(settings.interrupt_before, tasks)
                 ):
-                    self._pause_statically()
+                    self._pause_statically("interrupt_before")
                     break
                 self.resumed = False
-                done = yield from self._step(tasks, at_once)
+                step = self._step(tasks, at_once)
+                if observers:
+                    step = self._observed_step(step, tasks)
+                done = yield from step
                 if not done:
                     break
                 if settings.interrupt_after and _names_one(settings.interrupt_after, tasks):
-                    self._pause_statically()
+                    self._pause_statically("interrupt_after")
                     break
         except GeneratorExit:
             raise  # it was dropped: no driver carries out what it would ask for
@@ -155,6 +178,16 @@ class GraphRun:
         if self.paused and self.position.parent is not None:
             raise GraphInterrupt(self.interrupts)
         return self._output()
+
+    def _observed_step(
+        self, step: EffectGenerator[bool], tasks: Sequence[Task]
+    ) -> EffectGenerator[bool]:
+        return observed(
+            self.observers,
+            step,
+            lambda o: o.step_begins(tasks),
+            lambda o, _, error: o.step_ends(tasks, error),
+        )
 
     def close(self, outcome: str, *, succeeded: bool) -> EffectGenerator[None]:
         """Save what is not saved yet, whatever ended the run."""
@@ -191,14 +224,18 @@ class GraphRun:
 
     def _output(self) -> Any:
         """What `invoke` returns."""
-        keys = self.settings.output_keys
-        if self.last_shown is not MISSING and not self.paused:
-            return self.last_shown
-        result = self._read(self.program.output_keys if keys is None else keys)
+        result = self._result()
         if self.interrupts and self.position.parent is None:
             shown = list(self.interrupts)
             return {**result, INTERRUPT: shown} if isinstance(result, dict) else {INTERRUPT: shown}
         return result if self.has_output else None
+
+    def _result(self) -> Any:
+        """The state as the caller wants to see it, without what is asked."""
+        if self.last_shown is not MISSING and not self.paused:
+            return self.last_shown
+        keys = self.settings.output_keys
+        return self._read(self.program.output_keys if keys is None else keys)
 
     # -- one super-step: plan, run, apply, commit
 
@@ -299,7 +336,7 @@ class GraphRun:
         if not tasks:
             return unsaved
         checkpoints, subtasks = self.checkpoints, self.subtasks
-        subtasks.called = []
+        subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         wait = AWAIT
         if (limit := self.settings.step_timeout) is not None:
@@ -411,8 +448,9 @@ class GraphRun:
             raise _first(errors)
         self._show_breakpoint()
 
-    def _pause_statically(self) -> None:
+    def _pause_statically(self, where: str) -> None:
         self.paused = True
+        self.paused_where = where
         self.tasks = ()
         self._show_breakpoint()
 

@@ -26,10 +26,12 @@ from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost.constants import NS_SEP, START
-from milepost.graph import _batch, _thread_state
+from milepost.graph import _attach, _batch, _thread_state
 from milepost.graph._methods import sync_and_async
 from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
 from milepost.graph._parts import form_of, output_of
+from milepost.graph._runnable import RunnableMethods, be_a_runnable
+from milepost.graph._schemas import Schemas
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.types import StateUpdate, ensure_valid_checkpointer
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
     from milepost.graph._low_level import ChannelGraph
+    from milepost.graph._spec import BranchSpec, NodeSpec
     from milepost.graph._typing import AnyGraph
     from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
     )
 
 
-class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT]):
     """What `StateGraph.compile` and `@entrypoint` make."""
 
     def __init__(
@@ -71,7 +74,7 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         interrupt_after_nodes: All | Sequence[str] = (),
         on_conflict: OnConflict = "newest",
         debug: bool | None = None,
-        name: str = "graph",
+        name: str = "LangGraph",
         config: RunnableConfig | None = None,
         context_schema: Any = None,
         stream_mode: StreamMode | None = None,
@@ -155,9 +158,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """The nodes that a new value in a channel may start."""
         return self.program.triggers
 
-    def get_name(self) -> str:
-        """The name that a node gets from this graph."""
-        return self.name
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name of the graph: of its runs, and of a node that it is. `suffix` is added."""
+        whole = name or self.name
+        if not suffix:
+            return whole
+        return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
         """A copy of the graph that runs with this config where the caller says nothing else."""
@@ -184,17 +190,22 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """Run the graph and return its output.
 
         `input` is the input, None to go on with the thread, or a Command. With another
-        `stream_mode` than "values" the list of its events is returned. The output has the keys of
-        the output schema, or those that `output_keys` names.
+        `stream_mode` than "values" the list of its events is returned, those of inner graphs too
+        with `subgraphs`. The output has the keys of the output schema, or those that `output_keys`
+        names.
         """
         self._show_output(options)
         if stream_mode != "values":
-            return list(self.stream(input, config, stream_mode=stream_mode, **options))
+            events = self.stream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
+            return list(events)
         if options.get("version") == "v2":
             return output_of(self.stream(input, config, stream_mode="values", **options))
         run = new_run(self, unheard_stream(self, options), config, options)
@@ -208,12 +219,15 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """`invoke`, for use on an event loop."""
         self._show_output(options)
         if stream_mode != "values":
-            events = self.astream(input, config, stream_mode=stream_mode, **options)
+            events = self.astream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
             return [event async for event in events]
         if options.get("version") == "v2":
             parts = self.astream(input, config, stream_mode="values", **options)
@@ -491,7 +505,10 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self.get_graph(config, xray=xray)
 
 
-class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
+be_a_runnable(Pregel)
+
+
+class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
     """A compiled StateGraph."""
 
     def __init__(
@@ -499,6 +516,33 @@ class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
     ) -> None:
         super().__init__(context_schema=builder.context_schema, **options)
         self.builder = builder
+
+    def validate(self) -> Self:
+        """The graph, if its builder is sound; raises GraphBuildError otherwise."""
+        self.builder.validate()
+        return self
+
+    def attach_node(self, key: str, node: NodeSpec | None) -> None:
+        """Add a node to this graph alone: what its builder has in `nodes`."""
+        _attach.attach_node(self, key, node)
+
+    def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
+        """Add an edge to this graph alone; with several starts, it waits for all of them."""
+        _attach.attach_edge(self, starts, end)
+
+    def attach_branch(
+        self,
+        start: str,
+        name: str,
+        branch: BranchSpec,
+        *,
+        with_reader: bool = True,  # noqa: ARG002
+    ) -> None:
+        """Add a conditional edge to this graph alone: what its builder has in `branches`.
+
+        The function reads the state as the node has left it, so `with_reader` changes nothing.
+        """
+        _attach.attach_branch(self, start, name, branch)
 
 
 def _listed(names: str | Sequence[str]) -> str | list[str]:

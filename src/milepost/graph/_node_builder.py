@@ -191,7 +191,7 @@ class NodeBuilder:
 
     def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
         """Say how long one attempt of the node may take."""
-        self._timeout = TimeoutPolicy.of(timeout)
+        self._timeout = TimeoutPolicy.coerce(timeout)
         return self
 
     def build(self) -> PregelNode:

@@ -21,21 +21,30 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
     or inside a module, a list, a dict or an attribute there.
     """
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
 
-    if isinstance(action, CompiledGraph):
+    if isinstance(action, Pregel):
         return (action,)
-    found = {
-        id(thing): thing
-        for thing in _reached(function_of(action))
-        if isinstance(thing, CompiledGraph)
-    }
+    found = {id(thing): thing for thing in _reached(_called(action)) if isinstance(thing, Pregel)}
     return tuple(found.values())
 
 
+def _called(action: Any) -> Any:
+    """The function that an action calls; of a LangChain RunnableLambda the one that it wraps."""
+    for name in ("func", "afunc"):
+        if callable(getattr(action, "invoke", None)) and (wrapped := getattr(action, name, None)):
+            return function_of(wrapped)
+    return function_of(action)
+
+
 def calls_tasks(action: Any) -> bool:
-    """Whether a node's function can reach a task, itself or through functions of its package."""
-    waiting: list[Any] = [function_of(action)]
+    """Whether a node starts tasks, or its function can reach one.
+
+    The function itself may reach it, or other functions of its package that it can reach.
+    """
+    if isinstance(action, TaskStarter):
+        return True
+    waiting: list[Any] = [_called(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
@@ -88,6 +97,6 @@ def _contents(thing: Any) -> tuple[Any, ...]:
         return tuple(thing)
     if isinstance(thing, MethodType):
         return (thing.__self__,)
-    if isinstance(thing, type) or callable(thing):
+    if isinstance(thing, (type, FunctionType)):
         return ()
     return tuple(getattr(thing, "__dict__", {}).values())

@@ -43,8 +43,9 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     else:
         handlers = list(given or ())
         callbacks = BaseCallbackManager(handlers, list(handlers))
-    callbacks.add_tags(list(config.get("tags") or ()))
-    callbacks.add_metadata(dict(config.get("metadata") or {}))
+    if context.callbacks is None:  # otherwise they are in the callbacks already
+        callbacks.add_tags(list(config.get("tags") or ()))
+        callbacks.add_metadata(dict(config.get("metadata") or {}))
     if context.run.events.stream.wants("messages"):
         callbacks.add_handler(_token_stream(context))
     if context.run.events.stream.wants("tools"):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeAlias
 
-from milepost.graph._compiled import CompiledGraph as Pregel
+from milepost.graph._compiled import Pregel
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
 from milepost.types import Command, RunnableConfig, StateSnapshot, StateUpdate, StreamMode
 

@@ -35,6 +35,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
@@ -140,6 +141,8 @@ class AsyncDriver:
                                 break
                         steps.answer = self._collect()
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield show(undelivered.popleft())
                         steps.answer = await carry_out(effect)
                     answered = True
                     while undelivered:
@@ -414,6 +417,9 @@ class AsyncDriver:
     async def _pause(self, effect: Pause) -> None:
         await asyncio.sleep(effect.seconds)
 
+    async def _tell(self, effect: Tell) -> Any:
+        return await (effect.acall or effect.call)()
+
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
@@ -454,6 +460,7 @@ _CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]
     Flush: AsyncDriver._flush,
     Call: AsyncDriver._call,
     Pause: AsyncDriver._pause,
+    Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,
     NextCheckpoint: AsyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),

@@ -12,6 +12,7 @@ the way to carry out an effect in a table, by its class.
     Flush    a run    None; everything queued is durable
     Call     a task   what the callable returned
     Pause    a task   None, after some seconds
+    Tell     both     what the function of an observer returned
 """
 
 from __future__ import annotations
@@ -109,6 +110,15 @@ class Pause(Effect[None]):
     """Wait before the next attempt."""
 
     seconds: float
+
+
+@record
+class Tell(Effect[Any]):
+    """Call a function of an observer in sync code, or await another one on an event loop."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Any] | None = None
+    """What is awaited; the result of `call` if there is no other."""
 
 
 class Abandoned(BaseException):

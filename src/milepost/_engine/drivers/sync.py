@@ -28,6 +28,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import RunDriver, runs_inline
@@ -106,6 +107,8 @@ class SyncDriver:
                                     yield undelivered.popleft()
                             steps.answer = ended
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield undelivered.popleft()
                         steps.answer = self.carry_out(effect)
                     answered = True
                     while undelivered:
@@ -300,6 +303,9 @@ class SyncDriver:
     def _pause(self, effect: Pause) -> None:
         time.sleep(effect.seconds)
 
+    def _tell(self, effect: Tell) -> Any:
+        return effect.call()
+
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
         context = effect.context
@@ -356,6 +362,7 @@ _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
     Flush: SyncDriver._flush,
     Call: SyncDriver._call,
     Pause: SyncDriver._pause,
+    Tell: SyncDriver._tell,
     ListCheckpoints: SyncDriver._list,
     NextCheckpoint: SyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),

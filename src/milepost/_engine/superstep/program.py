@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.renames import Renames
+from milepost._engine.superstep.storable import StorableCheck
 from milepost._internal.dataclass_tools import record
+from milepost._internal.warn import Strictness
 from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral_value import EphemeralValue
 from milepost.channels.last_value import LastValue
@@ -22,7 +24,7 @@ from milepost.errors import EmptyInputError
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost.checkpoint._contract.records import Checkpoint
-    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, TracePolicy
 
 _ignored = BaseChannel.consume
 Write = tuple[str, Any]
@@ -128,10 +130,14 @@ class Node:
     tags: tuple[str, ...] = ()
     channels_written: tuple[str, ...] = ()
     """Of a graph that is made from channels: those that the node may write to."""
+    trace: TracePolicy | None = None
+    """What tracers record of the node's input and output."""
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
     """Whether its function may call tasks: these end, and are stored, while it runs."""
+    silent: bool = False
+    """Of a called task: whether it is a part of its caller, which alone streams tell of."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""
@@ -178,12 +184,16 @@ class ExecutableGraph:
     """Channels that take any one write of a step as it is."""
     deciding: frozenset[str] = field(init=False)
     """Channels that say which tasks come next."""
-    goto: Callable[[Any], Write]
-    """Turns a target of a Command into a write."""
+    goto: Callable[[Any], Write | None]
+    """Turns a target of a Command into a write; None for what is passed over."""
     writes_of_update: Callable[[Any], list[Write]]
     """Turns an update that came from outside into writes."""
+    strictness: Strictness = field(default_factory=Strictness)
+    """Whether it refuses what is most likely a mistake, or warns."""
     renames: Renames = field(default_factory=Renames)
     """What nodes and keys were called before."""
+    storable: StorableCheck = field(default_factory=StorableCheck, compare=False)
+    """Looks at what runs without a checkpointer write."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})

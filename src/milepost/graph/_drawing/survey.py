@@ -26,7 +26,7 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
         if name != START:
             picture.nodes[name] = _node(graph, name)
     picture.nodes[END] = Node(END, END)
-    picture.edges = list(dict.fromkeys(_edges(graph)))
+    picture.edges = sorted(dict.fromkeys(_edges(graph)), key=_order)
     if not any(edge.target == END for edge in picture.edges):
         del picture.nodes[END]  # an endless loop, or one that is left by Commands that do not say
     if xray:
@@ -75,6 +75,12 @@ def _edges(graph: AnyGraph) -> Iterator[Edge]:
         found = list(_edges_from(builder, name))
         # A node with no way out ends its path there.
         yield from found or ([Edge(name, END)] if name != START else [])
+
+
+def _order(edge: Edge) -> tuple[bool, str, str, bool, str]:
+    """By the names of the nodes; plain edges to the end come last."""
+    last = edge.target == END and not edge.conditional
+    return (last, edge.source, edge.target, edge.conditional, edge.data or edge.target)
 
 
 def _edges_by_channels(program: ExecutableGraph) -> Iterator[Edge]:

@@ -93,6 +93,10 @@ class BaseStore(ABC):
 
     # -- one operation
 
+    async def _one(self, op: Op) -> Result:
+        """The result of one operation; a store may put several into one batch."""
+        return (await self.abatch([op]))[0]
+
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
@@ -169,7 +173,7 @@ class BaseStore(ABC):
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
         """`get`, for use on an event loop."""
-        return cast("Item | None", (await self.abatch([self._get(namespace, key, refresh_ttl)]))[0])
+        return cast("Item | None", await self._one(self._get(namespace, key, refresh_ttl)))
 
     async def asearch(
         self,
@@ -185,7 +189,7 @@ class BaseStore(ABC):
     ) -> list[SearchItem]:
         """`search`, for use on an event loop."""
         op = self._search(namespace_prefix, query, filter, limit, offset, refresh_ttl, order)
-        return cast("list[SearchItem]", (await self.abatch([op]))[0])
+        return cast("list[SearchItem]", await self._one(op))
 
     async def aput(
         self,
@@ -198,13 +202,13 @@ class BaseStore(ABC):
         if_version: int | None = None,
     ) -> None:
         """`put`, for use on an event loop."""
-        await self.abatch([self._put(namespace, key, value, index, ttl, if_version)])
+        await self._one(self._put(namespace, key, value, index, ttl, if_version))
 
     async def adelete(
         self, namespace: tuple[str, ...], key: str, *, if_version: int | None = None
     ) -> None:
         """`delete`, for use on an event loop."""
-        await self.abatch([self._put(namespace, key, None, None, None, if_version)])
+        await self._one(self._put(namespace, key, None, None, None, if_version))
 
     async def alist_namespaces(
         self,
@@ -217,7 +221,7 @@ class BaseStore(ABC):
     ) -> list[tuple[str, ...]]:
         """`list_namespaces`, for use on an event loop."""
         op = _listing(prefix, suffix, max_depth, limit, offset)
-        return cast("list[tuple[str, ...]]", (await self.abatch([op]))[0])
+        return cast("list[tuple[str, ...]]", await self._one(op))
 
     # -- from arguments to operations
 

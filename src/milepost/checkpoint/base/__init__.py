@@ -10,8 +10,19 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
+from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
 from milepost.channels.binop import overwrite_of
+from milepost.checkpoint._contract.older_names import (
+    EXCLUDED_METADATA_KEYS,
+    create_checkpoint,
+    get_checkpoint_metadata,
+    get_serializable_checkpoint_metadata,
+    writes_sort_key,
+)
+from milepost.checkpoint._contract.records import (
+    FORMAT_VERSION as LATEST_VERSION,
+)
 from milepost.checkpoint._contract.records import (
     WRITES_IDX_MAP,
     ChannelVersions,
@@ -30,14 +41,17 @@ from milepost.errors import BrokenChainError, EmptyChannelError
 from milepost.types import MISSING, PregelTask, RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Generator, Iterator, Mapping, Sequence
 
+    from milepost.checkpoint.base.id import uuid6
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 __all__ = [
     "ERROR",
+    "EXCLUDED_METADATA_KEYS",
     "INTERRUPT",
+    "LATEST_VERSION",
     "RESUME",
     "SCHEDULED",
     "WRITES_IDX_MAP",
@@ -54,8 +68,13 @@ __all__ = [
     "SerializerProtocol",
     "StateSnapshot",
     "copy_checkpoint",
+    "create_checkpoint",
     "empty_checkpoint",
     "get_checkpoint_id",
+    "get_checkpoint_metadata",
+    "get_serializable_checkpoint_metadata",
+    "uuid6",
+    "writes_sort_key",
 ]
 
 V = TypeVar("V", int, float, str)
@@ -71,6 +90,10 @@ def __getattr__(name: str) -> Any:
         from milepost.checkpoint.serde.base import SerializerProtocol
 
         return SerializerProtocol
+    if name == "uuid6":
+        from milepost.checkpoint.base.id import uuid6
+
+        return uuid6
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -79,7 +102,9 @@ class BaseCheckpointSaver(Generic[V]):
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         if serde is not None:
-            self.serde = serde
+            from milepost.checkpoint.serde.base import maybe_add_typed_methods
+
+            self.serde = maybe_add_typed_methods(serde)
 
     @cached_property
     def serde(self) -> SerializerProtocol:
@@ -93,6 +118,23 @@ class BaseCheckpointSaver(Generic[V]):
         twin = copy(self)
         twin.serde = serde
         return twin
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """A saver on the same storage that may also read these types.
+
+        Each is given as `(module, name)`. A serializer that has no such list, one of your own for
+        example, is left as it is.
+        """
+        extended = getattr(self.serde, "with_msgpack_allowlist", None)
+        if extended is None:
+            log.warning(
+                log.STORAGE,
+                "%s has no list of allowed types, so with_allowlist() changes nothing.",
+                type(self.serde).__name__,
+            )
+            return self
+        serde = extended(extra_allowlist)
+        return self if serde is self.serde else self.with_serde(serde)
 
     @property
     def config_specs(self) -> list[Any]:
