@@ -110,6 +110,7 @@ def test_a_retry_policy_that_could_not_work_is_refused_when_it_is_given(wrong):
         StateGraph(Log).add_node("a", lambda state: None, retry_policy=RetryPolicy(retry_on=wrong))
 
 
+@pytest.mark.filterwarnings("ignore:.*a checkpointer would refuse")
 def test_a_cached_node_whose_input_gives_no_key_is_told_to_make_one(run):
     def cached(state: Log):
         return {"log": ["ran"]}
