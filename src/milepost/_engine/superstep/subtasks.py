@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
 from milepost._engine.superstep.task import perform
@@ -74,8 +73,8 @@ def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
     checkpoint_id, _, step = caller.base
     task = Task(node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step))
     task.caller = caller
-    if run.observers:
-        task.callbacks = callbacks_around(context)
+    for observer in run.observers:
+        observer.task_called(task, context)
     future = new_future()
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
