@@ -10,20 +10,14 @@ from typing_extensions import TypedDict
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from-langgraph.md").read_text()
 
-MODULES = ("prebuilt", "pregel", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
+MODULES = ("prebuilt", "pregel", "cache.sqlite", "cache.redis", "graph.ui")
 NAMES = {
     "graph": ("MessageGraph",),
     "errors": ("NodeInterrupt", "ErrorCode", "is_invalid_resume"),
     "types": ("GraphOutput", "StreamPart", "ValuesStreamPart"),
     "checkpoint.memory": ("PersistentDict",),
 }
-METHODS = (
-    *("get_input_schema", "get_output_schema", "get_input_jsonschema", "get_output_jsonschema"),
-    *("get_context_jsonschema", "config_schema", "input_schema", "output_schema"),
-    *("input_channels", "output_channels", "stream_channels", "astream_events"),
-    *("batch_as_completed", "abatch_as_completed", "pipe", "with_retry", "with_fallbacks"),
-    *("bind", "transform", "step_timeout"),
-)
+METHODS = ("step_timeout",)
 
 
 class State(TypedDict):
@@ -70,7 +64,6 @@ def test_methods_of_a_compiled_graph(name: str) -> None:
     [
         ("graph.StateGraph.set_node_defaults", "timeout", "set_node_defaults(timeout=)"),
         ("graph.StateGraph.compile", "transformers", "compile(transformers=)"),
-        ("graph.StateGraph.add_node", "trace_policy", "add_node(trace_policy=)"),
         ("func.entrypoint", "timeout", "@entrypoint(timeout=)"),
         (
             "checkpoint.serde.jsonplus.JsonPlusSerializer",
@@ -110,26 +103,3 @@ def test_a_timeout_of_steps_is_refused_with_what_to_do_instead() -> None:
     graph = builder("milepost").compile()
     with pytest.raises(AttributeError, match=r"add_node\(..., timeout="):
         graph.step_timeout = 5
-
-
-def test_callbacks_hear_nothing_of_the_graph_and_its_nodes() -> None:
-    callbacks = pytest.importorskip("langchain_core.callbacks")
-    heard: list[str] = []
-
-    class Handler(callbacks.BaseCallbackHandler):
-        def on_chain_start(self, *_: Any, **__: Any) -> None:
-            heard.append("start")
-
-    for root, events in (("langgraph", ["start", "start"]), ("milepost", [])):
-        heard.clear()
-        builder(root).compile().invoke({"x": 1}, {"callbacks": [Handler()]})
-        assert heard == events
-
-
-def test_a_graph_becomes_a_runnable_and_its_schemas_are_the_builders() -> None:
-    runnables = pytest.importorskip("langchain_core.runnables")
-    graph = builder("milepost").compile()
-    chain = runnables.RunnableLambda(graph.invoke) | (lambda state: state["x"])
-    assert chain.invoke({"x": 1}) == 2
-    schemas = (graph.builder.state_schema, graph.builder.input_schema, graph.builder.output_schema)
-    assert schemas == (State, State, State)

@@ -186,11 +186,10 @@ class CallbackObserver(RunObserver):
         """Remember whose call it is: perhaps that of a runnable inside the node."""
         self._callers[task] = callbacks_around(context)
 
-    def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:  # noqa: ARG002
+    def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
         """Forget whose call it was."""
         self._callers.pop(task, None)
-        return
-        yield
+        return super().task_ends(task, crash)
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Begin the chain of a node, and let what the node calls report to it."""
