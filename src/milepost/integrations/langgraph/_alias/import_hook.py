@@ -22,6 +22,7 @@ _SAME_NAME: Final = (
     "cache",
     "cache.base",
     "cache.memory",
+    "callbacks",
     "channels",
     "channels.any_value",
     "channels.base",
