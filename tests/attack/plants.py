@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from attack import store_plants
+from attack import probe_plants, store_plants
 
 
 class Plant(NamedTuple):
@@ -346,6 +346,7 @@ PLANTS: dict[str, Plant] = {
     "fork-unnoticed": Plant(fork_unnoticed, ("postgres",)),
     "delete-without-lock": Plant(delete_without_lock, ("postgres", "postgres-pool")),
     "copy-without-lock": Plant(copy_without_lock, ("postgres", "postgres-pool")),
+    **{name: Plant(*each) for name, each in probe_plants.PLANTS.items()},
     **{name: Plant(*each, "store") for name, each in store_plants.PLANTS.items()},
 }
 

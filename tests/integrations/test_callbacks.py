@@ -444,3 +444,26 @@ def test_managers_take_the_graph_handlers_of_a_config() -> None:
     assert callbacks.get_sync_graph_callback_manager_for_config({}).handlers == []
     with pytest.raises(TypeError, match="list of handlers"):
         callbacks.get_sync_graph_callback_manager_for_config({"callbacks": 3})  # type: ignore[typeddict-item]
+
+
+def test_langsmiths_functions_find_the_nodes_run(run: Any) -> None:
+    from langchain_core.tracers import LangChainTracer
+    from langsmith.run_helpers import get_current_run_tree
+
+    class Silent(LangChainTracer):
+        def _persist_run_single(self, run: Any) -> None: ...
+        def _update_run_single(self, run: Any) -> None: ...
+
+    found: list[Any] = []
+
+    def look(state: Any) -> Any:
+        tree = get_current_run_tree()
+        found.append(None if tree is None else tree.id)
+        return {}
+
+    recorder = Recorder()
+    tracer = Silent(client=object())  # type: ignore[arg-type]
+    run.invoke(one_node(look).compile(), {"log": []}, {"callbacks": [tracer, recorder]})
+    _, node = recorder.heard.runs
+    assert found == [node]
+    assert get_current_run_tree() is None

@@ -6,11 +6,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from milepost._engine.context.config import retry_policies
-from milepost._engine.context.node_callable import callee_of, hints_of, name_of
+from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.warn import Strictness
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
@@ -23,10 +25,13 @@ from milepost.types import (
     Checkpointer,
     OnConflict,
     RetryPolicy,
+    TimeoutPolicy,
     ensure_valid_checkpointer,
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
 
@@ -52,14 +57,18 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
     def __init__(
         self,
         checkpointer: Checkpointer = None,
-        *,
         store: BaseStore | None = None,
         cache: BaseCache[Any] | None = None,
         context_schema: Any = None,
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
+        *,
         on_conflict: OnConflict = "newest",
+        strict: bool | None = None,
     ) -> None:
+        """`strict` refuses what is most likely a mistake instead of warning of it."""
+        self.strictness = Strictness(strict)
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = ensure_valid_store(store)
         self.cache = cache
@@ -67,6 +76,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         self.cache_policy = cache_policy
         self.on_conflict = on_conflict
         self.retry = retry_policies(retry_policy)
+        self.timeout = TimeoutPolicy.coerce(timeout)
 
     def __call__(self, function: Callable[..., Any]) -> Pregel[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -79,6 +89,11 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
                 "An entrypoint needs at least one parameter: the input that it is called with."
             )
         name = name_of(function) or "entrypoint"
+        if self.timeout is not None and not is_async(function):
+            raise GraphBuildError(
+                f"Entrypoint '{name}' is a sync function, which nothing can stop: a timeout needs "
+                "an `async def` function."
+            )
         graph: Pregel[Any, Any, Any, Any] = Pregel(
             program=self._program(name, function),
             checkpointer=self.checkpointer,
@@ -104,6 +119,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             writes_of=_writes_of,
             retry=self.retry,
             cache=self.cache_policy,
+            timeout=self.timeout,
             subgraphs=graphs_in(function),
             starts_tasks=True,
         )
@@ -123,7 +139,8 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             output_keys=END,
             stream_keys=END,
             triggers={START: (name,)},
-            goto=_no_goto,
+            goto=partial(_no_goto, self.strictness),
+            strictness=self.strictness,
             writes_of_update=_writes_of,
         )
 
@@ -150,5 +167,12 @@ def _writes_of(output: Any) -> list[Write]:
     return [(END, output), (PREVIOUS, output)]
 
 
-def _no_goto(target: Any) -> Write:
-    raise InvalidUpdateError(f"An entrypoint has no nodes to go to, so not {target!r} either.")
+def _no_goto(strictness: Strictness, target: Any) -> Write | None:
+    strictness.check(
+        ("target", repr(target)),
+        lambda: InvalidUpdateError(
+            f"An entrypoint has no nodes to go to, so not {target!r} either."
+        ),
+        "It is passed over.",
+    )
+    return None

@@ -32,7 +32,12 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
 
 def calls_tasks(action: Any) -> bool:
-    """Whether a node's function can reach a task, itself or through functions of its package."""
+    """Whether a node starts tasks, or its function can reach one.
+
+    The function itself may reach it, or other functions of its package that it can reach.
+    """
+    if isinstance(action, TaskStarter):
+        return True
     waiting: list[Any] = [function_of(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()

@@ -70,9 +70,9 @@ def checked_config(config: Any) -> RunnableConfig:
 def recursion_limit(config: RunnableConfig) -> int:
     """How many super-steps a run may take."""
     limit = config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
-    if not isinstance(limit, int) or limit < 1:
+    if not isinstance(limit, (int, float)) or limit < 1:
         raise ValueError(f"recursion_limit must be a number of steps from 1 up, not {limit!r}.")
-    return limit
+    return int(limit)
 
 
 def retry_policies(
@@ -134,7 +134,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
 
 def concurrency(config: RunnableConfig) -> int | None:
     """How many tasks may run at the same time; None if the config does not say."""
-    limit = config.get("max_concurrency")
+    limit = config.get("max_concurrency") or None  # 0 is no limit
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise ValueError(f"max_concurrency must be a number of tasks from 1 up, not {limit!r}.")
     return limit
@@ -142,10 +142,21 @@ def concurrency(config: RunnableConfig) -> int | None:
 
 def check_interrupt_nodes(names: All | Sequence[str] | None, nodes: Collection[str]) -> None:
     """Raise GraphBuildError if an interrupt list names a node that is not there."""
-    if names and names != "*":
-        for name in names:
-            if name not in nodes:
-                raise GraphBuildError(
-                    f"Interrupt node '{name}' is not in the graph. "
-                    f"Its nodes are: {', '.join(sorted(nodes))}."
-                )
+    for error in unknown_interrupt_nodes(names, nodes):
+        raise error
+
+
+def unknown_interrupt_nodes(
+    names: All | Sequence[str] | None, nodes: Collection[str]
+) -> list[GraphBuildError]:
+    """An error for each name in an interrupt list that is no node."""
+    if not names or names == "*":
+        return []
+    return [
+        GraphBuildError(
+            f"Interrupt node '{name}' is not in the graph. "
+            f"Its nodes are: {', '.join(sorted(nodes))}."
+        )
+        for name in ([names] if isinstance(names, str) else names)
+        if name not in nodes
+    ]

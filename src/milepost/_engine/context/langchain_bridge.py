@@ -18,7 +18,9 @@ from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._internal import fork_guard
+from milepost.errors import MissingDependencyError
 from milepost.messages._kinds import langchain_messages
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ def _config_variable() -> ContextVar[Any] | None:
     global _variable
     if _variable is None:
         _variable = getattr(sys.modules.get(LANGCHAIN), _VARIABLE, None)
+        if _variable is not None:
+            let_tools_return_commands()
     return _variable
 
 
@@ -167,6 +171,17 @@ def load() -> None:
     """Import LangChain's runnables if they are installed: the `messages` stream needs them."""
     if langchain_messages() is not None:
         import_module(LANGCHAIN)
+
+
+def parallel(steps: dict[str, Any]) -> Any:
+    """A LangChain runnable that calls each of several with the same input."""
+    try:
+        return import_module("langchain_core.runnables").RunnableParallel(steps)
+    except ImportError as error:
+        raise MissingDependencyError(
+            "A dict as a node calls its values side by side, which LangChain does: "
+            "pip install 'langchain-core'. Or give a function that returns a dict."
+        ) from error
 
 
 def with_callbacks(config: RunnableConfig, context: TaskContext) -> RunnableConfig:

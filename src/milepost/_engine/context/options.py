@@ -29,6 +29,8 @@ class RunSettings:
     interrupt_after: All | Sequence[str] = ()
     output_keys: str | Sequence[str] | None = None
     control: RunControl | None = None
+    step_timeout: float | None = None
+    """How many seconds a super-step may take."""
     store: BaseStore | None = None
     cache: BaseCache[Any] | None = None
     run_name: str = "LangGraph"

@@ -137,8 +137,8 @@ class AsyncDriver:
                             self._news.clear()
                             while undelivered:
                                 yield show(undelivered.popleft())
-                            if not self._ended:
-                                await self._news.wait()
+                            if not self._ended and not await self._wait_for_news(effect.deadline):
+                                break
                         steps.answer = self._collect()
                     else:
                         while undelivered and type(effect) is Tell:
@@ -383,6 +383,22 @@ class AsyncDriver:
         else:
             with suppress(RuntimeError):  # the loop was closed, and the task with it
                 self._loop.call_soon_threadsafe(running.cancel)
+
+    async def _wait_for_news(self, deadline: float | None) -> bool:
+        """Wait until a task has ended or there is an event; False if tasks were stopped instead."""
+        if deadline is None:
+            await self._news.wait()
+            return True
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._news.wait()
+        except TimeoutError:
+            await to_the_end(self._stop_tasks())
+            ended = [item for item in self._ended if item[1] is None]
+            self._ended.clear()  # what the others crashed with is that they were stopped
+            self._ended.extend(ended)
+            return False
+        return True
 
     def _collect(self) -> list[Task]:
         """The tasks that have ended by now."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -96,10 +96,16 @@ class SyncDriver:
                     elif type(effect) is Await:
                         while undelivered:
                             yield undelivered.popleft()
-                        while (item := self._pool.wait()) is None:
-                            while undelivered:
-                                yield undelivered.popleft()
-                        steps.answer = self._pool.collect(item)
+                        if effect.deadline is None:
+                            while (item := self._pool.wait()) is None:
+                                while undelivered:
+                                    yield undelivered.popleft()
+                            steps.answer = self._pool.collect(item)
+                        else:
+                            while (ended := self._ended_by(effect.deadline)) is None:
+                                while undelivered:
+                                    yield undelivered.popleft()
+                            steps.answer = ended
                     else:
                         while undelivered and type(effect) is Tell:
                             yield undelivered.popleft()
@@ -273,6 +279,19 @@ class SyncDriver:
             return (task,)
         self._pool.start(effect.tasks, effect.at_once)
         return ()
+
+    def _ended_by(self, deadline: float) -> Sequence[Task] | None:
+        """Tasks that have ended; None if there is something to deliver first.
+
+        At the deadline no more of them are begun. Those that run cannot be stopped: what they do
+        from then on leads nowhere.
+        """
+        try:
+            item = self._pool.wait_until(deadline)
+        except Empty:
+            self._pool.dismiss()
+            return self._pool.ended()
+        return None if item is None else self._pool.collect(item)
 
     def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
         """Start a task that a running task has called."""

@@ -200,7 +200,7 @@ def triggered(channels: ChannelState, node: Node) -> bool:
             continue
         before = seen.get(name)
         if (before is None or version > before) and channel.is_available():
-            return True
+            return node.waits_for is None or channels.available(node.waits_for)
     return False
 
 

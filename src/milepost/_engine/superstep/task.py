@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
 from milepost._engine.observers import observed, tell
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Branch
+
+
+class ReturnedRunnable(Exception):
+    """A node returned something to invoke: what that returns takes its place."""
+
+    def __init__(self, runnable: Any) -> None:
+        super().__init__(runnable)
+        self.runnable = runnable
 
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
@@ -70,7 +79,13 @@ def _perform(run: GraphRun, task: Task) -> TaskGenerator:
                         raise
                     # A graph inside this node addressed it to the one we are in.
                     output, context.came_up = up.command, up
-                writes = node.writes_of(output)
+                while True:
+                    try:
+                        writes = node.writes_of(output)
+                        break
+                    except ReturnedRunnable as returned:
+                        callee = callee_of(returned.runnable, task.name)
+                        output = yield Call(callee, task.input, context, timeout)
                 if context.pushed:
                     writes[:0] = context.pushed
                 if node.branches:
@@ -111,7 +126,7 @@ def _perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, task.name, error, attempt, delay)
             yield Pause(delay)
-    if not run.events.quiet and run.events.stream.wants("messages"):
+    if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
         # Here, and not when the run takes notice, so that it comes before what a task says that
         # was started with the result of this one.
         run.events.returned_messages(task)
@@ -152,7 +167,7 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     context.failure = NodeError(task.name, error, task.input)
     try:
         observers = context.run.observers
-        call = Call(handler.callee, task.input, context)
+        call = Call(handler.callee, task.input, context, handler.timeout)
         output = yield from observed(
             observers,
             iter(call),
@@ -225,10 +240,7 @@ def raise_own_cancellation(error: BaseException, node: str) -> None:
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(
-            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
-            "not the run. Catch it in the node, or give the node a retry policy."
-        ) from error
+        raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:

@@ -1,0 +1,194 @@
+"""The shape of the engine: small objects, short chains, and one boundary that effects cross."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+import milepost._engine
+from milepost._engine.context.options import RunSettings
+from milepost._engine.context.task_context import find_context
+from milepost._engine.drivers.effects import AWAIT, Start
+from milepost._engine.drivers.sync import SyncDriver
+from milepost._engine.run import GraphRun
+from milepost._engine.streaming.events import EventStream
+from milepost._internal.generators import GeneratorDriver, adrive, drive
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.graph import END, START, StateGraph
+
+TOOL = Path(__file__).parents[2] / "tools" / "trace_step.py"
+MOST_ATTRIBUTES = 22
+MOST_CLASSES = 3
+MOST_CALLS = 170
+
+
+class State(TypedDict):
+    count: int
+
+
+def counting(node: Any) -> StateGraph:
+    builder = StateGraph(State).add_node("count", node).add_edge(START, "count")
+    builder.add_conditional_edges("count", lambda s: "count" if s["count"] < 3 else END)
+    return builder
+
+
+def attributes_of(given: object) -> set[str]:
+    slots = {name for kind in type(given).__mro__ for name in getattr(kind, "__slots__", ())}
+    annotated = {name for kind in type(given).__mro__ for name in inspect.get_annotations(kind)}
+    return slots | annotated | set(getattr(given, "__dict__", ()))
+
+
+def test_no_object_of_a_run_has_more_than_about_twenty_attributes(config):
+    sizes: dict[str, int] = {}
+
+    def node(state: State) -> dict[str, int]:
+        context = find_context()
+        assert context is not None
+        run = context.run
+        for part in (
+            *(run, context, context.task, run.position, run.channels, run.checkpoints),
+            *(run.checkpoints.thread, run.checkpoints.deltas, run.events, run.events.stream),
+            *(run.resources, run.settings, run.subtasks),
+        ):
+            sizes[type(part).__name__] = len(attributes_of(part))
+        return {"count": state["count"] + 1}
+
+    counting(node).compile(checkpointer=InMemorySaver()).invoke({"count": 0}, config)
+    assert len(sizes) == 13
+    assert {name: size for name, size in sizes.items() if size > MOST_ATTRIBUTES} == {}
+
+
+def test_no_class_of_the_engine_has_a_long_chain_of_classes_above_it():
+    long = {}
+    for found in pkgutil.walk_packages(milepost._engine.__path__, "milepost._engine."):
+        module = importlib.import_module(found.name)
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            chain = [one for one in kind.__mro__ if one.__module__.startswith("milepost.")]
+            if kind.__module__ == module.__name__ and len(chain) > MOST_CLASSES:
+                long[name] = chain
+    assert long == {}
+
+
+class OnlyDriven(InMemorySaver):
+    """A saver that may be called only while a driver carries out an effect."""
+
+    driven = False
+
+    def commit(self, *given: Any) -> Any:
+        assert self.driven, "commit"
+        return super().commit(*given)
+
+    def get_tuple(self, *given: Any) -> Any:
+        assert self.driven, "get_tuple"
+        return super().get_tuple(*given)
+
+    def release(self, *given: Any) -> Any:
+        assert self.driven, "release"
+        return super().release(*given)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_run_never_calls_its_saver_itself(config, durability):
+    saver = OnlyDriven()
+    graph = counting(lambda state: {"count": state["count"] + 1}).compile(checkpointer=saver)
+    settings = RunSettings(config=config, checkpointer=saver, durability=durability)
+    driver = SyncDriver()
+    steps = GeneratorDriver(GraphRun(graph.program, settings, EventStream()).run({"count": 0}))
+    for effect in steps:
+        assert effect is not AWAIT
+        if isinstance(effect, Start):
+            for _, program in effect.tasks:
+                drive(program, driver.carry_out)
+            steps.answer = [task for task, _ in effect.tasks]
+            continue
+        saver.driven = True
+        steps.answer = driver.carry_out(effect)
+        saver.driven = False
+    assert steps.result == {"count": 3}
+    saver.driven = True
+    assert graph.get_state(config).values == {"count": 3}
+
+
+class Stray(StopIteration):
+    pass
+
+
+def two_effects() -> Any:
+    try:
+        yield "first"
+    except StopIteration:
+        return (yield "second")
+    return "no error"
+
+
+def test_a_stop_iteration_of_an_effect_does_not_end_the_generator():
+    asked = []
+
+    def carry_out(effect: str) -> str:
+        asked.append(effect)
+        if effect == "first":
+            raise Stray
+        return "done"
+
+    assert drive(two_effects(), carry_out) == "done"
+    assert asked == ["first", "second"]
+
+
+def test_an_error_of_an_awaited_effect_is_thrown_into_the_generator():
+    def failing() -> Any:
+        try:
+            yield "first"
+        except KeyError:
+            return (yield "second")
+
+    async def carry_out(effect: str) -> str:
+        if effect == "first":
+            raise KeyError
+        return "done"
+
+    assert asyncio.run(adrive(failing(), carry_out)) == "done"
+
+
+def trace_step() -> Any:
+    spec = importlib.util.spec_from_file_location("trace_step", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["trace_step"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_super_step_plans_runs_applies_encodes_and_commits_in_this_order():
+    tool = trace_step()
+    calls = tool.trace_step()
+    names = [call.function for call in calls]
+    way = [
+        "plan",
+        "perform",
+        "apply_writes",
+        "CheckpointWriter.save_checkpoint",
+        "ThreadWriter.prepare",
+        "SyncDriver._save",
+        "SqlSaver.commit",
+    ]
+    assert sorted(way, key=names.index) == way
+    assert tool.figures(calls)["calls"] <= MOST_CALLS
+
+
+def test_the_way_of_a_super_step_can_be_printed():
+    printed = subprocess.run(
+        [sys.executable, str(TOOL)], capture_output=True, text=True, timeout=60, check=True
+    )
+    first, *calls = printed.stdout.splitlines()
+    assert first.startswith(f"{len(calls)} calls, ")
+    assert "_engine/superstep/apply.py" in printed.stdout
