@@ -41,19 +41,18 @@ class ReturnedRunnable(Exception):
         self.runnable = runnable
 
 
-def perform(run: GraphRun, task: Task) -> TaskGenerator:
-    """Run a task to its end."""
-    if not run.observers:
-        return _perform(run, task)
+def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
+    """Run a task of a run that is followed."""
     return observed(
         run.observers,
-        _perform(run, task),
+        perform(run, task),
         lambda o: o.task_begins(task),
         lambda o, _, crash: o.task_ends(task, crash),
     )
 
 
-def _perform(run: GraphRun, task: Task) -> TaskGenerator:
+def perform(run: GraphRun, task: Task) -> TaskGenerator:
+    """Run a task to its end."""
     node, observers = task.node, run.observers
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
