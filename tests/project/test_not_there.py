@@ -65,11 +65,6 @@ def test_methods_of_a_compiled_graph(name: str) -> None:
         ("graph.StateGraph.set_node_defaults", "timeout", "set_node_defaults(timeout=)"),
         ("graph.StateGraph.compile", "transformers", "compile(transformers=)"),
         ("func.entrypoint", "timeout", "@entrypoint(timeout=)"),
-        (
-            "checkpoint.serde.jsonplus.JsonPlusSerializer",
-            "allowed_msgpack_modules",
-            "JsonPlusSerializer(allowed_msgpack_modules=)",
-        ),
         ("types.interrupt", "response_schema", "interrupt(value, response_schema=)"),
     ],
 )
