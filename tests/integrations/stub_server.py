@@ -52,10 +52,10 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         return None
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self.answer(None)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         size = int(self.headers.get("content-length") or 0)
         self.answer(json.loads(self.rfile.read(size) or b"null"))
 

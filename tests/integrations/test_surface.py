@@ -87,7 +87,9 @@ def explains(pattern: str, gap: Gap) -> bool:
 
 def test_the_walk_sees_what_is_there():
     found = modules("langgraph", DISTRIBUTIONS)
-    assert {"graph.state", "checkpoint.base", "store.postgres.aio", "prebuilt.tool_node"} <= {*found}
+    assert {"graph.state", "checkpoint.base", "store.postgres.aio", "prebuilt.tool_node"} <= {
+        *found
+    }
     assert not [name for name in found if name.startswith("_") or "._" in name]
 
 

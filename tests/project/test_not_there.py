@@ -10,12 +10,9 @@ from typing_extensions import TypedDict
 
 PAGE = (Path(__file__).parents[2] / "docs" / "from-langgraph.md").read_text()
 
-MODULES = ("prebuilt", "pregel", "cache.sqlite", "cache.redis", "graph.ui", "callbacks")
+MODULES = ("prebuilt", "callbacks")
 NAMES = {
-    "graph": ("MessageGraph",),
-    "errors": ("NodeInterrupt", "ErrorCode", "is_invalid_resume"),
     "types": ("GraphOutput", "StreamPart", "ValuesStreamPart"),
-    "checkpoint.memory": ("PersistentDict",),
 }
 METHODS = (
     *("get_input_schema", "get_output_schema", "get_input_jsonschema", "get_output_jsonschema"),
@@ -68,16 +65,13 @@ def test_methods_of_a_compiled_graph(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parameter", "shown"),
     [
-        ("graph.StateGraph.set_node_defaults", "timeout", "set_node_defaults(timeout=)"),
         ("graph.StateGraph.compile", "transformers", "compile(transformers=)"),
         ("graph.StateGraph.add_node", "trace_policy", "add_node(trace_policy=)"),
-        ("func.entrypoint", "timeout", "@entrypoint(timeout=)"),
         (
             "checkpoint.serde.jsonplus.JsonPlusSerializer",
             "allowed_msgpack_modules",
             "JsonPlusSerializer(allowed_msgpack_modules=)",
         ),
-        ("types.interrupt", "response_schema", "interrupt(value, response_schema=)"),
     ],
 )
 def test_parameters(name: str, parameter: str, shown: str) -> None:
