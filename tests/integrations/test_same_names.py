@@ -355,7 +355,7 @@ def test_managed_values_have_their_modules(lib):
     is_managed = lib("managed.base.is_managed_value")
     assert is_managed(last.__metadata__[0])
     assert not is_managed(int)
-    schema = TypedDict("Near", {"x": int, "left": left, "last": last})
+    schema = TypedDict("Near", {"x": int, "left": left, "last": last})  # noqa: UP013
     builder = lib("graph.StateGraph")(schema)
     builder.add_node("a", lambda state: {"x": (state["left"], state["last"])})
     builder.add_edge(lib("graph.START"), "a")
@@ -367,7 +367,8 @@ def test_managed_values_have_their_modules(lib):
 
 def test_parts_of_a_user_interface_are_pushed_merged_and_removed(lib):
     push, delete = lib("graph.ui.push_ui_message"), lib("graph.ui.delete_ui_message")
-    schema = TypedDict("Shown", {"ui": Annotated[list, lib("graph.ui.ui_message_reducer")]})
+    reducer = lib("graph.ui.ui_message_reducer")
+    schema = TypedDict("Shown", {"ui": Annotated[list, reducer]})  # noqa: UP013
 
     def node(state: Any) -> Any:
         push("chart", {"a": 1}, id="c")

@@ -60,6 +60,7 @@ _SAME_NAME: Final = (
     "managed",
     "managed.base",
     "managed.is_last_step",
+    "pregel",
     "pregel.remote",
     "runtime",
     "store",
