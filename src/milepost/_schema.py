@@ -80,6 +80,19 @@ def is_pydantic(schema: Any) -> bool:
     )
 
 
+def annotated_keys(cls: Any) -> frozenset[str]:
+    """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
+    return _annotated_keys(cls)
+
+
+@lru_cache(maxsize=512)
+def _annotated_keys(cls: type) -> frozenset[str]:
+    found: set[str] = set()
+    for base in cls.__mro__:
+        found.update(vars(base).get("__annotations__", ()))
+    return frozenset(found)
+
+
 def has_fields(schema: Any) -> bool:
     """Whether a type hint is a class that can serve as a schema with keys."""
     return _has_fields(schema)

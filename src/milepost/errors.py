@@ -8,6 +8,7 @@
     ├── EmptyInputError                     a run was started with nothing to do
     ├── NodeError                           what an error handler is told about a failed node
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
+    ├── StepTimeoutError (TimeoutError)     a super-step ran longer than the graph's step_timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
     ├── UnknownInterruptError (RuntimeError) an answer that fits no open interrupt
     ├── TaskNotFound                        a task id that this step does not have
@@ -165,8 +166,20 @@ class NodeTimeoutError(MilepostError, TimeoutError):
         return again, (self.node, self.elapsed), self.__dict__
 
 
+class StepTimeoutError(MilepostError, TimeoutError):
+    """A super-step took longer than the graph's `step_timeout`.
+
+    Tasks of the step that had ended are stored, and do not run again when the thread goes on:
+    `invoke(None, config)`. Async nodes were cancelled; a sync node cannot be stopped, and goes on
+    in its thread without effect on the state.
+    """
+
+
 class NodeCancelledError(MilepostError):
-    """A node raised `asyncio.CancelledError` although the run was not cancelled."""
+    """A node raised `asyncio.CancelledError` although the run was not cancelled.
+
+    Catch it in the node, or give the node a retry policy. `node` is its name.
+    """
 
     def __init__(self, node: str, message: str | None = None) -> None:
         super().__init__(
@@ -482,11 +495,11 @@ class GraphDrained(GraphBubbleUp):
     """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
 
     def __init__(self, reason: str = "shutdown") -> None:
-        super().__init__(f"The run was asked to stop: {reason}")
+        super().__init__(f"Graph drained: {reason}")
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason,)
+        return type(self), (self.reason,), self.__dict__
 
 
 class ParentCommand(GraphBubbleUp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -13,7 +13,6 @@ from typing import (
     Generic,
     Literal,
     NamedTuple,
-    NotRequired,
     TypeAlias,
     Union,
     final,
@@ -23,6 +22,7 @@ from typing import (
 from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.dataclass_tools import frozen
+from milepost._internal.lazy_imports import on_demand
 from milepost.errors import NodeTimeoutError
 
 if TYPE_CHECKING:
@@ -30,6 +30,22 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from milepost._engine.context.task_context import RunControl
+    from milepost._stream_parts import (
+        CheckpointPayload,
+        CheckpointStreamPart,
+        CheckpointTask,
+        CustomStreamPart,
+        DebugPayload,
+        DebugStreamPart,
+        GraphOutput,
+        MessagesStreamPart,
+        StreamPart,
+        TaskPayload,
+        TaskResultPayload,
+        TasksStreamPart,
+        UpdatesStreamPart,
+        ValuesStreamPart,
+    )
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 else:
     try:  # without the second set of classes, in Python, that `datetime` defines first
@@ -37,15 +53,40 @@ else:
     except ImportError:
         from datetime import timedelta
 
+    _PARTS = (
+        "CheckpointPayload",
+        "CheckpointStreamPart",
+        "CheckpointTask",
+        "CustomStreamPart",
+        "DebugPayload",
+        "DebugStreamPart",
+        "GraphOutput",
+        "MessagesStreamPart",
+        "StreamPart",
+        "TaskPayload",
+        "TaskResultPayload",
+        "TasksStreamPart",
+        "UpdatesStreamPart",
+        "ValuesStreamPart",
+    )
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
+
 __all__ = [
     "All",
     "CacheKey",
     "CachePolicy",
+    "CheckpointPayload",
+    "CheckpointStreamPart",
     "CheckpointTask",
     "Checkpointer",
     "Command",
+    "CustomStreamPart",
+    "DebugPayload",
+    "DebugStreamPart",
     "Durability",
+    "GraphOutput",
     "Interrupt",
+    "MessagesStreamPart",
     "OnConflict",
     "Overwrite",
     "PregelExecutableTask",
@@ -57,10 +98,18 @@ __all__ = [
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
+    "StreamPart",
     "StreamWriter",
+    "TaskPayload",
+    "TaskResultPayload",
+    "TasksStreamPart",
     "TimeoutPolicy",
+    "TracePolicy",
+    "UpdatesStreamPart",
+    "ValuesStreamPart",
     "ensure_valid_checkpointer",
     "interrupt",
+    "omit_payload",
 ]
 
 All: TypeAlias = Literal["*"]
@@ -78,7 +127,7 @@ OnConflict: TypeAlias = Literal["newest", "reject"]
 """What a run does that finds another run on its thread: take the thread over, or be refused."""
 
 StreamMode: TypeAlias = Literal[
-    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
+    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom", "tools"
 ]
 """What a stream carries.
 
@@ -86,6 +135,7 @@ StreamMode: TypeAlias = Literal[
 - `updates`: what each node wrote, as it finishes.
 - `custom`: what nodes send through the stream writer.
 - `messages`: tokens of chat models, with metadata.
+- `tools`: calls of LangChain's tools as they begin, say something and end.
 - `checkpoints`, `tasks`: saved checkpoints; tasks as they start and finish.
 - `debug`: `checkpoints` and `tasks` together.
 """
@@ -145,12 +195,15 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1"] | None
-    """The form of events and results; there is one."""
+    version: Literal["v1", "v2", "v3"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
+
+    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
+    """
     print_mode: StreamMode | Sequence[StreamMode]
-    """Taken from callers who know LangGraph, without effect."""
+    """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
-    """Taken from callers who know LangGraph, without effect."""
+    """Print updates and values; what the graph was compiled with by default."""
     checkpoint_during: bool | None
     """Deprecated: `durability` "async" or "exit"."""
 
@@ -255,6 +308,23 @@ class TimeoutPolicy:
         )
 
 
+@frozen(kw_only=True)
+class TracePolicy:
+    """What tracers record of a node's input and output. The node itself gets what it would get.
+
+    A function returns what is recorded; if it fails, the value is recorded as it is. This saves
+    space in traces. It is no way to keep secrets: models that the node calls record their own.
+    """
+
+    process_inputs: Callable[[Any], Any] | None = None
+    process_outputs: Callable[[Any], Any] | None = None
+
+
+def omit_payload(_value: Any) -> dict[str, Any]:
+    """For a TracePolicy: record nothing of a value."""
+    return {}
+
+
 def seconds(value: float | timedelta | None) -> float | None:
     """A duration in seconds, however the user gave it."""
     return value.total_seconds() if isinstance(value, timedelta) else value
@@ -298,6 +368,17 @@ class Interrupt:
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
     response_schema: Any = field(default=None, kw_only=True)
     """JSON Schema of the answer, if `interrupt(response_schema=)` said what it has to be."""
+    resumable: InitVar[bool] = field(default=True, kw_only=True)
+    """Taken and dropped, like `when`: older versions of LangGraph had it."""
+    ns: InitVar[Sequence[str] | None] = field(default=None, kw_only=True)
+    """The namespace of the task that asks: older versions had it in place of the id."""
+    when: InitVar[str] = field(default="during", kw_only=True)
+
+    def __post_init__(self, resumable: bool, ns: Sequence[str] | None, when: str) -> None:
+        if ns is not None and self.id == "placeholder-id":
+            from milepost._internal.ids import interrupt_id
+
+            object.__setattr__(self, "id", interrupt_id("|".join(ns), 0))
 
     @classmethod
     def from_ns(cls, value: Any, ns: str, *, response_schema: Any = None) -> Interrupt:
@@ -337,20 +418,6 @@ class PregelTask(NamedTuple):
     state: Union[RunnableConfig, StateSnapshot, None] = None  # noqa: UP007
     """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""
     result: Any | None = None
-
-
-class CheckpointTask(TypedDict):
-    """A task as an event of the `checkpoints` stream shows it."""
-
-    id: str
-    name: str
-    error: NotRequired[str]
-    """Only of a task that failed."""
-    result: NotRequired[Any]
-    """Only of a task that has finished."""
-    interrupts: NotRequired[list[dict[str, Any]]]
-    state: StateSnapshot | RunnableConfig | None
-    """For a subgraph: its state, or where that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,8 +491,20 @@ class Send:
 N = TypeVar("N", bound=Hashable)
 
 
+class _Root:
+    """A base that leaves the bases of its children open: those of a child of `object` are fixed."""
+
+    __slots__ = ()
+
+
+class _ToolOutput(_Root):
+    """What a tool of LangChain may return as it is; see `_engine/context/tool_commands.py`."""
+
+    __slots__ = ()
+
+
 @frozen(kw_only=True)
-class Command(Generic[N]):
+class Command(Generic[N], _ToolOutput):
     """Updates the state, answers interrupts and says where to go, in one value.
 
     A node may return it, and a run may be started with it.

@@ -51,8 +51,8 @@ class TestWhatIsDrawn:
         builder.add_conditional_edges("a", lambda state: True, {True: "b", False: END})
         found = [edge for edge in builder.compile().get_graph().edges if edge.source == "a"]
         assert [(edge.target, edge.data, edge.conditional) for edge in found] == [
-            ("b", "True", True),
             ("__end__", "False", True),
+            ("b", "True", True),
         ]
 
     def test_conditional_edges_that_name_their_targets_have_no_label(self):
@@ -62,7 +62,7 @@ class TestWhatIsDrawn:
         builder = built("a", "b")
         builder.add_conditional_edges("a", route)
         found = [edge for edge in builder.compile().get_graph().edges if edge.source == "a"]
-        assert [(edge.target, edge.data) for edge in found] == [("b", None), ("__end__", None)]
+        assert [(edge.target, edge.data) for edge in found] == [("__end__", None), ("b", None)]
 
     def test_a_conditional_edge_that_does_not_say_may_go_anywhere(self):
         builder = built("a", "b", "c")
@@ -77,8 +77,8 @@ class TestWhatIsDrawn:
         builder.add_node("go", go)
         found = [edge for edge in builder.compile().get_graph().edges if edge.source == "go"]
         assert [(edge.target, edge.conditional) for edge in found] == [
-            ("b", True),
             ("__end__", True),
+            ("b", True),
         ]
 
     def test_destinations_with_labels(self):
@@ -174,8 +174,8 @@ class TestMermaid:
             "\tb(b)\n"
             "\t__end__([<p>__end__</p>]):::last\n"
             "\t__start__ --> a;\n"
-            "\ta -. &nbsp;go&nbsp; .-> b;\n"
             "\ta -. &nbsp;stop&nbsp; .-> __end__;\n"
+            "\ta -. &nbsp;go&nbsp; .-> b;\n"
             "\tb --> __end__;\n"
             "\tclassDef default fill:#f2f0ff,line-height:1.2\n"
             "\tclassDef first fill-opacity:0\n"

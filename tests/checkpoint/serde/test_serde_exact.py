@@ -100,7 +100,7 @@ class State(TypedDict):
 
 VALUES: list[Any] = [
     None, True, False, 0, -1, 2**63 - 1, 2**64 - 1, -(2**63), 2**64, -(2**63) - 1, 10**400, -(10**400),
-    0.0, 1.5, math.inf, -math.inf, 5e-324, "", "text", "\x00", "żółć 🎉", b"", b"\xc4\x01", b"x" * 300,
+    0.0, 1.5, math.inf, -math.inf, 5e-324, "", "text", "\x00", "żółć 🎉", b"", b"\xc4\x01", b"x" * 300, "a\ud800b", {"\udfff": "\udc00"},
     bytearray(b"abc"), bytearray(b"\xc1" * 70_000), complex(1, -2), complex(math.inf, 0),
     [], {}, (), set(), frozenset(), [1, [2, (3, [4])]], (1,), ((),), {"a": (1, {"b": [()]})},
     {1, 2}, {(1, 2), "a"}, frozenset({frozenset({1}), 2}), deque([1, (2,)]), deque([1, 2], maxlen=2),

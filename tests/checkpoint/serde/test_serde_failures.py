@@ -105,7 +105,6 @@ def test_in_the_state_an_unknown_exception_class_is_refused() -> None:
         Custom(1, detail=object()),
         ValueError(object(), 5),
         Unprintable(1),
-        ValueError("\ud800"),
         NodeError("n", Custom(2), sys),
     ],
     ids=lambda e: type(e).__name__,

@@ -108,6 +108,7 @@ EDGES: list[Any] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::milepost.warnings.MilepostWarning")
 @pytest.mark.parametrize("at", range(0, len(EDGES), 40))
 def test_edges_are_written_alike(at: int) -> None:
     for value in EDGES[at : at + 40]:

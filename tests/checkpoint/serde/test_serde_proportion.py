@@ -85,6 +85,7 @@ def values() -> Iterator[Any]:
     import pyarrow as pa
 
     yield from (pd.DataFrame({"a": [1, 2]}), pd.Series([1.5], name="s"))
+    yield from (pd.Timestamp(5, tz="Europe/Paris"), pd.Timedelta(7), pd.NaT)
     yield from (pl.DataFrame({"a": ["x"]}), pl.Series("s", [1]))
     yield from (pa.table({"a": [1]}), pa.record_batch({"a": [1]}))
 

@@ -25,14 +25,6 @@ class Thing:
     pass
 
 
-class Name(str):
-    pass
-
-
-class Count(int):
-    pass
-
-
 @dataclass
 class Known:
     x: Any = None
@@ -85,10 +77,9 @@ def test_a_refusal_says_where(serde: JsonPlusSerializer, value: Any, path: str) 
 @pytest.mark.parametrize(
     ("value", "advice"),
     [
-        (Thing(), "register_type"), (Name("x"), "plain str"), (Count(1), "plain int"), (lambda: 1, "not data"), (len, "not data"),
+        (Thing(), "register_type"), (lambda: 1, "not data"), (len, "not data"),
         (sys, "not data"), (Thing, "not data"), (memoryview(b"x"), "bytes(value)"), (DictLike(), "register_type"),
         (defaultdict(lambda: 1), "dict(value)"), (datetime(2024, 1, 1, tzinfo=Zone()), "ZoneInfo"),
-        ("\ud800", "surrogate"), ({"\udfff": 1}, "surrogate"), ({Name("k"): 1}, "plain str"),
     ],
     ids=lambda v: v if type(v) is str and v.isascii() else type(v).__name__,
 )  # fmt: skip

@@ -47,6 +47,10 @@ def _of_libraries() -> Iterator[Any]:
         )
         yield np.dtype([("a", "<i4"), ("b", "<f8", (2,))])
     with contextlib.suppress(ImportError):
+        import pandas as pd
+
+        yield from (pd.Timestamp(5, tz="UTC"), pd.Timedelta(7))
+    with contextlib.suppress(ImportError):
         import pyarrow as pa
 
         yield pa.table({"a": [1, 2]})
@@ -136,7 +140,7 @@ def test_the_trees_are_those_of_the_stored_bytes() -> None:
         assert read_alike(again) == read_alike(data)
     codes = {node.code for tree in TREES for node in tree.all()} - {0}
     known = {code for name, code in vars(ext).items() if name.isupper() and type(code) is int}
-    assert known - codes <= {ext.NDARRAY, ext.NDSCALAR, ext.DTYPE, ext.ARROW}
+    assert known - codes <= {ext.NDARRAY, ext.NDSCALAR, ext.DTYPE, ext.ARROW, ext.PANDAS_TIME}
 
 
 @pytest.mark.parametrize("code", sorted(ext.NESTED))

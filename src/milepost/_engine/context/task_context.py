@@ -20,7 +20,7 @@ from milepost._engine.context.server_info import ServerInfo, server_info
 from milepost._internal.dataclass_tools import frozen
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
-from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
+from milepost.errors import GraphInterrupt, NodeError, OutsideRunError, ParentCommand
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
 _enter = _current.set
 
+for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
+"""What integrations put into `config["configurable"]` of a node, each time a config is made."""
+
 
 def inside(context: TaskContext) -> Context:
     """A copy of the context variables here, with a task's context among them.
@@ -44,6 +47,8 @@ def inside(context: TaskContext) -> Context:
     variables.run(_enter, context)
     if LANGCHAIN in modules:
         share_config(variables, context)
+    for observer in context.run.observers:
+        observer.enter(variables, context)
     return variables
 
 
@@ -198,6 +203,12 @@ class TaskContext:
     """Graphs called in this attempt so far: keeps their namespaces apart."""
     calls: int = 0
     """Tasks called in this attempt so far: keeps their ids apart."""
+    output: Any = None
+    """What the node has returned."""
+    came_up: ParentCommand | None = None
+    """A command that an inner graph of the node has sent to the graph of this task."""
+    callbacks: Any = None
+    """What LangChain's runnables inside the node report to, where something listens."""
     pushed: Sequence[tuple[str, Any]] = ()
     """Writes from inside the node: they come before those that it returns."""
     _config: RunnableConfig | None = None
@@ -238,10 +249,19 @@ class TaskContext:
         if self._config is None:
             run = self.run
             config = node_config(run.resources.config, run.position, self.task)
-            if config.get("callbacks") or run.events.stream.wants("messages"):
+            for keys_for in for_configs:
+                config["configurable"].update(keys_for(self))
+            if self.callbacks is not None:
+                config["callbacks"] = self.callbacks
+            if config.get("callbacks") or run.events.stream.wants_callbacks:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config
+
+    def report_to(self, callbacks: Any) -> None:
+        """Let LangChain's runnables inside the node report to these callbacks from now on."""
+        self.callbacks = callbacks
+        self._config = None
 
     @property
     def stream_writer(self) -> StreamWriter:

@@ -102,7 +102,9 @@ class BaseCheckpointSaver(Generic[V]):
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         if serde is not None:
-            self.serde = serde
+            from milepost.checkpoint.serde.base import maybe_add_typed_methods
+
+            self.serde = maybe_add_typed_methods(serde)
 
     @cached_property
     def serde(self) -> SerializerProtocol:
