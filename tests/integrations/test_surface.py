@@ -24,34 +24,8 @@ DISTRIBUTIONS = (
     "langgraph-prebuilt",
 )
 
-IN_PROGRESS: tuple[str, ...] = (
-    # prebuilt
-    "prebuilt",
-    "prebuilt.*",
-    # pregel
-    "pregel.NodeBuilder",
-    "pregel.Pregel",
-    "pregel.debug",
-    "pregel.main",
-    "pregel.protocol",
-    "pregel.types",
-    "stream",
-    "stream.*",
-    "types.*StreamPart",
-    "types.*Payload",
-    "types.StreamPart",
-    "types.GraphOutput",
-    "graph.*compile(transformers=)",
-    # langchain
-    "callbacks",
-    "graph.state.CompiledStateGraph.*",
-    "graph.*add_node(trace_policy=)",
-    "types.TracePolicy",
-    "types.omit_payload",
-    # types
-    "checkpoint.serde.*",
-)
-"""What branches beside this one build. It is empty when they are merged."""
+IN_PROGRESS: tuple[str, ...] = ("prebuilt.ToolCallTransformer",)
+"""What is being built. It is empty in a release."""
 
 ALSO_IMPORTED = {
     "checkpoint.base": ("uuid6",),
