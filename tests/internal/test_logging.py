@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quiet_trouble import QUIET_TROUBLE
 
 import milepost
 from graphs import Log, elsewhere, line, until
@@ -462,6 +463,7 @@ TROUBLE: dict[Callable[[Stage], None], list[tuple[str, str, str]]] = {
         ),
         (STORE, "WARNING", "Items that lack vectors were not embedded: Trouble."),
     ],
+    **QUIET_TROUBLE,
 }
 """Trouble, and the lines that it leaves; `*` and `?` where a line is not the same each time."""
 
