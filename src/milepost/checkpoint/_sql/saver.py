@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from milepost._db.group_commit import Committer, Outcome
 from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
+from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
@@ -50,6 +51,7 @@ from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.checkpoint._sql.write.prepare import Preparer
 from milepost.checkpoint._sql.write.store import Storer
+from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
     return saver.admin
 
 
-class SqlSaver(FacetedSaver, StepSaver[Prepared]):  # type: ignore[misc] # what prune returns
+class SqlSaver(  # type: ignore[misc] # what prune returns
+    FacetedSaver, StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]
+):
     """Keeps threads in a database."""
 
     dialect: ClassVar[Dialect]
