@@ -17,6 +17,12 @@ HOMES = {
     "entrypoint": "func",
     "task": "func",
     "NodeTimeoutError": "errors",
+    "Pregel": "pregel",
+    "NodeBuilder": "pregel",
+    "EphemeralValue": "channels",
+    "LastValue": "channels",
+    "Topic": "channels",
+    "BinaryOperatorAggregate": "channels",
     "InMemorySaver": "checkpoint.memory",
     "InMemoryCache": "cache.memory",
 }

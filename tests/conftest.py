@@ -39,6 +39,7 @@ ON_POSTGRES = {
         "checkpoints",
         "copies",
         "durability",
+        "durable_tools",
         "fencing",
         "gone_while_read",
         "names",

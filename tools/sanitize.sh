@@ -3,7 +3,7 @@
 # what it does. A copy of the sources is built: the checkout and its environment stay as they are.
 #
 #     bash tools/sanitize.sh                     the tests of the accelerator and of serialization
-#     bash tools/sanitize.sh tests/sql -k large  others
+#     bash tools/sanitize.sh tests/checkpoint/sql -k large  others
 #
 # It needs gcc and the environment that CONTRIBUTING.md makes; $PYTHON names another interpreter.
 set -euo pipefail
@@ -21,7 +21,7 @@ flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-fr
 CC=$compiler CFLAGS="$flags" LDFLAGS="$flags" "$python" -m pip install --quiet --no-deps \
   --target "$scratch/site" "$scratch/copy"
 
-(($#)) || set -- tests/test_accelerator.py tests/serde
+(($#)) || set -- tests/internal/test_accelerator.py tests/checkpoint/serde
 # The interpreter itself leaks by design. Its own allocator would hide most errors from the tools.
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
 export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)"

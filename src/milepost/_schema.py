@@ -15,7 +15,7 @@ from milepost._internal.dataclass_tools import record
 from milepost.channels import BaseChannel, BinaryOperatorAggregate, LastValue
 from milepost.constants import ROOT
 from milepost.errors import GraphBuildError
-from milepost.managed import ManagedValue
+from milepost.managed.base import ManagedValueSpec, is_managed_value
 
 Channel = BaseChannel[Any, Any, Any]
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
@@ -27,7 +27,7 @@ class Schema:
 
     type: Any
     channels: Mapping[str, Channel]
-    managed: Mapping[str, type[ManagedValue]]
+    managed: Mapping[str, ManagedValueSpec]
     build: Callable[[dict[str, Any]], Any] | None
     """Makes an instance out of values; None if nodes get a plain dict."""
 
@@ -57,7 +57,7 @@ def _read(schema: Any) -> Schema:
     if not _has_fields(schema):
         return Schema(schema, {ROOT: _channel(ROOT, schema)}, {}, None)
     channels: dict[str, Channel] = {}
-    managed: dict[str, type[ManagedValue]] = {}
+    managed: dict[str, ManagedValueSpec] = {}
     for name, hint in _hints(schema).items():
         if name == "__slots__" or _is_class_var(hint):
             continue
@@ -78,6 +78,19 @@ def is_pydantic(schema: Any) -> bool:
     return (
         pydantic is not None and inspect.isclass(schema) and issubclass(schema, pydantic.BaseModel)
     )
+
+
+def annotated_keys(cls: Any) -> frozenset[str]:
+    """The names that a class and its bases annotate; pydantic and dataclasses have their own."""
+    return _annotated_keys(cls)
+
+
+@lru_cache(maxsize=512)
+def _annotated_keys(cls: type) -> frozenset[str]:
+    found: set[str] = set()
+    for base in cls.__mro__:
+        found.update(vars(base).get("__annotations__", ()))
+    return frozenset(found)
 
 
 def has_fields(schema: Any) -> bool:
@@ -119,11 +132,11 @@ def _unqualified(hint: Any) -> Any:
     return hint
 
 
-def _manager(hint: Any) -> type[ManagedValue] | None:
+def _manager(hint: Any) -> ManagedValueSpec | None:
     hint = _unqualified(hint)
     if get_origin(hint) is Annotated:
         for extra in hint.__metadata__:
-            if inspect.isclass(extra) and issubclass(extra, ManagedValue):
+            if is_managed_value(extra):
                 return extra
     return None
 

@@ -20,13 +20,22 @@ def get_config() -> RunnableConfig:
 
 
 def get_store() -> BaseStore:
-    """The store that the graph was compiled with."""
-    store = current_context("get_store").run.resources.store
+    """The store that the graph was compiled with.
+
+    None if it has none: a strict graph raises OutsideRunError then, any other warns.
+    """
+    run = current_context("get_store").run
+    store = run.resources.store
     if store is None:
-        raise OutsideRunError(
-            "The graph has no store. Compile it with one: `builder.compile(store=InMemoryStore())`."
+        run.program.strictness.check(
+            "get_store",
+            lambda: OutsideRunError(
+                "The graph has no store. Compile it with one: "
+                "`builder.compile(store=InMemoryStore())`."
+            ),
+            "get_store() returns None.",
         )
-    return store
+    return store  # type: ignore[return-value] # what the documents say, and most programs have
 
 
 def get_stream_writer() -> StreamWriter:

@@ -1,6 +1,9 @@
-"""Names that have a meaning to the runtime. Public: START, END, TAG_HIDDEN, TAG_NOSTREAM."""
+"""Names that have a meaning to the runtime.
 
-from typing import Final
+Public: START, END, TAG_HIDDEN, TAG_NOSTREAM, CONF, CONFIG_KEY_CHECKPOINTER, TASKS.
+"""
+
+from typing import Any, Final
 
 START: Final = "__start__"
 """The virtual node that takes the input of a graph."""
@@ -11,6 +14,11 @@ TAG_NOSTREAM: Final = "nostream"
 """Tag of a chat model whose tokens stay out of the `messages` stream."""
 TAG_HIDDEN: Final = "langsmith:hidden"
 """Tag of what traces leave out; for programs that use the name."""
+
+CONF: Final = "configurable"
+"""The key of a config under which `thread_id` and the keys of the caller are."""
+CONFIG_KEY_CHECKPOINTER: Final = "__pregel_checkpointer"
+"""Under CONF: the saver of a call, instead of the one that the graph was compiled with."""
 
 # Channels that the runtime writes to. Their names are part of the storage format, which is
 # shared with LangGraph so that threads can be moved both ways.
@@ -69,3 +77,19 @@ RESERVED: Final = frozenset(
     }
 )
 """Names that neither a node nor a state key may have."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Interrupt", "Send"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    from milepost import types
+    from milepost.warnings import LangGraphDeprecatedSinceV10
+
+    warnings.warn(
+        f"Importing {name} from milepost.constants is deprecated: it is in milepost.types",
+        LangGraphDeprecatedSinceV10,
+        stacklevel=2,
+    )
+    return getattr(types, name)

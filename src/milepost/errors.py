@@ -8,6 +8,7 @@
     ├── EmptyInputError                     a run was started with nothing to do
     ├── NodeError                           what an error handler is told about a failed node
     ├── NodeTimeoutError (TimeoutError)     an async node ran longer than its timeout
+    ├── StepTimeoutError (TimeoutError)     a super-step ran longer than the graph's step_timeout
     ├── NodeCancelledError                  something inside a node was cancelled, not the run
     ├── UnknownInterruptError (RuntimeError) an answer that fits no open interrupt
     ├── TaskNotFound                        a task id that this step does not have
@@ -50,6 +51,7 @@
     │   └── ReindexConflict                 a later reindex() to another model took its place
     └── GraphBubbleUp                       control flow, not a failure
         ├── GraphInterrupt                  the run pauses and can be resumed
+        │   └── NodeInterrupt               the older way for a node to ask for that
         ├── GraphDrained                    the run was asked to stop and can be resumed
         └── ParentCommand                   a command addressed to the enclosing graph
 
@@ -58,13 +60,32 @@ The docstring of an error says what to do about it.
 
 from __future__ import annotations
 
+import warnings
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from milepost.types import Command, Interrupt
+
+
+class ErrorCode(Enum):
+    """Short names of mistakes that programs share, for messages and for searching."""
+
+    GRAPH_RECURSION_LIMIT = "GRAPH_RECURSION_LIMIT"
+    INVALID_CONCURRENT_GRAPH_UPDATE = "INVALID_CONCURRENT_GRAPH_UPDATE"
+    INVALID_GRAPH_NODE_RETURN_VALUE = "INVALID_GRAPH_NODE_RETURN_VALUE"
+    MULTIPLE_SUBGRAPHS = "MULTIPLE_SUBGRAPHS"
+    INVALID_CHAT_HISTORY = "INVALID_CHAT_HISTORY"
+
+
+def create_error_message(*, message: str, error_code: ErrorCode) -> str:
+    """The text of an error, with its code on a line below."""
+    return f"{message}\nError code: {error_code.value}"
 
 
 class MilepostError(Exception):
@@ -100,7 +121,7 @@ class NodeError(MilepostError):
     `node` is its name, `error` what it raised in its last attempt, `input` what it was given.
     """
 
-    def __init__(self, node: str, error: Exception, input: Any) -> None:
+    def __init__(self, node: str, error: Exception, input: Any = None) -> None:
         super().__init__(f"node '{node}' failed: {error!r}")
         self.node = node
         self.error = error
@@ -145,15 +166,66 @@ class NodeTimeoutError(MilepostError, TimeoutError):
         return again, (self.node, self.elapsed), self.__dict__
 
 
+class StepTimeoutError(MilepostError, TimeoutError):
+    """A super-step took longer than the graph's `step_timeout`.
+
+    Tasks of the step that had ended are stored, and do not run again when the thread goes on:
+    `invoke(None, config)`. Async nodes were cancelled; a sync node cannot be stopped, and goes on
+    in its thread without effect on the state.
+    """
+
+
 class NodeCancelledError(MilepostError):
-    """A node raised `asyncio.CancelledError` although the run was not cancelled."""
+    """A node raised `asyncio.CancelledError` although the run was not cancelled.
+
+    Catch it in the node, or give the node a retry policy. `node` is its name.
+    """
+
+    def __init__(self, node: str, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
+            "not the run. Catch it in the node, or give the node a retry policy."
+        )
+        self.node = node
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.node, str(self))
+
+
+Mismatch: TypeAlias = Literal["not_pending", "empty_map", "ambiguous"]
+"""How an answer does not match: it names interrupts that are not open, or none, or is one value
+for several."""
 
 
 class UnknownInterruptError(MilepostError, RuntimeError):
-    """An answer that cannot be matched with an open interrupt.
+    """An answer that cannot be matched with an open interrupt. Nothing was stored of it.
 
-    `get_state(config).interrupts` lists the open ones with their ids.
+    `reason` says how it does not match, `interrupt_ids` are those that it names, `pending_ids`
+    those that are open. `get_state(config).interrupts` lists the open ones too.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: Mismatch,
+        interrupt_ids: Sequence[str] = (),
+        pending_ids: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.reason: Mismatch = reason
+        self.interrupt_ids = tuple(interrupt_ids)
+        self.pending_ids = tuple(pending_ids)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        again = partial(
+            type(self),
+            reason=self.reason,
+            interrupt_ids=self.interrupt_ids,
+            pending_ids=self.pending_ids,
+        )
+        return again, (str(self),)
 
 
 class TaskNotFound(MilepostError):
@@ -398,8 +470,36 @@ class GraphInterrupt(GraphBubbleUp):
         self.interrupts: tuple[Interrupt, ...] = tuple(interrupts)
 
 
+class NodeInterrupt(GraphInterrupt):
+    """A node raises it to pause the run, and runs again when the run goes on.
+
+    Deprecated: call `milepost.types.interrupt`, which also brings the answer.
+    """
+
+    def __init__(self, value: Any, id: str | None = None) -> None:
+        from milepost.types import Interrupt
+
+        warnings.warn(
+            "NodeInterrupt is deprecated: call milepost.types.interrupt",
+            LangGraphDeprecatedSinceV10,
+            stacklevel=2,
+        )
+        super().__init__([Interrupt(value) if id is None else Interrupt(value, id)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        (interrupt,) = self.interrupts
+        return type(self), (interrupt.value, interrupt.id)
+
+
 class GraphDrained(GraphBubbleUp):
     """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
+
+    def __init__(self, reason: str = "shutdown") -> None:
+        super().__init__(f"Graph drained: {reason}")
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason,), self.__dict__
 
 
 class ParentCommand(GraphBubbleUp):
@@ -408,3 +508,19 @@ class ParentCommand(GraphBubbleUp):
     def __init__(self, command: Command[Any]) -> None:
         super().__init__(command)
         self.command = command
+
+
+_INVALID_RESUME = "_milepost_invalid_resume"
+
+
+def mark_invalid_resume(error: BaseException) -> None:
+    """Remember that an answer which does not fit its `response_schema` has caused an error."""
+    setattr(error, _INVALID_RESUME, True)
+
+
+def is_invalid_resume(error: BaseException) -> bool:
+    """Whether `interrupt(..., response_schema=)` raised it because the answer does not fit.
+
+    The interrupt is still open then, and waits for another answer.
+    """
+    return getattr(error, _INVALID_RESUME, False) is True

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from milepost._internal.lazy_imports import on_demand
 
 if TYPE_CHECKING:
+    from milepost._engine.context.server_info import BaseUser, ServerInfo
     from milepost._engine.context.task_context import (
+        DEFAULT_RUNTIME,
         ExecutionInfo,
         RunControl,
         Runtime,
@@ -15,11 +17,22 @@ else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
+            "BaseUser": "milepost._engine.context.server_info",
+            "DEFAULT_RUNTIME": "milepost._engine.context.task_context",
             "ExecutionInfo": "milepost._engine.context.task_context",
             "RunControl": "milepost._engine.context.task_context",
             "Runtime": "milepost._engine.context.task_context",
+            "ServerInfo": "milepost._engine.context.server_info",
             "get_runtime": "milepost._engine.context.task_context",
         },
     )
 
-__all__ = ["ExecutionInfo", "RunControl", "Runtime", "get_runtime"]
+__all__ = [
+    "DEFAULT_RUNTIME",
+    "BaseUser",
+    "ExecutionInfo",
+    "RunControl",
+    "Runtime",
+    "ServerInfo",
+    "get_runtime",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field
+from dataclasses import InitVar, dataclass, field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -16,17 +16,36 @@ from typing import (
     TypeAlias,
     Union,
     final,
+    overload,
 )
 
 from typing_extensions import TypedDict, TypeVar
 
 from milepost._internal.dataclass_tools import frozen
+from milepost._internal.lazy_imports import on_demand
 from milepost.errors import NodeTimeoutError
 
 if TYPE_CHECKING:
+    from collections import deque
     from datetime import timedelta
 
     from milepost._engine.context.task_context import RunControl
+    from milepost._stream_parts import (
+        CheckpointPayload,
+        CheckpointStreamPart,
+        CheckpointTask,
+        CustomStreamPart,
+        DebugPayload,
+        DebugStreamPart,
+        GraphOutput,
+        MessagesStreamPart,
+        StreamPart,
+        TaskPayload,
+        TaskResultPayload,
+        TasksStreamPart,
+        UpdatesStreamPart,
+        ValuesStreamPart,
+    )
     from milepost.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata
 else:
     try:  # without the second set of classes, in Python, that `datetime` defines first
@@ -34,16 +53,43 @@ else:
     except ImportError:
         from datetime import timedelta
 
+    _PARTS = (
+        "CheckpointPayload",
+        "CheckpointStreamPart",
+        "CheckpointTask",
+        "CustomStreamPart",
+        "DebugPayload",
+        "DebugStreamPart",
+        "GraphOutput",
+        "MessagesStreamPart",
+        "StreamPart",
+        "TaskPayload",
+        "TaskResultPayload",
+        "TasksStreamPart",
+        "UpdatesStreamPart",
+        "ValuesStreamPart",
+    )
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(_PARTS, "milepost._stream_parts"))
+
 __all__ = [
     "All",
     "CacheKey",
     "CachePolicy",
+    "CheckpointPayload",
+    "CheckpointStreamPart",
+    "CheckpointTask",
     "Checkpointer",
     "Command",
+    "CustomStreamPart",
+    "DebugPayload",
+    "DebugStreamPart",
     "Durability",
+    "GraphOutput",
     "Interrupt",
+    "MessagesStreamPart",
     "OnConflict",
     "Overwrite",
+    "PregelExecutableTask",
     "PregelTask",
     "RetryPolicy",
     "RunOptions",
@@ -52,10 +98,18 @@ __all__ = [
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
+    "StreamPart",
     "StreamWriter",
+    "TaskPayload",
+    "TaskResultPayload",
+    "TasksStreamPart",
     "TimeoutPolicy",
+    "TracePolicy",
+    "UpdatesStreamPart",
+    "ValuesStreamPart",
     "ensure_valid_checkpointer",
     "interrupt",
+    "omit_payload",
 ]
 
 All: TypeAlias = Literal["*"]
@@ -73,7 +127,7 @@ OnConflict: TypeAlias = Literal["newest", "reject"]
 """What a run does that finds another run on its thread: take the thread over, or be refused."""
 
 StreamMode: TypeAlias = Literal[
-    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"
+    "values", "updates", "checkpoints", "tasks", "debug", "messages", "custom", "tools"
 ]
 """What a stream carries.
 
@@ -81,6 +135,7 @@ StreamMode: TypeAlias = Literal[
 - `updates`: what each node wrote, as it finishes.
 - `custom`: what nodes send through the stream writer.
 - `messages`: tokens of chat models, with metadata.
+- `tools`: calls of LangChain's tools as they begin, say something and end.
 - `checkpoints`, `tasks`: saved checkpoints; tasks as they start and finish.
 - `debug`: `checkpoints` and `tasks` together.
 """
@@ -117,6 +172,7 @@ class RunnableConfig(TypedDict, total=False):
 
 
 ContextT = TypeVar("ContextT", default=Any)
+ResponseT = TypeVar("ResponseT")
 
 
 class RunOptions(TypedDict, Generic[ContextT], total=False):
@@ -139,12 +195,15 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What to do if another run is on the thread; what the graph was compiled with by default."""
     control: RunControl | None
     """Lets other code ask the run to stop."""
-    version: Literal["v1"] | None
-    """The form of events and results; there is one."""
+    version: Literal["v1", "v2", "v3"] | None
+    """The form of events and results: with "v2" typed parts (`StreamPart`) and `GraphOutput`.
+
+    With "v3" parts too, and answers of chat models in content blocks: `stream_events` uses it.
+    """
     print_mode: StreamMode | Sequence[StreamMode]
-    """Taken from callers who know LangGraph, without effect."""
+    """Events of these modes are printed, for debugging; what is returned does not change."""
     debug: bool | None
-    """Taken from callers who know LangGraph, without effect."""
+    """Print updates and values; what the graph was compiled with by default."""
     checkpoint_during: bool | None
     """Deprecated: `durability` "async" or "exit"."""
 
@@ -230,12 +289,40 @@ class TimeoutPolicy:
             if (seconds(limit) or 0) <= 0:
                 raise ValueError(f"A timeout must be longer than nothing, not {limit!r}.")
 
-    @staticmethod
-    def of(value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
-        """The policy that a user's shorthand means."""
-        if value is None or isinstance(value, TimeoutPolicy):
-            return value
-        return TimeoutPolicy(run_timeout=value)
+        if self.refresh_on not in ("auto", "heartbeat"):
+            raise ValueError(f"refresh_on must be 'auto' or 'heartbeat', not {self.refresh_on!r}.")
+
+    @classmethod
+    def coerce(cls, value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
+        """The policy that a shorthand means, in seconds; None if it sets no limit."""
+        if value is None:
+            return None
+        given = value if isinstance(value, TimeoutPolicy) else cls(run_timeout=value)
+        run, idle = seconds(given.run_timeout), seconds(given.idle_timeout)
+        if run is None and idle is None:
+            return None
+        return cls(
+            run_timeout=None if run is None else float(run),
+            idle_timeout=None if idle is None else float(idle),
+            refresh_on=given.refresh_on,
+        )
+
+
+@frozen(kw_only=True)
+class TracePolicy:
+    """What tracers record of a node's input and output. The node itself gets what it would get.
+
+    A function returns what is recorded; if it fails, the value is recorded as it is. This saves
+    space in traces. It is no way to keep secrets: models that the node calls record their own.
+    """
+
+    process_inputs: Callable[[Any], Any] | None = None
+    process_outputs: Callable[[Any], Any] | None = None
+
+
+def omit_payload(_value: Any) -> dict[str, Any]:
+    """For a TracePolicy: record nothing of a value."""
+    return {}
 
 
 def seconds(value: float | timedelta | None) -> float | None:
@@ -279,6 +366,37 @@ class Interrupt:
     """What `interrupt(value)` was called with."""
     id: str = "placeholder-id"
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
+    response_schema: Any = field(default=None, kw_only=True)
+    """JSON Schema of the answer, if `interrupt(response_schema=)` said what it has to be."""
+    resumable: InitVar[bool] = field(default=True, kw_only=True)
+    """Taken and dropped, like `when`: older versions of LangGraph had it."""
+    ns: InitVar[Sequence[str] | None] = field(default=None, kw_only=True)
+    """The namespace of the task that asks: older versions had it in place of the id."""
+    when: InitVar[str] = field(default="during", kw_only=True)
+
+    def __post_init__(self, resumable: bool, ns: Sequence[str] | None, when: str) -> None:
+        if ns is not None and self.id == "placeholder-id":
+            from milepost._internal.ids import interrupt_id
+
+            object.__setattr__(self, "id", interrupt_id("|".join(ns), 0))
+
+    @classmethod
+    def from_ns(cls, value: Any, ns: str, *, response_schema: Any = None) -> Interrupt:
+        """The first interrupt of the task that has this namespace."""
+        from milepost._internal.ids import interrupt_id
+
+        return cls(value, interrupt_id(ns, 0), response_schema=response_schema)
+
+    @property
+    def interrupt_id(self) -> str:
+        """Deprecated: `id`."""
+        import warnings
+
+        from milepost.warnings import LangGraphDeprecatedSinceV10
+
+        message = "Interrupt.interrupt_id is deprecated: read `id`"
+        warnings.warn(message, LangGraphDeprecatedSinceV10, stacklevel=2)
+        return self.id
 
 
 class StateUpdate(NamedTuple):
@@ -300,6 +418,26 @@ class PregelTask(NamedTuple):
     state: Union[RunnableConfig, StateSnapshot, None] = None  # noqa: UP007
     """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""
     result: Any | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PregelExecutableTask:
+    """A task with all that is needed to run it, for code that makes and runs tasks itself."""
+
+    name: str
+    input: Any
+    proc: Any
+    """What is called with the input."""
+    writes: deque[tuple[str, Any]]
+    config: RunnableConfig
+    triggers: Sequence[str]
+    retry_policy: Sequence[RetryPolicy]
+    cache_key: CacheKey | None
+    id: str
+    path: tuple[Any, ...]
+    writers: Sequence[Any] = ()
+    subgraphs: Sequence[Any] = ()
+    timeout: TimeoutPolicy | None = None
 
 
 class StateSnapshot(NamedTuple):
@@ -333,7 +471,7 @@ class Send:
     ) -> None:
         self.node = node
         self.arg = arg
-        self.timeout = TimeoutPolicy.of(timeout)
+        self.timeout = TimeoutPolicy.coerce(timeout)
 
     def __hash__(self) -> int:
         return hash((Send, self.node))
@@ -353,8 +491,20 @@ class Send:
 N = TypeVar("N", bound=Hashable)
 
 
+class _Root:
+    """A base that leaves the bases of its children open: those of a child of `object` are fixed."""
+
+    __slots__ = ()
+
+
+class _ToolOutput(_Root):
+    """What a tool of LangChain may return as it is; see `_engine/context/tool_commands.py`."""
+
+    __slots__ = ()
+
+
 @frozen(kw_only=True)
-class Command(Generic[N]):
+class Command(Generic[N], _ToolOutput):
     """Updates the state, answers interrupts and says where to go, in one value.
 
     A node may return it, and a run may be started with it.
@@ -409,16 +559,33 @@ class _DeltaSnapshot(NamedTuple):
     value: Any
 
 
-def interrupt(value: Any) -> Any:
+@overload
+def interrupt(value: Any, *, response_schema: type[ResponseT]) -> ResponseT: ...
+@overload
+def interrupt(value: Any, *, response_schema: dict[str, Any] | None = None) -> Any: ...
+
+
+def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None = None) -> Any:
     """Pause the run here and show `value` to its caller; return their answer.
 
     The first call raises, and the run ends with the interrupt in its result. When the run is
     resumed with `Command(resume=answer)` the node starts again from its top, and this call
     returns the answer. Needs a checkpointer.
+
+    `response_schema` says what the answer has to be; callers find it as JSON Schema in
+    `Interrupt.response_schema`. A dict is JSON Schema, and is only shown. With a pydantic model, a
+    TypedDict or a dataclass the answer is validated, and the validated object is returned. An
+    answer that does not fit raises pydantic's ValidationError (`errors.is_invalid_resume` tells
+    it from others), and the interrupt waits for another one.
     """
     from milepost._engine.context.task_context import current_context
 
-    return current_context("interrupt").interrupt(value)
+    context = current_context("interrupt")
+    if response_schema is None:
+        return context.interrupt(value)
+    from milepost._engine.context.response_schema import ResponseSchema
+
+    return context.interrupt(value, ResponseSchema(response_schema))
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:

@@ -8,6 +8,11 @@ Workers (`worker.py`) do operations (`operations.py`, `store_operations.py`) on 
 everything recorded fits together (`checks.py`, `store_checks.py`). Known bugs that are put back
 (`plants.py`) show that the checks can find something.
 
+Some operations judge by themselves, because what must come of them is known: they damage rows of a
+database of their own (`vandal.py`, `aside.py`), work where a saver cannot (`surroundings.py`), go
+to the ends of what is promised (`limits.py`), ask a store odd things (`store_probes.py`), or need a
+process to themselves (`children.py`). They note what was wrong, and the checks report it.
+
 What `store_operations.py` has for the workers and `store_checks.py` for the parent:
 
     SETTINGS                      what `place.store(**SETTINGS)` is opened with for each worker

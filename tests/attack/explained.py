@@ -25,6 +25,7 @@ BY_HARM = {
     "DatabaseBusyError": ("stop", "restart", "terminate", "full"),
     "ConnectionUnusableError": ("restart", "terminate"),
     "SaverError": ("restart", "terminate", "full"),
+    "Hindered": ("stop", "restart", "terminate", "full"),
 }
 """Errors → the faults that may cause them."""
 BY_REMOVAL = ("BrokenChainError", "CheckpointNotFoundError")
@@ -44,7 +45,7 @@ def is_explained(span: Span, now: Any) -> str | None:
         return None
     if name == "GraphDrained" and told.get("how") == "drain":
         return None
-    if name not in TYPES:
+    if name not in TYPES and name not in BY_HARM:
         return "no error of milepost's"
     since = told.get("since") or span.start
     if name == "EmptyInputError":

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from attack import store_plants
+from attack import probe_plants, store_plants
 
 
 class Plant(NamedTuple):
@@ -202,7 +202,7 @@ def batch_goes_on() -> None:
     """Ctrl-C in `batch` left its runs to themselves."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
 
     def batch(
         self: Any,
@@ -218,7 +218,7 @@ def batch_goes_on() -> None:
         futures = [pool.submit(self.invoke, *call, **options) for call in calls]
         return [future.result() for future in futures]
 
-    CompiledGraph.batch = batch  # type: ignore[method-assign]
+    Pregel.batch = batch  # type: ignore[method-assign]
 
 
 def busy_pool_is_lost() -> None:
@@ -346,6 +346,7 @@ PLANTS: dict[str, Plant] = {
     "fork-unnoticed": Plant(fork_unnoticed, ("postgres",)),
     "delete-without-lock": Plant(delete_without_lock, ("postgres", "postgres-pool")),
     "copy-without-lock": Plant(copy_without_lock, ("postgres", "postgres-pool")),
+    **{name: Plant(*each) for name, each in probe_plants.PLANTS.items()},
     **{name: Plant(*each, "store") for name, each in store_plants.PLANTS.items()},
 }
 

@@ -16,6 +16,7 @@ from attack.history import Event, Span, spans
 from attack.store_model import ITEMS, MODELS, PAIR, text_of
 from attack.store_register import NEVER, Write, is_refused, registers
 from attack.store_round import Found, Round, broken
+from attack.violations import Violation
 
 BUSY = (
     "DatabaseBusyError",
@@ -25,6 +26,7 @@ BUSY = (
     "StorageFullError",
 )
 """Typed errors that any call may end with: others hold the database, or a fault has hit it."""
+TYPED = "a call ends with an error that says what to do"
 
 
 class Checks:
@@ -47,6 +49,7 @@ class Checks:
         round_ = Round(calls, registers(calls, self._carried, outages), len(self._models) > 1)
         for check in CHECKS:
             yield from check(round_)
+        yield from _probes(every, events)
         yield from self._reused_versions(round_)
         self._carry(round_)
         self._count(round_)
@@ -86,6 +89,17 @@ class Checks:
         self.made["store: writes"] += sum(len(register.writes) for register in everything)
         self.made["store: reads of an item"] += sum(len(register.reads) for register in everything)
         self.made["store: observations"] += len(round_.observations)
+
+
+def _probes(every: list[Span], events: list[Event]) -> Found:
+    """What operations have found by themselves, on stores of their own."""
+    for event in events:
+        if event.operation == "wrong of a store":
+            yield Violation(event.arguments["promise"], event.arguments["what"], (event,))
+    for span in every:
+        if span.operation == "probe" and span.error not in (None, "Hindered", *BUSY):
+            assert span.end is not None
+            yield broken(TYPED, f"{span.arguments}: {span.end.error}", span)
 
 
 def _loses_connections(span: Span) -> bool:
@@ -147,9 +161,7 @@ def errors_are_typed(round_: Round) -> Found:
             continue
         if span.error == "VersionConflict" or (is_refused(span) and round_.changes_model):
             continue
-        yield broken(
-            "a call ends with an error that says what to do", f"{span.operation}: {told}", span
-        )
+        yield broken(TYPED, f"{span.operation}: {told}", span)
 
 
 def sweepers_end(round_: Round) -> Found:

@@ -116,6 +116,61 @@ def repeated_although_done() -> None:
     write.Batch = batch  # type: ignore[assignment,misc]
 
 
+def large_numbers_in_decimals() -> None:
+    """A float near 1e30 was another number for a database that counts in decimals."""
+    from milepost.store._core import json_view
+
+    json_view._WHOLE = float("inf")  # type: ignore[misc]
+
+
+def names_with_nul_differ() -> None:
+    """A filter looked for a name with NUL under another name than the one that was stored."""
+    from milepost.store._core import filters
+
+    filters._name = lambda key, viewer: key
+
+
+def vectors_not_looked_at() -> None:
+    """A model that returned None was a TypeError."""
+    from milepost.store._vectors.embeddings import Embedder
+
+    def checked(self: Any, vectors: Any, expected: int) -> list[bytes]:
+        assert expected == len(vectors)
+        return [self._pack(*vector) for vector in vectors]
+
+    Embedder._checked = checked  # type: ignore[method-assign]
+
+
+def one_list_for_model_and_store() -> None:
+    """A model was given the list with which its vectors were counted."""
+    from milepost.store._vectors.embeddings import Embedder
+
+    def documents(self: Any, texts: Any) -> Any:
+        texts = list(texts)
+        vectors = self._function(texts)
+        return self._checked(vectors, len(texts))
+
+    Embedder.documents = documents  # type: ignore[method-assign]
+
+
+def any_size() -> None:
+    """How large a value can be was left to the server to say."""
+    import sys
+
+    from milepost.store._core.core import StoreCore
+
+    class Endless:
+        """A limit that cannot be set."""
+
+        def __get__(self, core: Any, kind: Any = None) -> int:
+            return sys.maxsize
+
+        def __set__(self, core: Any, value: int) -> None:
+            pass
+
+    StoreCore.largest = StoreCore.largest_view = Endless()  # type: ignore[assignment]
+
+
 PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "switch-without-waiting": (switch_without_waiting, POSTGRES),
     "reindexes-mixed": (reindexes_mixed, DATABASES),
@@ -126,5 +181,10 @@ PLANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "versions-without-lock": (versions_without_lock, POSTGRES),
     "versions-forgotten": (versions_forgotten, DATABASES),
     "repeated-although-done": (repeated_although_done, POSTGRES),
+    "large-numbers-in-decimals": (large_numbers_in_decimals, POSTGRES),
+    "names-with-nul-differ": (names_with_nul_differ, DATABASES),
+    "vectors-not-looked-at": (vectors_not_looked_at, ("memory", "sqlite")),
+    "one-list-for-model-and-store": (one_list_for_model_and_store, ("memory", "sqlite")),
+    "any-size": (any_size, DATABASES),
 }
 """What to do, and where it can be met."""

@@ -78,7 +78,8 @@ def problems_of(put_back: Callable[[], None]) -> list[str]:
     for key, owner in everything.items():
         for attribute, new in names_of(owner).items():
             old = before[key].get(attribute, ABSENT)
-            if old is new or attribute.startswith("__"):
+            is_hidden = attribute.startswith("__") and not isinstance(new, types.FunctionType)
+            if old is new or is_hidden:
                 continue
             old = inherited(owner, attribute) if old is ABSENT else old
             if old is ABSENT:

@@ -72,7 +72,7 @@ class Worker:
         self.place = PLACES[settings["place"]](settings["address"])
         self.workloads = [WORKLOADS[name] for name in settings["workloads"]]
         self.clock = Clock()
-        self.shared: dict[str, Any] = {}
+        self.shared: dict[str, Any] = {"plant": settings["plant"]}
         self.stack = contextlib.ExitStack()
         self.children: list[int] = []
         self.hung: list[str] = []

@@ -6,7 +6,16 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from attack import checks, mishaps, operations, programs
+from attack import (
+    checks,
+    children,
+    limits,
+    mishaps,
+    operations,
+    programs,
+    surroundings,
+    vandal,
+)
 from attack.operation import Context, Operation, Steps
 
 
@@ -23,7 +32,15 @@ class Workload(NamedTuple):
 
 WORKLOADS = {
     "threads": Workload(
-        [*operations.OPERATIONS, *programs.OPERATIONS, *mishaps.OPERATIONS],
+        [
+            *operations.OPERATIONS,
+            *programs.OPERATIONS,
+            *mishaps.OPERATIONS,
+            *limits.OPERATIONS,
+            *vandal.OPERATIONS,
+            *surroundings.OPERATIONS,
+            *children.OPERATIONS,
+        ],
         operations.observe,
         checks.Checks,
         {},
@@ -32,10 +49,10 @@ WORKLOADS = {
 }
 
 if importlib.util.find_spec("attack.store_checks"):
-    from attack import store_checks, store_operations
+    from attack import store_checks, store_operations, store_probes
 
     WORKLOADS["store"] = Workload(
-        store_operations.OPERATIONS,
+        [*store_operations.OPERATIONS, *store_probes.OPERATIONS],
         store_operations.observe,
         store_checks.Checks,
         store_operations.SETTINGS,

@@ -19,6 +19,7 @@ class Library:
         "Interrupt": "types",
         "Overwrite": "types",
         "Send": "types",
+        "RetryPolicy": "types",
         "interrupt": "types",
         "DeltaChannel": "channels",
         "entrypoint": "func",

@@ -137,24 +137,20 @@ def test_langgraph_need_not_be_installed(tmp_path):
 
 
 def test_a_name_that_is_not_there_fails_at_its_import_with_a_list():
-    done = in_process("from langgraph.graph import MessageGraph")
+    done = in_process("from langgraph.graph import DigraphState")
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: milepost has no langgraph.graph.MessageGraph.")
+    assert last.startswith("ImportError: milepost has no langgraph.graph.DigraphState.")
     assert "Of langgraph.graph it has: " in last
     assert "StateGraph" in last
 
 
 LACKING = {
-    "from langgraph.prebuilt import create_react_agent": "examples/from_langgraph/tool_agent.py",
-    "from langgraph.prebuilt.tool_node import ToolNode": "examples/from_langgraph/tool_agent.py",
-    "import langgraph.prebuilt": "examples/from_langgraph/tool_agent.py",
-    "from langgraph import prebuilt": "examples/from_langgraph/tool_agent.py",
-    "from langgraph.pregel import Pregel": "Compiled graphs are in langgraph.graph.state",
-    "from langgraph.pregel.remote import RemoteGraph": "Compiled graphs are in",
     "from langgraph.graph.graph import CompiledGraph": "what it compiles to in langgraph.graph.s",
     "from langgraph.utils.config import get_config": "not public in LangGraph, either",
-    "from langgraph.checkpoint.redis import RedisSaver": "from_langgraph",
-    "from langgraph.version import __version__": "langgraph.version",
+    "from langgraph.checkpoint.mongodb import MongoDBSaver": "from_langgraph",
+    "import langgraph.cli": "langgraph.cli",
+    "from langgraph import testing": "langgraph.testing",
+    "from langgraph._internal._scratchpad import PregelScratchpad": "langgraph._internal._scratchpad",
 }
 
 
@@ -169,7 +165,7 @@ def test_a_module_that_is_not_there_fails_at_its_import_with_advice_and_a_list(l
 
 def test_a_program_may_do_without_what_is_not_there():
     done = in_process(
-        "try:\n    from langgraph.prebuilt import ToolNode\n"
+        "try:\n    from langgraph.checkpoint.mongodb import MongoDBSaver\n"
         "except ImportError:\n    print('by hand')"
     )
     assert done.stdout == "by hand\n"
@@ -181,10 +177,49 @@ def test_once_langgraph_is_imported_the_hook_refuses():
     assert "LangGraph itself is already imported here" in done.stderr
 
 
-def test_a_list_of_modules_has_no_module_that_does_not_exist():
-    from milepost.integrations.langgraph._alias.import_hook import _COUNTERPARTS, offered
+def test_every_module_that_is_listed_can_be_imported():
+    from milepost.integrations.langgraph._alias.import_hook import offered
 
-    assert set(offered()) == set(_COUNTERPARTS)
+    modules = offered()
+    assert {"langgraph", "langgraph.graph.state", "langgraph.checkpoint.sqlite.aio"} <= {*modules}
+    assert not [name for name in modules if "._" in name]
+    done = in_process(f"from importlib import import_module\nfor n in {modules}: import_module(n)")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_line_of_a_program_may_switch_it_on():
+    code = "import milepost.as_langgraph\nfrom langgraph.graph import StateGraph\n"
+    done = python("-c", code + "print(StateGraph.__module__)")
+    assert done.stdout == "milepost.graph.state\n"
+
+
+def test_a_node_finds_langgraphs_functions_in_its_config():
+    done = in_process(READS_AND_SENDS)
+    assert done.stdout == "['a'] ['a', 'b'] ['a', 'b', 'c']\n", done.stderr
+
+
+READS_AND_SENDS = """
+import operator
+from typing import Annotated, TypedDict
+from langgraph.config import get_config
+from langgraph.graph import START, StateGraph
+from langgraph._internal._constants import CONF, CONFIG_KEY_READ, CONFIG_KEY_SEND
+
+class State(TypedDict):
+    log: Annotated[list, operator.add]
+
+def node(state):
+    keys = get_config()[CONF]
+    read, send = keys[CONFIG_KEY_READ], keys[CONFIG_KEY_SEND]
+    before = read("log")
+    send([("log", ["b"])])
+    assert read(list(read.args[1]), True) == {"log": read("log", True)}
+    print(before, read("log", True), end=" ")
+    return {"log": ["c"]}
+
+graph = StateGraph(State).add_node(node).add_edge(START, "node").compile()
+print(graph.invoke({"log": ["a"]})["log"])
+"""
 
 
 # -- pytest

@@ -47,6 +47,18 @@ OF_A_TASK = frozenset(
 """Metadata that says where a task runs, for callbacks: it is not saved."""
 
 
+SECRETS = ("key", "token", "secret", "password", "auth", "credential")
+"""Words in the names of what a config may hold and a database should not."""
+
+
+def _is_saved(key: object, value: object) -> bool:
+    """Whether something that is configurable is saved as metadata: text and numbers are."""
+    if not isinstance(value, (str, int, float)) or not isinstance(key, str):
+        return False
+    name = key.casefold()
+    return not name.startswith("__") and not any(word in name for word in SECRETS)
+
+
 class CheckpointWriter:
     """Makes checkpoints of a run's channels, and decides when they are stored.
 
@@ -65,6 +77,7 @@ class CheckpointWriter:
         "channels",
         "deltas",
         "events",
+        "is_never_saved",
         "made_by",
         "metadata",
         "mid_apply",
@@ -92,6 +105,8 @@ class CheckpointWriter:
         self.channels: ChannelState
         self.thread: ThreadWriter | None = None
         """Stores what is prepared; None if the run has no saver."""
+        self.is_never_saved = False
+        """Whether the graph was compiled with checkpointer=False."""
         self.next_version: Callable[[Any, None], Any] = _next_number
         """The version of a channel after the given one."""
         self.stores_at_exit = False
@@ -105,7 +120,10 @@ class CheckpointWriter:
             for key, value in (config.get("metadata") or {}).items()
             if key not in OF_A_TASK
         }
-        """What the caller wants to be saved with every checkpoint; nothing else of the config."""
+        """What the caller wants to be saved with every checkpoint."""
+        for key, value in (config.get("configurable") or {}).items():
+            if key not in OF_A_TASK and key not in self._given and _is_saved(key, value):
+                self._given[key] = value.replace("\0", "") if isinstance(value, str) else value
         if config.get("run_id") is not None:
             self._given["run_id"] = str(config["run_id"])
         self.metadata: CheckpointMetadata = {}
@@ -168,6 +186,8 @@ class CheckpointWriter:
         thread, position = self.thread, self.position
         self.made_by = made_by
         if thread is None:
+            if not self.is_never_saved:
+                self.program.storable.look_at(made_by, self.program)
             return
         if self.stores_at_exit:
             self._unstored = True

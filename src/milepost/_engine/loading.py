@@ -58,6 +58,7 @@ def find_saver(
             "its own. Compile it with a saver to run it by itself."
         )
     above = parent.run.checkpoints.thread if parent is not None else None
+    checkpoints.is_never_saved = chosen is False
     if chosen is False or (above is None and own is None):
         if parent is not None:
             position.ns = parent.child_ns()
@@ -133,18 +134,32 @@ def load_checkpoint(
     saved = yield from LoadCheckpoint(saver, place.config())
     saved = checkpoints.program.renames.apply(saved)
     explicit = place.checkpoint_id is not None
-    if explicit and saved is None:
-        raise CheckpointNotFoundError(
-            f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
-            "get_state_history(config) lists those that it has."
-        )
     loaded: str | None = saved.checkpoint["id"] if saved else None
     head = loaded
     if explicit or place.checkpoint_ns:
         head = yield from head_of(saver, place.thread_id)
+    if explicit and saved is None:
+        if head is not None:
+            # A run from nothing would hide what the thread has.
+            raise no_such_checkpoint(place)
+        checkpoints.program.strictness.check(
+            ("checkpoint", place),
+            lambda: no_such_checkpoint(place),
+            "The thread has none at all, and is begun.",
+        )
+        explicit = False
     if shared is None:
         thread.fence.head, thread.fence.forced = head, explicit and loaded != head
     return saved, explicit
+
+
+def no_such_checkpoint(place: Place) -> CheckpointNotFoundError:
+    """The error for a checkpoint id that a thread does not have."""
+    return CheckpointNotFoundError(
+        f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
+        "get_state_history(config) lists those that it has; without a checkpoint_id the latest "
+        "is taken."
+    )
 
 
 def _claim(

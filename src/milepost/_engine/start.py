@@ -94,7 +94,7 @@ def take_input(run: GraphRun, input: Any) -> EffectGenerator[None]:
         channels,
         [
             *dropped,
-            Outside(INPUT, (), [(run.program.input_channel, input)]),
+            Outside(INPUT, (), run.program.writes_of_input(input)),
         ],
         run.checkpoints.next_version,
         is_step=bool(dropped),
@@ -150,8 +150,8 @@ def go_on(run: GraphRun, saved: CheckpointTuple | None, replay: bool) -> EffectG
     if (replay and not _is_fresh_fork(run)) or run.position.moved_from is not None:
         yield from _fork(run)
     else:
-        _recall_answers(run)
         _recall_tasks(run)
+        _recall_answers(run)
         run.show_checkpoint()
         _try_failed_again(run)
     run.show_values()
@@ -203,6 +203,11 @@ def _recall_answers(run: GraphRun) -> None:
     """Take what was answered before this call; a graph inside a run has what the run has."""
     if run.position.parent is None:
         run.answers = answers_in(run.checkpoints.pending)
+        for task in run.planned or ():
+            if run.answers and task.error is not None:
+                # It failed because the answer did not fit, and asks again.
+                for interrupt in task.interrupts:
+                    run.answers.pop(interrupt.id, None)
 
 
 def _try_failed_again(run: GraphRun) -> None:
@@ -241,7 +246,7 @@ def _open_with_command(
     before = waiting_tasks(run) if past else ()
     if past:
         # Before anything is stored: what cannot be answered leaves no fork behind.
-        given = chosen_answers(position.thread_id, command.resume, *_to_ask_again(before))
+        given = chosen_answers(run, command.resume, *_to_ask_again(before))
         yield from _fork(run)
     if writes:
         apply_outside(run.checkpoints, writes)
@@ -254,11 +259,10 @@ def _open_with_command(
         opened = open_interrupts(run.planned)
         left = [id for id in opened if id not in run.answers]
         again = answered_before_failures(run.planned)
-        given = chosen_answers(
-            position.thread_id, command.resume, [*opened, *again], left or opened or again
-        )
+        given = chosen_answers(run, command.resume, [*opened, *again], left or opened or again)
     run.answers = {**run.answers, **given}
-    run.has_answers = run.has_answers or bool(given)
+    # An answer that fits nothing leaves what is asked as it is, like one that fits another task.
+    run.has_answers = run.has_answers or command.resume is not None
     yield from _keep(run, [*writes, (ANSWERS, given)] if given else writes)
     run.resumed = True
     if not past:
@@ -271,11 +275,16 @@ def _start_with_command(
     run: GraphRun, command: Command[Any], writes: Sequence[Write]
 ) -> EffectGenerator[None]:
     """A command is the first thing that comes to a thread."""
-    if command.resume is not None and not writes:
-        raise EmptyInputError(
-            f"Thread '{run.position.thread_id}' has nothing saved to resume: start it with input."
+    if command.resume is not None:
+        run.program.strictness.check(
+            "resume of a new thread",
+            lambda: EmptyInputError(
+                f"Thread '{run.position.thread_id}' has nothing saved to resume: start it with "
+                "input."
+            ),
+            "It is started without one, and the answer is dropped.",
         )
-    if not command.targets():
+    if not any(channel in run.program.deciding for channel, _ in writes):
         yield from take_input(run, command.update)
         return
     run.position.step = -1
@@ -298,26 +307,44 @@ def _keep(run: GraphRun, writes: Sequence[Write]) -> EffectGenerator[None]:
 
 
 def chosen_answers(
-    thread_id: str | None, resume: Any, opened: Sequence[str], next_to_answer: Sequence[str]
+    run: GraphRun, resume: Any, opened: Sequence[str], next_to_answer: Sequence[str]
 ) -> dict[str, Any]:
     """Which answer belongs to which interrupt."""
     if resume is None:
         return {}
+    thread_id, strictness = run.position.thread_id, run.program.strictness
     if isinstance(resume, dict) and resume and all(key in opened or is_id(key) for key in resume):
         # Some may be answered already: the caller may have looked a while ago.
         answers = {id: answer for id, answer in resume.items() if id in opened}
         if not answers:
-            raise UnknownInterruptError(
-                f"No interrupt of thread '{thread_id}' that is open has one of these ids: "
-                f"{', '.join(resume)}. Open are: {', '.join(opened)}."
+            strictness.check(
+                ("answers", thread_id),
+                lambda: UnknownInterruptError(
+                    f"No interrupt of thread '{thread_id}' that is open has one of these ids: "
+                    f"{', '.join(resume)}. Open are: {', '.join(opened) or 'none'}.",
+                    reason="not_pending",
+                    interrupt_ids=list(resume),
+                    pending_ids=opened,
+                ),
+                "Nothing is answered.",
             )
         return answers
+    if not next_to_answer:
+        strictness.check(
+            ("answer", thread_id),
+            lambda: UnknownInterruptError(
+                f"Thread '{thread_id}' has no open interrupt.", reason="not_pending"
+            ),
+            "The answer is dropped.",
+        )
     if len(next_to_answer) <= 1:
         return dict.fromkeys(next_to_answer, resume)
     raise UnknownInterruptError(
         f"Thread '{thread_id}' has {len(next_to_answer)} open interrupts, so one value is "
         "not enough. Answer by id: Command(resume={id: answer, ...}). The open ids are: "
-        f"{', '.join(next_to_answer)}."
+        f"{', '.join(next_to_answer)}.",
+        reason="ambiguous",
+        pending_ids=next_to_answer,
     )
 
 

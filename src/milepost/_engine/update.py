@@ -258,7 +258,7 @@ def _end(run: GraphRun, update: StateUpdate) -> EffectGenerator[None]:
 
 def _copy(run: GraphRun, saved: CheckpointTuple | None, values: Any) -> EffectGenerator[None]:
     """Make a checkpoint like the one at hand beside it; then write `values` to the copy."""
-    updates = _updates_of_copy(values)
+    updates = _updates_of_copy(run, values)
     if saved is None:
         saved = yield from _last_made(run)
     parent = (saved.parent_config or {}).get("configurable", {})
@@ -285,15 +285,20 @@ def _last_made(run: GraphRun) -> EffectGenerator[CheckpointTuple]:
     return found
 
 
-def _updates_of_copy(values: Any) -> list[StateUpdate]:
+def _updates_of_copy(run: GraphRun, values: Any) -> list[StateUpdate]:
     """What is to be written to a copy once it is made."""
     if not values:
         return []
     if not isinstance(values, list) or not all(_is_update(item) for item in values):
-        raise InvalidUpdateError(
-            "A copy of a checkpoint has the values of the original. What is to be written to the "
-            "copy is a list of (values, as_node); leave the values out if that is nothing."
+        run.program.strictness.check(
+            "values of a copy",
+            lambda: InvalidUpdateError(
+                "A copy of a checkpoint has the values of the original. What is to be written to "
+                "the copy is a list of (values, as_node); leave the values out if that is nothing."
+            ),
+            "The values are dropped.",
         )
+        return []
     return [StateUpdate(*item[:2]) for item in values]
 
 

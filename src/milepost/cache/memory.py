@@ -44,10 +44,10 @@ class InMemoryCache(BaseCache[ValueT]):
                     found[(namespace, key)] = self.serde.loads_typed((kind, data))
         return found
 
-    def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+    def set(self, keys: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         now = time.time()
         with self._lock:
-            for (namespace, key), (value, ttl) in pairs.items():
+            for (namespace, key), (value, ttl) in keys.items():
                 expires = None if ttl is None else now + ttl
                 self._entries[namespace, key] = (*self.serde.dumps_typed(value), expires)
             if len(self._entries) > self._room:
@@ -71,8 +71,8 @@ class InMemoryCache(BaseCache[ValueT]):
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         return self.get(keys)
 
-    async def aset(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
-        self.set(pairs)
+    async def aset(self, keys: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        self.set(keys)
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         self.clear(namespaces)

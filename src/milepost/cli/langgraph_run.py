@@ -25,6 +25,14 @@ def register(commands: Any) -> None:
         help="answer for langgraph; so far the only way to run a program",
     )
     parser.add_argument(
+        "--original",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="load this package below langgraph, such as prebuilt, from where LangGraph is "
+        "installed; what it imports is milepost's",
+    )
+    parser.add_argument(
         "program",
         nargs=argparse.REMAINDER,
         metavar="program.py ... | -m module ...",
@@ -40,7 +48,7 @@ def run(options: Any) -> int:
     if not options.program or options.program == ["-m"]:
         options.usage_error("which program?")
     try:
-        run_program(options.program)
+        run_program(options.program, options.original)
     except Exception:
         # An error of the program, not of this command: it is shown as Python shows it.
         traceback.print_exc()

@@ -6,16 +6,18 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from milepost._engine.context.config import retry_policies
-from milepost._engine.context.node_callable import callee_of, hints_of, name_of
+from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.warn import Strictness
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
 from milepost.constants import END, PREVIOUS, START
 from milepost.errors import GraphBuildError, InvalidUpdateError
-from milepost.graph._compiled import CompiledGraph
+from milepost.graph._compiled import Pregel
 from milepost.graph._reachable import graphs_in
 from milepost.store._core.validation import ensure_valid_store
 from milepost.types import (
@@ -23,10 +25,13 @@ from milepost.types import (
     Checkpointer,
     OnConflict,
     RetryPolicy,
+    TimeoutPolicy,
     ensure_valid_checkpointer,
 )
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
 
@@ -52,14 +57,18 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
     def __init__(
         self,
         checkpointer: Checkpointer = None,
-        *,
         store: BaseStore | None = None,
         cache: BaseCache[Any] | None = None,
         context_schema: Any = None,
         cache_policy: CachePolicy | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
+        *,
         on_conflict: OnConflict = "newest",
+        strict: bool | None = None,
     ) -> None:
+        """`strict` refuses what is most likely a mistake instead of warning of it."""
+        self.strictness = Strictness(strict)
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = ensure_valid_store(store)
         self.cache = cache
@@ -67,8 +76,9 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         self.cache_policy = cache_policy
         self.on_conflict = on_conflict
         self.retry = retry_policies(retry_policy)
+        self.timeout = TimeoutPolicy.coerce(timeout)
 
-    def __call__(self, function: Callable[..., Any]) -> CompiledGraph[Any, Any, Any, Any]:
+    def __call__(self, function: Callable[..., Any]) -> Pregel[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise GraphBuildError(
                 "An entrypoint cannot be a generator: return a value, and use the stream writer "
@@ -79,13 +89,17 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
                 "An entrypoint needs at least one parameter: the input that it is called with."
             )
         name = name_of(function) or "entrypoint"
-        graph: CompiledGraph[Any, Any, Any, Any] = CompiledGraph(
+        if self.timeout is not None and not is_async(function):
+            raise GraphBuildError(
+                f"Entrypoint '{name}' is a sync function, which nothing can stop: a timeout needs "
+                "an `async def` function."
+            )
+        graph: Pregel[Any, Any, Any, Any] = Pregel(
             program=self._program(name, function),
             checkpointer=self.checkpointer,
             store=self.store,
             cache=self.cache,
             on_conflict=self.on_conflict,
-            name=name,
         )
         graph.context_schema = self.context_schema
         for hint in hints_of(function).values():
@@ -105,13 +119,15 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             writes_of=_writes_of,
             retry=self.retry,
             cache=self.cache_policy,
+            timeout=self.timeout,
             subgraphs=graphs_in(function),
             starts_tasks=True,
         )
+        given, returned, saved = _types(function)
         channels: dict[str, BaseChannel[Any, Any, Any]] = {
-            START: EphemeralValue(Any),
-            END: LastValue(Any),
-            PREVIOUS: LastValue(Any),
+            START: EphemeralValue(given),
+            END: LastValue(returned),
+            PREVIOUS: LastValue(saved),
         }
         for key, channel in channels.items():
             channel.key = key
@@ -123,9 +139,26 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
             output_keys=END,
             stream_keys=END,
             triggers={START: (name,)},
-            goto=_no_goto,
+            goto=partial(_no_goto, self.strictness),
+            strictness=self.strictness,
             writes_of_update=_writes_of,
         )
+
+
+def _types(function: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    """The types of a function's input, of what it returns, and of what it saves."""
+    signature = inspect.signature(function)
+    hints = hints_of(function)
+    first = next(iter(signature.parameters.values()))
+    given = hints.get(first.name, first.annotation)
+    back = hints.get("return", signature.return_annotation)
+    if back is entrypoint.final:
+        back = Any
+    returned = saved = back
+    if get_origin(back) is entrypoint.final:
+        returned, saved = get_args(back)
+    empty = inspect.Signature.empty
+    return tuple(Any if typ is empty else typ for typ in (given, returned, saved))  # type: ignore[return-value]
 
 
 def _writes_of(output: Any) -> list[Write]:
@@ -134,5 +167,12 @@ def _writes_of(output: Any) -> list[Write]:
     return [(END, output), (PREVIOUS, output)]
 
 
-def _no_goto(target: Any) -> Write:
-    raise InvalidUpdateError(f"An entrypoint has no nodes to go to, so not {target!r} either.")
+def _no_goto(strictness: Strictness, target: Any) -> Write | None:
+    strictness.check(
+        ("target", repr(target)),
+        lambda: InvalidUpdateError(
+            f"An entrypoint has no nodes to go to, so not {target!r} either."
+        ),
+        "It is passed over.",
+    )
+    return None

@@ -109,8 +109,7 @@ def task(
 
 
 def task(
-    function: Callable[..., Any] | None = None,
-    /,
+    __func_or_none__: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
@@ -131,7 +130,7 @@ def task(
             name=name,
             retry=retry,
             cache=cache_policy,
-            timeout=TimeoutPolicy.of(timeout),
+            timeout=TimeoutPolicy.coerce(timeout),
         )
 
-    return decorate if function is None else decorate(function)
+    return decorate if __func_or_none__ is None else decorate(__func_or_none__)

@@ -8,15 +8,24 @@ from milepost.graph.state import StateGraph
 
 if TYPE_CHECKING:
     from milepost.graph._compiled import CompiledStateGraph
-    from milepost.graph.message import MessagesState, add_messages
+    from milepost.graph.message import MessageGraph, MessagesState, add_messages
 else:
     __getattr__, __dir__ = on_demand(
         __name__,
         {
             "CompiledStateGraph": "milepost.graph._compiled",
+            "MessageGraph": "milepost.graph.message",
             "MessagesState": "milepost.graph.message",
             "add_messages": "milepost.graph.message",
         },
     )
 
-__all__ = ["END", "START", "CompiledStateGraph", "MessagesState", "StateGraph", "add_messages"]
+__all__ = [
+    "END",
+    "START",
+    "CompiledStateGraph",
+    "MessageGraph",
+    "MessagesState",
+    "StateGraph",
+    "add_messages",
+]

@@ -45,7 +45,7 @@ def compile_program(
     renamed_keys: Mapping[str, str] | None = None,
 ) -> ExecutableGraph:
     """What the runtime needs to know of a graph."""
-    router = Router(name, builder.nodes)
+    router = Router(name, builder.nodes, builder.strictness)
     keys = tuple(builder.channels)
     known = dict.fromkeys(keys)
     readers = _Readers(keys)
@@ -101,7 +101,8 @@ def compile_program(
         waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
         delta=tuple(name for name in keys if isinstance(channels[name], DeltaChannel)),
         goto=router.goto,
-        writes_of_update=update_writer(router, INPUT, keys, builder.managed, lenient=False),
+        writes_of_update=update_writer(router, INPUT, keys, builder.managed),
+        strictness=builder.strictness,
         renames=Renames(
             _renamed_nodes(renamed_nodes, nodes), checked_renames("key", renamed_keys, keys)
         ),
@@ -132,7 +133,7 @@ def _start_node(
         callee=Callee(START, _identity, None, quick=True),
         triggers=(START,),
         reader=Reader(channel=START),
-        writes_of=update_writer(router, START, schema.keys, builder.managed, lenient=True),
+        writes_of=update_writer(router, START, schema.keys, builder.managed),
         edges=edges,
         branches=_branches(builder, router, readers, START, builder.state_schema),
     )
@@ -154,7 +155,14 @@ def _node(
     defaults: Mapping[str, Any] = builder.defaults
     subgraphs = graphs_in(spec.action)
     is_graph = bool(subgraphs) and subgraphs[0] is spec.action
-    writes_of = update_writer(router, spec.name, keys, builder.managed, lenient=is_graph)
+    writes_of = update_writer(
+        router,
+        spec.name,
+        keys,
+        builder.managed,
+        lenient=is_graph,
+        culprit=function_of(spec.action),
+    )
     reader = readers.of(spec.input_schema)
     handler = spec.error_handler or defaults.get("error_handler")
     metadata = dict(spec.metadata or {})
@@ -168,7 +176,8 @@ def _node(
         branches=_branches(builder, router, readers, spec.name, spec.input_schema),
         retry=(spec.retry if spec.retry is not None else defaults.get("retry")) or (),
         cache=spec.cache or defaults.get("cache"),
-        timeout=spec.timeout,
+        timeout=spec.timeout or defaults.get("timeout"),
+        trace=spec.trace,
         error_handler=None
         if handler is None
         else Node(
@@ -177,6 +186,7 @@ def _node(
             triggers=(),
             reader=reader,
             writes_of=writes_of,
+            timeout=defaults.get("timeout"),
         ),
         metadata=metadata,
         subgraphs=subgraphs,
@@ -208,7 +218,7 @@ def _branch(
         name=spec.name,
         callee=callee_of(spec.path, spec.name),
         reader=readers.of(spec.input_schema or schema),
-        route=branch_route(router, source, spec.ends),
+        route=branch_route(router, source, spec.ends, function_of(spec.path)),
     )
 
 

@@ -6,23 +6,34 @@ out: the sync driver for `invoke`, the asyncio driver for `ainvoke`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from milepost._engine.context.config import merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver
-from milepost._engine.streaming.events import Event, EventStream, shown
+from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost.constants import NS_SEP, START
-from milepost.graph import _batch, _thread_state
+from milepost.graph import _attach, _batch, _thread_state
 from milepost.graph._methods import sync_and_async
-from milepost.graph._options import checked_policy, event_stream, new_run
+from milepost.graph._options import checked_policy, event_stream, new_run, unheard_stream
+from milepost.graph._parts import form_of, output_of
+from milepost.graph._runnable import RunnableMethods, be_a_runnable
+from milepost.graph._schemas import Schemas
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
-from milepost.types import StateUpdate
+from milepost.types import StateUpdate, ensure_valid_checkpointer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,9 +42,12 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost.cache.base import BaseCache
     from milepost.graph._drawing import Graph
+    from milepost.graph._low_level import ChannelGraph
+    from milepost.graph._spec import BranchSpec, NodeSpec
     from milepost.graph._typing import AnyGraph
     from milepost.graph.state import StateGraph
     from milepost.store.base import BaseStore
+    from milepost.stream._mux import TransformerFactory
     from milepost.types import (
         All,
         Checkpointer,
@@ -46,44 +60,60 @@ if TYPE_CHECKING:
     )
 
 
-def _no_step_timeout(*_: Any) -> NoReturn:
-    raise AttributeError(
-        "A graph of milepost has no step_timeout. Say how long each node may take, with "
-        "add_node(..., timeout=...) or @task(timeout=...)."
-    )
-
-
-class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
+class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT]):
     """What `StateGraph.compile` and `@entrypoint` make."""
-
-    context_schema: Any = None
-    stream_mode: StreamMode = "updates"
-    step_timeout = property(_no_step_timeout, _no_step_timeout)
-    """Not there: an error is better than a limit that is set and has no effect."""
 
     def __init__(
         self,
         *,
-        program: ExecutableGraph,
+        program: ExecutableGraph | None = None,
         checkpointer: Checkpointer = None,
         store: BaseStore | None = None,
         cache: BaseCache[Any] | None = None,
-        interrupt_before: All | Sequence[str] = (),
-        interrupt_after: All | Sequence[str] = (),
+        interrupt_before_nodes: All | Sequence[str] = (),
+        interrupt_after_nodes: All | Sequence[str] = (),
         on_conflict: OnConflict = "newest",
-        debug: bool = False,
-        name: str = "graph",
+        debug: bool | None = None,
+        name: str = "LangGraph",
         config: RunnableConfig | None = None,
+        context_schema: Any = None,
+        stream_mode: StreamMode | None = None,
+        step_timeout: float | None = None,
+        stream_transformers: Sequence[TransformerFactory] | None = None,
+        **channel_graph: Unpack[ChannelGraph],
     ) -> None:
+        """Make a graph from channels and nodes (`ChannelGraph`), or from a program that is ready.
+
+        `StateGraph.compile` and `@entrypoint` give the `program`.
+        """
+        if program is None:
+            from milepost.graph._low_level import channel_program, check_pauses
+
+            program = channel_program(name, channel_graph)
+            check_pauses(program, interrupt_before_nodes, interrupt_after_nodes)
+            ensure_valid_checkpointer(checkpointer)
+            stream_mode = stream_mode or "values"
+        elif channel_graph:
+            raise TypeError(f"A ready program has its own {', '.join(channel_graph)}.")
         self.program = program
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
-        self.interrupt_before = interrupt_before
-        self.interrupt_after = interrupt_after
+        self.interrupt_before_nodes = interrupt_before_nodes
+        self.interrupt_after_nodes = interrupt_after_nodes
         self.on_conflict = checked_policy(on_conflict)
-        self.debug = debug
+        self.debug = bool(debug)
         self.name = name
+        self.context_schema = context_schema
+        self.stream_mode: StreamMode = stream_mode or "updates"
+        self.step_timeout = step_timeout
+        """How many seconds a super-step may take."""
+        self.stream_transformers: tuple[TransformerFactory, ...] = ()
+        """What makes streams of events besides those that `stream_events` always has."""
+        if stream_transformers:
+            from milepost.graph._events import checked_factories
+
+            self.stream_transformers = checked_factories(stream_transformers)
         self.config: RunnableConfig = config or {}
 
     def __repr__(self) -> str:
@@ -100,9 +130,40 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """The channels by name."""
         return self.program.channels
 
-    def get_name(self) -> str:
-        """The name that a node gets from this graph."""
-        return self.name
+    @property
+    def input_channels(self) -> str | list[str]:
+        """Where the input goes: the name of a channel, or of several."""
+        return _listed(self.program.input_channel)
+
+    @property
+    def output_channels(self) -> str | list[str]:
+        """What `invoke` returns: the value of this channel, or a dict of these."""
+        return _listed(self.program.output_keys)
+
+    @property
+    def stream_channels(self) -> str | list[str]:
+        """What the `values` stream and snapshots show."""
+        return _listed(self.program.stream_keys)
+
+    stream_channels_asis = stream_channels
+
+    @property
+    def stream_channels_list(self) -> list[str]:
+        """`stream_channels`, as a list even of one."""
+        shown = self.stream_channels
+        return [shown] if isinstance(shown, str) else shown
+
+    @property
+    def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
+        """The nodes that a new value in a channel may start."""
+        return self.program.triggers
+
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name of the graph: of its runs, and of a node that it is. `suffix` is added."""
+        whole = name or self.name
+        if not suffix:
+            return whole
+        return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
         """A copy of the graph that runs with this config where the caller says nothing else."""
@@ -117,6 +178,10 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         copy.__dict__.update(update or {})
         return copy
 
+    def validate(self) -> Self:
+        """The graph itself: it was checked when it was made."""
+        return self
+
     # -- running
 
     def invoke(
@@ -125,18 +190,25 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """Run the graph and return its output.
 
         `input` is the input, None to go on with the thread, or a Command. With another
-        `stream_mode` than "values" the list of its events is returned. The output has the keys of
-        the output schema, or those that `output_keys` names.
+        `stream_mode` than "values" the list of its events is returned, those of inner graphs too
+        with `subgraphs`. The output has the keys of the output schema, or those that `output_keys`
+        names.
         """
         self._show_output(options)
         if stream_mode != "values":
-            return list(self.stream(input, config, stream_mode=stream_mode, **options))
-        run = new_run(self, EventStream(), config, options)
+            events = self.stream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
+            return list(events)
+        if options.get("version") == "v2":
+            return output_of(self.stream(input, config, stream_mode="values", **options))
+        run = new_run(self, unheard_stream(self, options), config, options)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return driver.run(run.run(input))
@@ -147,14 +219,20 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         *,
         stream_mode: StreamMode | Sequence[StreamMode] = "values",
+        subgraphs: bool = False,
         **options: Unpack[RunOptions[ContextT]],
     ) -> Any:
         """`invoke`, for use on an event loop."""
         self._show_output(options)
         if stream_mode != "values":
-            events = self.astream(input, config, stream_mode=stream_mode, **options)
+            events = self.astream(
+                input, config, stream_mode=stream_mode, subgraphs=subgraphs, **options
+            )
             return [event async for event in events]
-        run = new_run(self, EventStream(), config, options)
+        if options.get("version") == "v2":
+            parts = self.astream(input, config, stream_mode="values", **options)
+            return output_of([part async for part in parts])
+        run = new_run(self, unheard_stream(self, options), config, options)
         driver = async_driver(run.events.stream)
         run.subtasks.spawn = driver.spawn
         return await driver.run(run.run(input))
@@ -173,11 +251,12 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         An event is what its mode carries. With several modes it is `(mode, event)`, and with
         `subgraphs` the namespace of the graph that the event comes from is in front.
         """
-        stream, many = event_stream(self, stream_mode, subgraphs)
+        stream, many = event_stream(self, stream_mode, subgraphs, options)
         run = new_run(self, stream, config, options)
+        show = form_of(self, options.get("version"), many_modes=many, subgraphs=subgraphs)
         driver = SyncDriver(run.events.stream)
         run.subtasks.spawn = driver.spawn
-        return end_at_exit(_shown(driver.stream(run.run(input)), many, subgraphs))
+        return end_at_exit(_shown(driver.stream(run.run(input)), show))
 
     def astream(
         self,
@@ -190,20 +269,71 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> AsyncGenerator[Any, None]:
         """`stream`, for use on an event loop."""
         driver = async_driver()
-        many = False
+        form: Callable[[Event], Any]
 
         def begin() -> EffectGenerator[Any]:
-            nonlocal many
-            stream, many = event_stream(self, stream_mode, subgraphs)
+            nonlocal form
+            stream, many = event_stream(self, stream_mode, subgraphs, options)
+            version = options.get("version")
+            form = form_of(self, version, many_modes=many, subgraphs=subgraphs)
             run = new_run(self, stream, config, options, above=1)
             driver.events = stream
             run.subtasks.spawn = driver.spawn
             return run.run(input)
 
         def show(event: Event) -> Any:
-            return shown(event, many_modes=many, subgraphs=subgraphs)
+            return form(event)
 
         return end_async_at_exit(driver.stream(begin, show), driver)
+
+    def stream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2", "v3"] = "v2",
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Run the graph, and get a stream for each kind of its events: a `GraphRunStream`.
+
+        That is `version="v3"`. The caller who iterates drives the run. `transformers` make more
+        streams, after those that the graph was compiled with. Other options are those of `stream`.
+        Versions 1 and 2 are LangChain's, which has them for async code only.
+        """
+        if version == "v3":
+            from milepost.graph._events import run_stream
+
+            return run_stream(self, input, config, transformers, options)
+        return self._langchain_events("stream_events")(input, config, version=version, **options)
+
+    def astream_events(
+        self,
+        input: InputT | Command[Any] | None,
+        config: RunnableConfig | None = None,
+        *,
+        version: Literal["v1", "v2", "v3"] = "v2",
+        transformers: Sequence[TransformerFactory] | None = None,
+        **options: Any,
+    ) -> Any:
+        """`stream_events`, for use on an event loop: with "v3" await it for the run stream.
+
+        Versions 1 and 2 are LangChain's: async iterators over the events of callbacks.
+        """
+        if version == "v3":
+            from milepost.graph._events import arun_stream
+
+            return arun_stream(self, input, config, transformers, options)
+        return self._langchain_events("astream_events")(input, config, version=version, **options)
+
+    def _langchain_events(self, method: str) -> Callable[..., Any]:
+        inherited: Callable[..., Any] | None = getattr(super(), method, None)
+        if inherited is None:
+            raise NotImplementedError(
+                f"{method} in versions 1 and 2 needs LangChain. Use version='v3', or stream with "
+                "several stream_modes."
+            )
+        return inherited
 
     def batch(
         self,
@@ -375,20 +505,53 @@ class CompiledGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self.get_graph(config, xray=xray)
 
 
-class CompiledStateGraph(CompiledGraph[StateT, ContextT, InputT, OutputT]):
+be_a_runnable(Pregel)
+
+
+class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
     """A compiled StateGraph."""
 
     def __init__(
         self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
     ) -> None:
-        super().__init__(**options)
+        super().__init__(context_schema=builder.context_schema, **options)
         self.builder = builder
-        self.context_schema = builder.context_schema
+
+    def validate(self) -> Self:
+        """The graph, if its builder is sound; raises GraphBuildError otherwise."""
+        self.builder.validate()
+        return self
+
+    def attach_node(self, key: str, node: NodeSpec | None) -> None:
+        """Add a node to this graph alone: what its builder has in `nodes`."""
+        _attach.attach_node(self, key, node)
+
+    def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
+        """Add an edge to this graph alone; with several starts, it waits for all of them."""
+        _attach.attach_edge(self, starts, end)
+
+    def attach_branch(
+        self,
+        start: str,
+        name: str,
+        branch: BranchSpec,
+        *,
+        with_reader: bool = True,  # noqa: ARG002
+    ) -> None:
+        """Add a conditional edge to this graph alone: what its builder has in `branches`.
+
+        The function reads the state as the node has left it, so `with_reader` changes nothing.
+        """
+        _attach.attach_branch(self, start, name, branch)
 
 
-def _shown(events: Any, many: bool, subgraphs: bool) -> Generator[Any, None, None]:
+def _listed(names: str | Sequence[str]) -> str | list[str]:
+    return names if isinstance(names, str) else list(names)
+
+
+def _shown(events: Any, show: Callable[[Event], Any]) -> Generator[Any, None, None]:
     try:
         for event in events:
-            yield shown(event, many_modes=many, subgraphs=subgraphs)
+            yield show(event)
     finally:
         events.close()

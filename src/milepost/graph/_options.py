@@ -5,18 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
-from milepost._engine.context.config import check_interrupt_nodes, merge_configs
+from milepost._engine.context.config import merge_configs, unknown_interrupt_nodes
+from milepost._engine.context.langchain_bridge import callbacks_around, config_around
 from milepost._engine.context.options import RunSettings
 from milepost._engine.context.task_context import RunControl, TaskContext, find_context
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import EventStream
+from milepost._internal.warn import Strictness
 from milepost._schema import is_pydantic
-from milepost.constants import START
+from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
     from milepost.types import RunnableConfig
 
@@ -31,6 +35,8 @@ _INHERITED = (
     "max_concurrency",
     "run_id",
 )
+_AROUND = ("configurable", "metadata", "tags", "callbacks", "max_concurrency")
+"""Without the limit of steps: LangChain puts one of 25 into every config."""
 
 
 def new_run(
@@ -42,7 +48,7 @@ def new_run(
     above: int = 0,
 ) -> GraphRun:
     """A run that is ready to start; `above`: how much further up its caller is."""
-    options = _checked(options, above)
+    options = _checked(options, above, graph.program.strictness)
     parent = find_context()
     if parent is not None and parent.run.events.stream.takes_from_children:
         stream.parent = parent.run.events.stream
@@ -56,12 +62,14 @@ def run_settings(
     parent: TaskContext | None,
 ) -> RunSettings:
     """What the caller says, completed by what the graph was compiled with."""
+    strictness = graph.program.strictness
     before = options.get("interrupt_before")
     after = options.get("interrupt_after")
     if before or after:
         nodes = [name for name in graph.program.nodes if name != START]
-        check_interrupt_nodes(before, nodes)
-        check_interrupt_nodes(after, nodes)
+        for names in (before, after):
+            for error in unknown_interrupt_nodes(names, nodes):
+                strictness.check(str(error), partial(_same, error), "It is passed over.")
     keys = options.get("output_keys")
     for key in [keys] if isinstance(keys, str) else keys or ():
         if key not in graph.program.channels:
@@ -69,37 +77,92 @@ def run_settings(
                 f"output_keys names '{key}', which is not in the state. "
                 f"It has: {', '.join(graph.program.keys)}."
             )
+    merged, saver = without_saver(merge_configs(graph.config, _inherited(parent), config))
     return RunSettings(
-        config=merge_configs(graph.config, _inherited(parent), config),
-        checkpointer=graph.checkpointer,
+        config=merged,
+        checkpointer=graph.checkpointer if saver is None else saver,
         durability=options.get("durability"),
         on_conflict=checked_policy(options.get("on_conflict") or graph.on_conflict),
         context=_context(graph.context_schema, options.get("context")),
-        interrupt_before=before or graph.interrupt_before,
-        interrupt_after=after or graph.interrupt_after,
+        interrupt_before=before or graph.interrupt_before_nodes,
+        interrupt_after=after or graph.interrupt_after_nodes,
         output_keys=keys,
         control=options.get("control"),
+        step_timeout=graph.step_timeout or None,
         store=graph.store,
         cache=graph.cache,
+        run_name=merged.get("run_name") or graph.name,
+        run_id=(config or {}).get("run_id") or graph.config.get("run_id"),
     )
+
+
+def without_saver(
+    config: RunnableConfig,
+) -> tuple[RunnableConfig, BaseCheckpointSaver[Any] | None]:
+    """A config without the saver that it may bring, and that saver.
+
+    It is that of the outermost graph: graphs in nodes take theirs from the run around them.
+    """
+    configurable = config.get(CONF)
+    if not configurable or CONFIG_KEY_CHECKPOINTER not in configurable:
+        return config, None
+    rest = dict(configurable)
+    saver = rest.pop(CONFIG_KEY_CHECKPOINTER)
+    return {**config, "configurable": rest}, saver or None
 
 
 def event_stream(
     graph: AnyGraph,
     modes: StreamMode | Sequence[StreamMode] | None,
     subgraphs: bool,
+    options: RunOptions[Any],
 ) -> tuple[EventStream, bool]:
     """Where the events of a run go, and whether each comes with its mode."""
     wanted = graph.stream_mode if modes is None else modes
-    names = frozenset([wanted] if isinstance(wanted, str) else wanted)
-    for name in names:
-        if name not in _MODES:
-            raise ValueError(f"Unknown stream_mode '{name}'. Use one of {', '.join(_MODES)}.")
-    stream = EventStream(names, subgraphs, eager=graph.program.starts_tasks)
+    names = _mode_names(graph, "stream_mode", wanted)
+    eager, blocks = graph.program.starts_tasks, options.get("version") == "v3"
+    if printed := _printed(graph, options):
+        from milepost._engine.streaming.printing import PrintingStream
+
+        stream: EventStream = PrintingStream(names, printed, subgraphs, eager=eager)
+    else:
+        stream = EventStream(names, subgraphs, eager=eager)
+    stream.blocks = blocks
     return stream, not isinstance(wanted, str)
 
 
-def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
+def unheard_stream(graph: AnyGraph, options: RunOptions[Any]) -> EventStream:
+    """Where the events of a run go that has no consumer: nowhere, or to the console."""
+    if not (graph.debug or options.get("debug") or options.get("print_mode")):
+        return EventStream()
+    return event_stream(graph, (), False, options)[0]
+
+
+def _printed(graph: AnyGraph, options: RunOptions[Any]) -> frozenset[StreamMode]:
+    """The modes whose events are printed."""
+    debug = options.get("debug")
+    if graph.debug if debug is None else debug:
+        from milepost._engine.streaming.printing import DEBUG_MODES
+
+        return DEBUG_MODES
+    return _mode_names(graph, "print_mode", options.get("print_mode") or ())
+
+
+def _mode_names(
+    graph: AnyGraph, option: str, modes: StreamMode | Sequence[StreamMode]
+) -> frozenset[StreamMode]:
+    names = frozenset([modes] if isinstance(modes, str) else modes)
+    for name in names.difference(_MODES):
+        error = ValueError(f"Unknown {option} '{name}'. Use one of {', '.join(_MODES)}.")
+        graph.program.strictness.check((option, name), partial(_same, error), "It has no events.")
+    return names.intersection(_MODES)
+
+
+def _same(error: Exception) -> Exception:
+    return error
+
+
+def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> RunOptions[Any]:
     """The options of a run, if they are ones; older spellings are translated."""
     if "checkpoint_during" in options:
         options = options.copy()
@@ -115,18 +178,19 @@ def _checked(options: RunOptions[Any], above: int) -> RunOptions[Any]:
             options["durability"] = "async" if during else "exit"
     for name in options:
         if name not in _KNOWN:
-            raise TypeError(
+            unknown = TypeError(
                 f"Unknown option '{name}'. Known ones are: {', '.join(sorted(_KNOWN))}."
             )
+            strictness.check(("option", name), partial(_same, unknown), "It is passed over.")
     durability = options.get("durability")
     if durability is not None and durability not in get_args(Durability):
-        raise ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+        error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
+        place = ("durability", repr(durability))
+        strictness.check(place, partial(_same, error), "It is taken for 'async'.")
+        options = {**options, "durability": "async"}
     version = options.get("version")
-    if version not in (None, "v1"):
-        raise ValueError(
-            f"There is no form '{version}' of events and results. Leave `version` out, and name "
-            "the `stream_mode`s you want: with several, each event comes with its mode."
-        )
+    if version not in (None, "v1", "v2", "v3"):
+        raise ValueError(f"There is no form '{version}' of events and results: 'v1' or 'v2'.")
     checked_control(options.get("control"))
     return options
 
@@ -153,9 +217,10 @@ def _context(schema: Any, context: Any) -> Any:
 
 
 def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
-    """What a graph called inside a node takes over from the run around it."""
+    """What a graph takes over from the run, or from the LangChain runnable, that calls it."""
     if parent is None:
-        return None
+        around = config_around()
+        return None if around is None else {k: around[k] for k in _AROUND if around.get(k)}  # type: ignore[return-value]
     outer: Mapping[str, Any] = parent.run.resources.config
     config = {key: outer[key] for key in _INHERITED if key in outer}
     configurable = {
@@ -163,4 +228,6 @@ def _inherited(parent: TaskContext | None) -> RunnableConfig | None:
         for key, value in (outer.get("configurable") or {}).items()
         if not key.startswith("checkpoint_")
     }
+    if (callbacks := callbacks_around(parent)) is not None:
+        config["callbacks"] = callbacks
     return {**config, "configurable": configurable}  # type: ignore[return-value]

@@ -21,20 +21,23 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
     the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
     or inside a module, a list, a dict or an attribute there.
     """
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
 
-    if isinstance(action, CompiledGraph):
+    if isinstance(action, Pregel):
         return (action,)
     found = {
-        id(thing): thing
-        for thing in _reached(function_of(action))
-        if isinstance(thing, CompiledGraph)
+        id(thing): thing for thing in _reached(function_of(action)) if isinstance(thing, Pregel)
     }
     return tuple(found.values())
 
 
 def calls_tasks(action: Any) -> bool:
-    """Whether a node's function can reach a task, itself or through functions of its package."""
+    """Whether a node starts tasks, or its function can reach one.
+
+    The function itself may reach it, or other functions of its package that it can reach.
+    """
+    if isinstance(action, TaskStarter):
+        return True
     waiting: list[Any] = [function_of(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()

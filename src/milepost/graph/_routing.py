@@ -1,13 +1,21 @@
-"""From what nodes and branches return to what is written: updates, edges, commands."""
+"""From what nodes and branches return to what is written: updates, edges, commands.
+
+What the state or the graph does not have is refused or passed over with a warning, by one rule for
+nodes, commands, inputs and updates: see `Strictness`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.task_context import find_context
+from milepost._engine.superstep.task import ReturnedRunnable
 from milepost._internal.dataclass_tools import record
-from milepost._schema import is_pydantic
+from milepost._internal.warn import Strictness
+from milepost._schema import annotated_keys, is_pydantic
 from milepost.constants import BRANCH_TO, END, INPUT, JOIN, ROOT, START, TASKS
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.types import Command, Send
@@ -32,35 +40,50 @@ class Router:
 
     graph: str
     nodes: Collection[str]
+    strictness: Strictness
 
-    def target(self, target: Any, said_by: str) -> Write | None:
-        """The write that makes a target run; None for END."""
+    def target(self, target: Any, said_by: str, culprit: object = None) -> Write | None:
+        """The write that makes a target run; None for END, and for what is passed over."""
         if isinstance(target, Send):
-            if target.node == END or target.node not in self.nodes:
-                raise InvalidUpdateError(self._unknown(target.node, f"{said_by} sent to"))
-            return (TASKS, target)
-        if target == END:
+            if target.node in self.nodes and target.node != END:
+                return (TASKS, target)
+            self._unknown(target.node, f"{said_by} sent to", culprit)
             return None
-        if target == START or not isinstance(target, str) or target not in self.nodes:
-            raise InvalidUpdateError(self._unknown(target, f"{said_by} goes to"))
-        return (edge_channel(target), None)
+        if isinstance(target, str):
+            if target == END:
+                return None
+            if target in self.nodes and target != START:
+                return (edge_channel(target), None)
+        self._unknown(target, f"{said_by} goes to", culprit)
+        return None
 
-    def goto(self, target: Any) -> Write:
+    def goto(self, target: Any) -> Write | None:
         """The write for a target of a Command from outside."""
-        write = self.target(target, "The command")
-        if write is None:
-            raise InvalidUpdateError("A command that starts a run cannot go to END.")
-        return write
+        if target == END:
+            self.strictness.check(
+                "command to END",
+                lambda: InvalidUpdateError("A command that starts a run cannot go to END."),
+                "It goes nowhere.",
+            )
+        return self.target(target, "The command")
 
-    def _unknown(self, target: object, said_by: str) -> str:
-        return (
-            f"{said_by} {target!r}, which is not a node of graph '{self.graph}'. "
-            f"Its nodes are: {', '.join(sorted(self.nodes))}."
+    def _unknown(self, target: object, said_by: str, culprit: object) -> None:
+        self.strictness.check(
+            ("target", said_by, repr(target)),
+            lambda: InvalidUpdateError(
+                f"{said_by} {target!r}, which is not a node of graph '{self.graph}'. "
+                f"Its nodes are: {', '.join(sorted(self.nodes))}."
+            ),
+            "It is passed over.",
+            culprit,
         )
 
 
 def branch_route(
-    router: Router, source: str, ends: Mapping[Hashable, str] | None
+    router: Router,
+    source: str,
+    ends: Mapping[Hashable, str] | None,
+    culprit: object = None,
 ) -> Callable[[Any], list[Write]]:
     """What a conditional edge does with its function's answer."""
 
@@ -94,7 +117,11 @@ def branch_route(
                     f"The conditional edge of '{source}' returned {one!r}, which is no "
                     "destination: return a node's name, a list of names, a Send, or END."
                 )
-            write = router.target(target, f"The conditional edge of '{source}'")
+            if isinstance(target, Send) and target.node == END:
+                raise InvalidUpdateError(
+                    f"The conditional edge of '{source}' sent to END: return END itself."
+                )
+            write = router.target(target, f"The conditional edge of '{source}'", culprit)
             if write is not None:
                 writes.append(write)
         return writes
@@ -103,17 +130,30 @@ def branch_route(
 
 
 def update_writer(
-    router: Router, node: str, keys: Collection[str], managed: Collection[str], *, lenient: bool
+    router: Router,
+    node: str,
+    keys: Collection[str],
+    managed: Collection[str],
+    *,
+    lenient: bool = False,
+    culprit: object = None,
 ) -> Callable[[Any], list[Write]]:
     """What becomes of a node's return value; for INPUT, of the update of a Command as input.
 
-    `lenient` drops keys that the state does not have: an inner graph's output may hold more than
-    the outer one knows.
+    `lenient` says nothing of keys that the state does not have: a graph and the graph that is its
+    node exchange the keys that both have. So does an input that comes from inside a node. `culprit`
+    is the node's function.
     """
     # Keys come in the schema's order; looking one up must not cost more in a wide state.
     known = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
     is_root = ROOT in known
-    who = "The command that is the input" if node == INPUT else f"Node '{node}'"
+    who = (
+        "The command that is the input"
+        if node == INPUT
+        else "The input"
+        if node == START
+        else f"Node '{node}'"
+    )
 
     def writes_of(output: Any) -> list[Write]:
         if output is None:
@@ -124,20 +164,17 @@ def update_writer(
         if isinstance(output, Command):
             return from_command(output)
         if isinstance(output, Send):
-            return [(TASKS, output)] if router.target(output, who) else []
+            return [(TASKS, output)] if router.target(output, who, culprit) else []
         if isinstance(output, (list, tuple)) and any(isinstance(o, Command) for o in output):
             return [write for one in output for write in writes_of(one)]
         return from_update(output)
 
     def from_update(output: Any) -> list[Write]:
-        if is_root:
-            return [(ROOT, output)]
-        if isinstance(output, Mapping):
-            return from_mapping(output)
-        if dataclasses.is_dataclass(output) and not isinstance(output, type):
-            return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
-        if is_pydantic(type(output)):
-            return _fields_that_count(output, keys)
+        writes = from_value(output)
+        if writes is not None:
+            return writes
+        if callable(getattr(output, "invoke", None)):
+            raise ReturnedRunnable(output)
         if node == START:
             # Of a Command that begins a thread. Else it is more likely a list of messages.
             if _is_pairs(output) and any(key in known for key, _ in output):
@@ -145,50 +182,101 @@ def update_writer(
             raise InvalidUpdateError(
                 f"The input of graph '{router.graph}' is {output!r}: expected dict of state keys."
             )
-        if node == INPUT:
-            raise InvalidUpdateError(
-                f"{who} has the update {output!r}: expected dict of state keys, or pairs of keys "
-                "and values."
-            )
         raise InvalidUpdateError(
             f"{who} returned {output!r}: expected dict of state keys, a Command, or None."
         )
 
+    def from_value(output: Any) -> list[Write] | None:
+        """The writes of a mapping or of an object with fields; None for anything else."""
+        if is_root:
+            return None if callable(getattr(output, "invoke", None)) else [(ROOT, output)]
+        if isinstance(output, Mapping):
+            return from_mapping(output)
+        if dataclasses.is_dataclass(output) and not isinstance(output, type):
+            report(field.name for field in dataclasses.fields(output))
+            return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
+        if is_pydantic(type(output)):
+            if callable(getattr(output, "invoke", None)):
+                return None
+            report(output.model_fields_set)
+            return _fields_that_count(output, keys)
+        if not isinstance(output, type) and (fields := annotated_keys(type(output))):
+            report(fields)
+            return [(k, getattr(output, k)) for k in keys if k in fields and hasattr(output, k)]
+        return None
+
     def from_mapping(output: Mapping[str, Any]) -> list[Write]:
         if is_root:
             return [(ROOT, output)]
-        writes = []
-        for key, value in output.items():
-            if key in known:
-                writes.append((key, value))
-            elif not lenient and key not in managed:
-                raise InvalidUpdateError(
-                    f"{who} wrote the key {key!r}, which is not in the state. "
-                    f"The state of graph '{router.graph}' has: {', '.join(sorted(keys))}."
-                )
+        writes = [(key, value) for key, value in output.items() if key in known]
+        if len(writes) < len(output):
+            report(output)
         return writes
+
+    def report(written: Iterable[Any]) -> None:
+        """Refuse keys that the state does not have, or warn of each that it is dropped."""
+        if lenient or (node == START and find_context() is not None):
+            return
+        for key in written:
+            if key not in known and key not in managed:
+                router.strictness.check(
+                    ("key", node, key),
+                    partial(unknown_key, key),
+                    "It is dropped.",
+                    culprit,
+                )
+
+    def unknown_key(key: object) -> InvalidUpdateError:
+        names = ", ".join(sorted(keys))
+        if node == START:
+            return InvalidUpdateError(
+                f"The input has the key {key!r}, which is not in the input schema. "
+                f"The input of graph '{router.graph}' has: {names}."
+            )
+        return InvalidUpdateError(
+            f"{who} wrote the key {key!r}, which is not in the state. "
+            f"The state of graph '{router.graph}' has: {names}."
+        )
 
     def from_command(command: Command[Any]) -> list[Write]:
         if command.graph == Command.PARENT:
             raise ParentCommand(command)
         if command.graph is not None:
-            raise InvalidUpdateError(
-                f"{who} returned a Command for graph '{command.graph}'; only None (this "
-                "graph) and Command.PARENT can be addressed."
+            router.strictness.check(
+                ("graph", node, command.graph),
+                lambda: InvalidUpdateError(
+                    f"{who} returned a Command for graph '{command.graph}'; only None (this "
+                    "graph) and Command.PARENT can be addressed."
+                ),
+                "It is taken for this graph.",
+                culprit,
             )
         writes: list[Write] = []
         if command.update is not None:
             writes.extend(from_pairs(command.update))
         for target in command.targets():
-            write = router.target(target, who)
+            write = router.target(target, who, culprit)
             if write is not None:
                 writes.append(write)
         return writes
 
     def from_pairs(update: Any) -> list[Write]:
+        """The writes of a Command's update."""
         if not is_root and _is_pairs(update):
             return [write for key, value in update for write in from_mapping({key: value})]
-        return from_update(update)
+        writes = from_value(update)
+        if writes is not None:
+            return writes
+        router.strictness.check(
+            ("update", node, type(update)),
+            lambda: InvalidUpdateError(
+                f"{who} has the update {update!r}: expected dict of state keys, or pairs of keys "
+                "and values."
+            ),
+            "It is dropped.",
+            culprit,
+        )
+        return []
 
     return from_pairs if node == INPUT else writes_of
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from milepost._engine.context.node_callable import hints_of
 from milepost._internal.dataclass_tools import record
 from milepost._schema import has_fields
-from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy
+from milepost.types import CachePolicy, Command, RetryPolicy, TimeoutPolicy, TracePolicy
 
 
 @record(kw_only=True)
@@ -23,6 +23,7 @@ class NodeSpec:
     retry: tuple[RetryPolicy, ...] | None = None
     cache: CachePolicy | None = None
     timeout: TimeoutPolicy | None = None
+    trace: TracePolicy | None = None
     error_handler: Any = None
     ends: tuple[str, ...] | Mapping[str, str] = ()
     """Nodes that its Commands may go to: for validation and drawing."""

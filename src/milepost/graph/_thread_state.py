@@ -15,7 +15,7 @@ from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.update import update_thread
 from milepost.checkpoint._contract.records import place_of
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
-from milepost.graph._options import run_settings
+from milepost.graph._options import run_settings, without_saver
 
 if TYPE_CHECKING:
     from milepost._engine.drivers.effects import EffectGenerator
@@ -82,8 +82,8 @@ def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
 
 def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig]:
     """How to read the thread that `config` names, and the graph in it."""
-    config = merge_configs(graph.config, config)
-    view = _own_view(graph, saver_of(graph))
+    config, saver = without_saver(merge_configs(graph.config, config))
+    view = _own_view(graph, saver or saver_of(graph))
     place = place_of(config)
     for name in node_names(place.checkpoint_ns):
         inner = view.inside(name)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dataclasses import Field
     from typing import ClassVar, Concatenate, Protocol, TypeAlias
 
-    from milepost.graph._compiled import CompiledGraph
+    from milepost.graph._compiled import Pregel
     from milepost.graph.state import StateGraph
 
     AnyBuilder: TypeAlias = StateGraph[Any, Any, Any, Any]
-    AnyGraph: TypeAlias = CompiledGraph[Any, Any, Any, Any]
+    AnyGraph: TypeAlias = Pregel[Any, Any, Any, Any]
 
     class _Dataclass(Protocol):
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

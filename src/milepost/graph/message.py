@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, overload
 
 from typing_extensions import TypedDict
 
 import milepost.messages as classes
 from milepost._internal.ids import random_uuid
-from milepost.errors import InvalidUpdateError, MissingDependencyError
+from milepost._internal.lazy_imports import on_demand
+from milepost.errors import MissingDependencyError
+from milepost.graph.state import StateGraph
 from milepost.messages._kinds import is_removal, langchain_messages
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
-__all__ = ["REMOVE_ALL_MESSAGES", "MessagesState", "add_messages", "push_message"]
+__all__ = [
+    "REMOVE_ALL_MESSAGES",
+    "AnyMessage",
+    "MessageGraph",
+    "MessagesState",
+    "add_messages",
+    "push_message",
+]
+
+
+if TYPE_CHECKING:
+    from milepost.messages import AnyMessage
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AnyMessage": "milepost.messages"})
 
 REMOVE_ALL_MESSAGES = "__remove_all__"
 """As the id of a RemoveMessage: forget everything that came before it."""
@@ -106,6 +123,21 @@ def _in_openai_format(messages: Sequence[Any]) -> list[Any]:
     return formatted
 
 
+class MessageGraph(StateGraph[Any, Any, Any, Any]):
+    """A graph whose state is a conversation: nodes get the list and return messages to add.
+
+    Deprecated: use StateGraph with MessagesState, whose key `messages` is the conversation.
+    """
+
+    def __init__(self) -> None:
+        warnings.warn(
+            "MessageGraph is deprecated: use StateGraph(MessagesState)",
+            LangGraphDeprecatedSinceV10,
+            stacklevel=2,
+        )
+        super().__init__(Annotated[list[Any], add_messages])  # type: ignore[arg-type]
+
+
 class MessagesState(TypedDict):
     """A state that is a conversation. Inherit from it to add keys."""
 
@@ -118,21 +150,13 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     It needs an id, so that the state has it once however often it is sent. With `state_key=None`,
     and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
     """
-    from milepost._engine.context.task_context import current_context
+    from milepost.graph._pushing import Pushing
 
-    context = current_context("push_message")
+    pushing = Pushing("push_message", state_key)
     (pushed,) = classes.convert_to_messages([message])
     if pushed.id is None:
         raise ValueError("push_message needs a message with an id: AIMessage(..., id='...').")
-    program = context.run.program
-    is_in_state = state_key is not None and not context.task.called and bool(program.keys)
-    if is_in_state and state_key not in program.keys:
-        raise InvalidUpdateError(
-            f"push_message wrote to {state_key!r}, which is not in the state. It has: "
-            f"{', '.join(program.keys)}. Pass state_key=None to only stream the message."
-        )
+    context = pushing.context
     context.run.events.message(pushed, context.config.get("metadata") or {}, once=False)
-    if is_in_state:
-        assert state_key is not None
-        context.pushed = [*context.pushed, (state_key, pushed)]
+    pushing.write(pushed)
     return pushed

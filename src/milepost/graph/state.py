@@ -6,8 +6,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
-from milepost._engine.context.node_callable import callee_of, is_async, name_of
+from milepost._engine.context.node_callable import (
+    callee_of,
+    function_of,
+    is_async,
+    is_generator,
+    name_of,
+)
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.warn import Strictness
 from milepost._schema import schema_of
 from milepost.channels import BaseChannel, LastValue
 from milepost.constants import END, NS_END, NS_SEP, RESERVED, START
@@ -20,14 +27,16 @@ from milepost.graph._spec import (
     literal_ends,
 )
 from milepost.graph._typing import ContextT, InputT, OutputT, StateT
-from milepost.managed import ManagedValue
+from milepost.managed.base import ManagedValueSpec
 from milepost.types import (
     All,
     CachePolicy,
     Checkpointer,
     OnConflict,
     RetryPolicy,
+    RunnableConfig,
     TimeoutPolicy,
+    TracePolicy,
     ensure_valid_checkpointer,
 )
 
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
     from milepost.graph._compiled import CompiledStateGraph
     from milepost.graph._typing import Node, NodeInputT, Path
     from milepost.store.base import BaseStore
+    from milepost.stream._mux import TransformerFactory
 else:
     __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
 
@@ -55,7 +65,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         *,
         input_schema: type[InputT] | None = None,
         output_schema: type[OutputT] | None = None,
+        strict: bool | None = None,
     ) -> None:
+        """`strict` refuses what is most likely a mistake, such as a key that the state does not
+        have, instead of warning of it; by default the environment decides (MILEPOST_STRICT=1)."""
+        self.strictness = Strictness(strict)
         self.state_schema: Any = state_schema
         self.context_schema = context_schema
         self.input_schema: Any = input_schema or state_schema
@@ -66,8 +80,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         """Joins: several sources, one target."""
         self.branches: dict[str, dict[str, BranchSpec]] = {}
         self.channels: dict[str, BaseChannel[Any, Any, Any]] = {}
-        self.managed: dict[str, type[ManagedValue]] = {}
+        self.managed: dict[str, ManagedValueSpec] = {}
         self.defaults: dict[str, Any] = {}
+        self.compiled = False
+        """Whether a graph was made of it; later changes are not part of that graph."""
         self._schemas: dict[int, Any] = {}
         """Those whose keys are part of the state, by identity."""
         for schema in (self.state_schema, self.input_schema, self.output_schema):
@@ -93,6 +109,18 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         self.managed.update(read.managed)
         self._schemas[id(schema)] = schema
 
+    @property
+    def schemas(self) -> dict[Any, dict[str, Any]]:
+        """Schema → its keys, with the channel or the managed value of each."""
+        known = {id(schema): schema_of(schema) for schema in self._schemas.values()}
+        return {
+            schema: {
+                **{key: self.channels[key] for key in known[id(schema)].channels},
+                **known[id(schema)].managed,
+            }
+            for schema in self._schemas.values()
+        }
+
     # -- nodes
 
     def add_node(
@@ -108,6 +136,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         error_handler: Callable[..., Any] | None = None,
         destinations: dict[str, str] | tuple[str, ...] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
+        trace_policy: TracePolicy | None = None,
     ) -> Self:
         """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
 
@@ -115,7 +144,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         by default the annotation of its first parameter, or the state. `destinations` are the
         nodes that its Commands go to, for validation and drawing. `timeout` is for async nodes.
         `error_handler` is called when the node has failed for good, and its return value is
-        taken as the node's.
+        taken as the node's. `trace_policy` says what tracers record of input and output.
         """
         if isinstance(node, str):
             name = node
@@ -123,15 +152,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                 raise GraphBuildError(f"Node '{name}' has no action: add_node('{name}', function).")
         else:
             action = node
-            found = name_of(action)
-            if found is None or found == "<lambda>":
-                raise GraphBuildError(
-                    "The node's function has no name: give one, add_node('name', function)."
-                )
-            name = found
+            name = self._name_of(action)
         self._check_name(name)
         callee_of(action, name)  # raises if it cannot be called
-        limit = TimeoutPolicy.of(timeout)
+        self._check_kind(name, action)
+        limit = TimeoutPolicy.coerce(timeout)
         schema = input_schema or first_parameter_schema(action) or self.state_schema
         self.add_schema(schema)
         self.nodes[name] = NodeSpec(
@@ -143,6 +168,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             retry=None if retry_policy is None else retry_policies(retry_policy),
             cache=cache_policy,
             timeout=limit,
+            trace=trace_policy,
             error_handler=error_handler,
             ends=destinations if destinations is not None else command_ends(action),
         )
@@ -154,14 +180,46 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
         cache_policy: CachePolicy | None = None,
         error_handler: Callable[..., Any] | None = None,
+        timeout: float | timedelta | TimeoutPolicy | None = None,
     ) -> Self:
-        """What nodes get that do not say otherwise."""
-        self.defaults = {
-            "retry": retry_policies(retry_policy),
+        """What nodes get that do not say otherwise; what an earlier call said stays.
+
+        `timeout` is for error handlers too. Graphs inside nodes have defaults of their own.
+        """
+        given = {
+            "retry": None if retry_policy is None else retry_policies(retry_policy),
             "cache": cache_policy,
             "error_handler": error_handler,
+            "timeout": TimeoutPolicy.coerce(timeout),
         }
+        self.defaults.update((name, value) for name, value in given.items() if value is not None)
         return self
+
+    def _name_of(self, action: Any) -> str:
+        name = name_of(action)
+        if name is None or name == "<lambda>":
+            name = name or "node"
+            self.strictness.check(
+                ("name", name),
+                lambda: GraphBuildError(
+                    "The node's function has no name: give one, add_node('name', function)."
+                ),
+                f"The node is called '{name}', also where its threads are stored.",
+                function_of(action),
+            )
+        return name
+
+    def _check_kind(self, name: str, action: Any) -> None:
+        if is_generator(action):
+            self.strictness.check(
+                ("generator", name),
+                lambda: GraphBuildError(
+                    f"{name} is a generator function, which cannot be a node: return the update, "
+                    "and send what should arrive earlier through the stream writer."
+                ),
+                "What it yields is added up, or the last of it is taken.",
+                function_of(action),
+            )
 
     def _check_name(self, name: str) -> None:
         if name in self.nodes:
@@ -208,6 +266,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         returns, and also tells which answers are possible, as a `Literal` return type does.
         """
         name = name_of(path) or "condition"
+        self._check_kind(name, path)
         if name in self.branches.get(source, {}):
             raise GraphBuildError(
                 f"Node '{source}' already has a conditional edge named '{name}': give the "
@@ -237,12 +296,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             if isinstance(item, tuple) and len(item) == 2:
                 name, action = item
             else:
-                found, action = name_of(item), item
-                if found is None or found == "<lambda>":
-                    raise GraphBuildError(
-                        "A function in the sequence has no name: give (name, function)."
-                    )
-                name = found
+                name, action = self._name_of(item), item
             if name in self.nodes:
                 raise GraphBuildError(f"Node names must be unique: '{name}' appears twice.")
             self.add_node(name, action)
@@ -293,7 +347,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                         )
         for node in self.nodes.values():
             can_stop = is_async(node.action) or hasattr(node.action, "ainvoke")
-            if node.timeout is not None and not can_stop:
+            if (node.timeout or self.defaults.get("timeout")) is not None and not can_stop:
                 raise GraphBuildError(
                     f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
                     "needs an `async def` node."
@@ -325,6 +379,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         renamed_keys: Mapping[str, str] | None = None,
         debug: bool = False,
         name: str | None = None,
+        transformers: Sequence[TransformerFactory] | None = None,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """Check the graph and make it runnable.
 
@@ -334,6 +389,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         run on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
         `renamed_nodes` and `renamed_keys` say what nodes and keys of the state were called before,
         {"old": "new"}: threads that were stored under the old names go on under the new ones.
+        `debug` prints what runs do. `transformers` make streams of their own out of the events of
+        `stream_events(version="v3")`.
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program
@@ -346,18 +403,20 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         for names in (interrupt_before, interrupt_after):
             check_interrupt_nodes(names, self.nodes)
         label = name or "graph"
+        self.compiled = True
         return CompiledStateGraph(
             program=compile_program(self, label, renamed_nodes, renamed_keys),
             builder=self,
             checkpointer=checkpointer,
             store=store,
             cache=cache,
-            interrupt_before=interrupt_before or (),
-            interrupt_after=interrupt_after or (),
+            interrupt_before_nodes=interrupt_before or (),
+            interrupt_after_nodes=interrupt_after or (),
             on_conflict=on_conflict,
             debug=debug,
-            name=label,
+            name=name or "LangGraph",
+            stream_transformers=transformers,
         )
 
 
-__all__ = ["CompiledStateGraph", "StateGraph"]
+__all__ = ["CompiledStateGraph", "RunnableConfig", "StateGraph"]

@@ -38,24 +38,54 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
     given = config.get("callbacks")
     if isinstance(given, BaseCallbackManager):
         callbacks = given.copy()
+        for handler in [h for h in callbacks.handlers if isinstance(h, TaskStream)]:
+            callbacks.remove_handler(handler)  # of the graph around, which a config came from
     else:
         handlers = list(given or ())
         callbacks = BaseCallbackManager(handlers, list(handlers))
-    callbacks.add_tags(list(config.get("tags") or ()))
-    callbacks.add_metadata(dict(config.get("metadata") or {}))
+    if context.callbacks is None:  # otherwise they are in the callbacks already
+        callbacks.add_tags(list(config.get("tags") or ()))
+        callbacks.add_metadata(dict(config.get("metadata") or {}))
     if context.run.events.stream.wants("messages"):
-        callbacks.add_handler(TokenStream(context))
+        callbacks.add_handler(_token_stream(context))
+    if context.run.events.stream.wants("tools"):
+        from milepost.integrations._langchain_tools import ToolStream
+
+        callbacks.add_handler(ToolStream(context))
     return cast("RunnableConfig", {**config, "callbacks": callbacks})
 
 
-class TokenStream(BaseCallbackHandler):
-    """Streams what the chat models of one task say."""
+def _token_stream(context: TaskContext) -> TokenStream:
+    if not context.run.events.stream.takes_blocks:
+        return TokenStream(context)
+    from milepost.integrations._langchain_blocks import BlockStream
+
+    return BlockStream(context)
+
+
+class TaskStream(BaseCallbackHandler):
+    """Streams what happens in one task."""
 
     run_inline = True
     """Tokens must not overtake each other on the way through a thread pool."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
+
+    def _is_heard(self, tags: list[str] | None, metadata: Mapping[str, Any]) -> bool:
+        """Whether something that begins is of this task, and may be heard."""
+        if tags and TAG_NOSTREAM in tags:
+            return False
+        here = self._context.task.ns
+        # A graph inside this node may have been handed our config, but streams for itself.
+        return bool(metadata.get("langgraph_checkpoint_ns", here) == here)
+
+
+class TokenStream(TaskStream):
+    """Streams what the chat models of one task say."""
+
+    def __init__(self, context: TaskContext) -> None:
+        super().__init__(context)
         self._models: dict[UUID, dict[str, Any]] = {}
         """The metadata of models that are speaking."""
 
@@ -70,12 +100,8 @@ class TokenStream(BaseCallbackHandler):
         **_rest: Any,
     ) -> None:
         """A model begins: is it ours, and may it be heard?"""
-        if tags and TAG_NOSTREAM in tags:
-            return
         known: Mapping[str, Any] = metadata or {}
-        here = self._context.task.ns
-        # A graph inside this node may have been handed our config, but streams for itself.
-        if known.get("langgraph_checkpoint_ns", here) != here:
+        if not self._is_heard(tags, known):
             return
         own = [tag for tag in tags or () if not tag.startswith("seq:step")]
         self._models[run_id] = {**known, "tags": own} if own else dict(known)

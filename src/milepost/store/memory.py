@@ -51,13 +51,26 @@ class InMemoryStore(CoreStore, ProcessBound, BaseStore):
         clear_fields: Sequence[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._memory = MemoryCore(
-            index=index, ttl=ttl, serde=serde, clear_fields=clear_fields, clock=clock
-        )
+        self._settings: dict[str, Any] = {
+            "index": index,
+            "ttl": ttl,
+            "serde": serde,
+            "clear_fields": clear_fields,
+            "clock": clock,
+        }
+        self._memory = MemoryCore(**self._settings)
         super().__init__(self._memory)
         embedder = self._memory.embedder
         self._vectors_of = None if embedder is None else embedder.documents
         self.index_config = index
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A store with the same settings and a copy of the items."""
+        twin = self.__copy__()
+        memo[id(self)] = twin
+        InMemoryStore.__init__(twin, **self._settings)
+        self._memory.copy_to(twin._memory)
+        return twin
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)

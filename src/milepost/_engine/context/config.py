@@ -32,9 +32,29 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
             elif key == "tags":
                 # Once each: a graph inside a node may be given the config that it has anyway.
                 merged[key] = list(dict.fromkeys([*merged.get(key, ()), *value]))  # type: ignore[misc]
+            elif key == "callbacks" and key in merged:
+                merged[key] = _merged_callbacks(merged[key], value)
             else:
                 merged[key] = value
     return merged  # type: ignore[return-value]
+
+
+def _merged_callbacks(before: Any, after: Any) -> Any:
+    """The handlers of both: lists of them, or LangChain's managers, which know a parent run."""
+    if after is before or not after:
+        return before
+    if not before:
+        return after
+    lists = isinstance(before, (list, tuple)), isinstance(after, (list, tuple))
+    if lists == (True, True):
+        return [*before, *(handler for handler in after if handler not in before)]
+    if lists == (False, False):
+        return before.merge(after)
+    manager, handlers = (after, before) if lists[0] else (before, after)
+    merged = manager.copy()
+    for handler in handlers:
+        merged.add_handler(handler, inherit=True)
+    return merged
 
 
 def checked_config(config: Any) -> RunnableConfig:
@@ -50,9 +70,9 @@ def checked_config(config: Any) -> RunnableConfig:
 def recursion_limit(config: RunnableConfig) -> int:
     """How many super-steps a run may take."""
     limit = config.get("recursion_limit", DEFAULT_RECURSION_LIMIT)
-    if not isinstance(limit, int) or limit < 1:
+    if not isinstance(limit, (int, float)) or limit < 1:
         raise ValueError(f"recursion_limit must be a number of steps from 1 up, not {limit!r}.")
-    return limit
+    return int(limit)
 
 
 def retry_policies(
@@ -95,7 +115,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_step": position.step + 1,
         "langgraph_node": task.name,
         "langgraph_triggers": tuple(task.triggers),
-        "langgraph_path": task.path,
+        "langgraph_path": (*task.path, True) if task.called else task.path,
         "langgraph_checkpoint_ns": task.ns,
     }
     if "thread_id" in configurable:
@@ -114,7 +134,7 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
 
 def concurrency(config: RunnableConfig) -> int | None:
     """How many tasks may run at the same time; None if the config does not say."""
-    limit = config.get("max_concurrency")
+    limit = config.get("max_concurrency") or None  # 0 is no limit
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise ValueError(f"max_concurrency must be a number of tasks from 1 up, not {limit!r}.")
     return limit
@@ -122,10 +142,21 @@ def concurrency(config: RunnableConfig) -> int | None:
 
 def check_interrupt_nodes(names: All | Sequence[str] | None, nodes: Collection[str]) -> None:
     """Raise GraphBuildError if an interrupt list names a node that is not there."""
-    if names and names != "*":
-        for name in names:
-            if name not in nodes:
-                raise GraphBuildError(
-                    f"Interrupt node '{name}' is not in the graph. "
-                    f"Its nodes are: {', '.join(sorted(nodes))}."
-                )
+    for error in unknown_interrupt_nodes(names, nodes):
+        raise error
+
+
+def unknown_interrupt_nodes(
+    names: All | Sequence[str] | None, nodes: Collection[str]
+) -> list[GraphBuildError]:
+    """An error for each name in an interrupt list that is no node."""
+    if not names or names == "*":
+        return []
+    return [
+        GraphBuildError(
+            f"Interrupt node '{name}' is not in the graph. "
+            f"Its nodes are: {', '.join(sorted(nodes))}."
+        )
+        for name in ([names] if isinstance(names, str) else names)
+        if name not in nodes
+    ]

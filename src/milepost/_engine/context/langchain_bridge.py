@@ -10,18 +10,23 @@ installed: the one place where the runtime reaches down a layer.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._internal import fork_guard
+from milepost.errors import MissingDependencyError
 from milepost.messages._kinds import langchain_messages
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.observers import RunObserver
+    from milepost._engine.run import GraphRun
     from milepost.types import RunnableConfig
 
 LANGCHAIN = "langchain_core.runnables.config"
@@ -88,20 +93,95 @@ for _name in vars(dict).keys() - set(_NEVER_LOOK):
     setattr(_ConfigOnDemand, _name, _after_filling(_name))
 
 
-def share_config(variables: Context, context: TaskContext) -> None:
-    """Let LangChain find a node's config in the context that the node runs in."""
+def _config_variable() -> ContextVar[Any] | None:
     global _variable
     if _variable is None:
         _variable = getattr(sys.modules.get(LANGCHAIN), _VARIABLE, None)
-        if _variable is None:
-            return
-    variables.run(_variable.set, _ConfigOnDemand(context))
+        if _variable is not None:
+            let_tools_return_commands()
+    return _variable
+
+
+def share_config(variables: Context, context: TaskContext) -> None:
+    """Let LangChain find a node's config in the context that the node runs in."""
+    variable = _config_variable()
+    if variable is not None:
+        variables.run(variable.set, _ConfigOnDemand(context))
+
+
+def config_around() -> Mapping[str, Any] | None:
+    """The config of the LangChain runnable that this code runs in, if that is the innermost.
+
+    None where the innermost is a node of ours: its context says more.
+    """
+    variable = _config_variable()
+    found = None if variable is None else variable.get()
+    return None if found is None or type(found) is _ConfigOnDemand else found
+
+
+def callbacks_around(context: TaskContext | None) -> Any:
+    """What a graph or task that is called here reports to."""
+    around = config_around()
+    if around is not None and around.get("callbacks") is not None:
+        return around["callbacks"]
+    return None if context is None else context.callbacks
+
+
+def steps_of(target: Any) -> Any:
+    """What runs a node that is a runnable of LangChain's own; None for anything else."""
+    base: Any = sys.modules.get("langchain_core.runnables.base")
+    # A graph is a Runnable too, but not by descent, or it has a state.
+    if base is None or base.Runnable not in type(target).__mro__ or hasattr(target, "aget_state"):
+        return None
+    return import_module("milepost.integrations._langchain.sequences").Steps(target)
+
+
+# -- who listens to a run
+
+_TRACING = ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING_V2")
+_LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
+"""Modules by which handlers get to runs that were not given any."""
+
+
+def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
+    """An observer that calls LangChain's handlers, if some listen to this run."""
+    if not run.resources.config.get("callbacks") and not _may_listen(run):
+        return None
+    if langchain_messages() is None:
+        return None
+    module = import_module("milepost.integrations._langchain.callbacks")
+    follows: RunObserver | None = module.follow(run)
+    return follows
+
+
+def _may_listen(run: GraphRun) -> bool:
+    """Whether LangChain has to be asked if something listens to runs without callbacks."""
+    modules = sys.modules
+    if LANGCHAIN in modules:
+        for name in _LISTENERS:
+            if name in modules:
+                return True
+        if getattr(modules.get("langchain_core.globals"), "_debug", False):
+            return True
+    # The environment is asked once for a whole run: that takes microseconds.
+    return run.depth == 0 and any(name in os.environ for name in _TRACING)
 
 
 def load() -> None:
     """Import LangChain's runnables if they are installed: the `messages` stream needs them."""
     if langchain_messages() is not None:
         import_module(LANGCHAIN)
+
+
+def parallel(steps: dict[str, Any]) -> Any:
+    """A LangChain runnable that calls each of several with the same input."""
+    try:
+        return import_module("langchain_core.runnables").RunnableParallel(steps)
+    except ImportError as error:
+        raise MissingDependencyError(
+            "A dict as a node calls its values side by side, which LangChain does: "
+            "pip install 'langchain-core'. Or give a function that returns a dict."
+        ) from error
 
 
 def with_callbacks(config: RunnableConfig, context: TaskContext) -> RunnableConfig:

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from milepost._engine.context.langchain_bridge import parallel, steps_of
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBuildError, NodeError
 
@@ -51,6 +52,9 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
     """How to call `target`; raises GraphBuildError if it cannot be called."""
     label = name or name_of(target) or "node"
     if _is_runnable(target):
+        if (steps := steps_of(target)) is not None:
+            wants_config = (("config", _INJECTED["config"]),)
+            return Callee(label, steps.invoke, steps.ainvoke, wants_config, target)
         return Callee(
             label,
             getattr(target, "invoke", None),
@@ -58,28 +62,60 @@ def callee_of(target: Any, name: str | None = None) -> Callee:
             _runnable_injections(target),
             target,
         )
+    if isinstance(target, dict):
+        return callee_of(parallel(target), label)
     if not callable(target):
         raise GraphBuildError(
             f"{target!r} cannot be a node: give a function, a callable object, or an object "
             "with an invoke() or ainvoke() method."
         )
-    function = function_of(target)
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise GraphBuildError(
-            f"{label} is a generator function, which cannot be a node: return the update, and "
-            "send what should arrive earlier through the stream writer."
-        )
     inject = _injections(target)
+    if is_generator(target):
+        return _gathering(label, target, inject)
     if is_async(target):
         return Callee(label, None, target, inject, target)
     return Callee(label, target, None, inject, target)
 
 
+def is_generator(target: Any) -> bool:
+    """Whether calling `target` gives something to iterate over."""
+    function = function_of(target)
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _gathering(name: str, target: Any, inject: tuple[Injection, ...]) -> Callee:
+    """Calls a generator function: what it yields is added up, or the last of it is taken."""
+    if inspect.isasyncgenfunction(function_of(target)):
+
+        async def gather_async(*args: Any, **kwargs: Any) -> Any:
+            gathered = None
+            async for value in target(*args, **kwargs):
+                gathered = _added(gathered, value)
+            return gathered
+
+        return Callee(name, None, gather_async, inject, target)
+
+    def gather(*args: Any, **kwargs: Any) -> Any:
+        gathered = None
+        for value in target(*args, **kwargs):
+            gathered = _added(gathered, value)
+        return gathered
+
+    return Callee(name, gather, None, inject, target)
+
+
+def _added(before: Any, value: Any) -> Any:
+    if before is None:
+        return value
+    try:
+        return before + value
+    except TypeError:
+        return value
+
+
 def name_of(target: Any) -> str | None:
     """The name that a node gets from its function."""
     name = getattr(target, "__name__", None)
-    if name is None and isinstance(target, functools.partial):
-        return name_of(target.func)
     if name is None and (get_name := getattr(target, "get_name", None)) is not None:
         name = get_name()
     if name is None:

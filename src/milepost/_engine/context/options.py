@@ -9,6 +9,8 @@ from milepost._engine.context.task_context import RunControl
 from milepost._internal.dataclass_tools import record
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from milepost.cache.base import BaseCache
     from milepost.store.base import BaseStore
     from milepost.types import All, Checkpointer, Durability, OnConflict, RunnableConfig
@@ -27,8 +29,14 @@ class RunSettings:
     interrupt_after: All | Sequence[str] = ()
     output_keys: str | Sequence[str] | None = None
     control: RunControl | None = None
+    step_timeout: float | None = None
+    """How many seconds a super-step may take."""
     store: BaseStore | None = None
     cache: BaseCache[Any] | None = None
+    run_name: str = "LangGraph"
+    """What callbacks and traces call the run."""
+    run_id: UUID | None = None
+    """The id of this run for callbacks: given by the caller, not taken over from a run around."""
 
 
 @record(frozen=False)

@@ -16,21 +16,26 @@ from typing_extensions import TypeVar
 
 from milepost._engine.context.config import node_config
 from milepost._engine.context.langchain_bridge import LANGCHAIN, share_config, with_callbacks
+from milepost._engine.context.server_info import ServerInfo, server_info
 from milepost._internal.dataclass_tools import frozen
 from milepost._internal.ids import interrupt_id
 from milepost.constants import NS_SEP
-from milepost.errors import GraphInterrupt, NodeError, OutsideRunError
+from milepost.errors import GraphInterrupt, NodeError, OutsideRunError, ParentCommand
 from milepost.types import MISSING, Interrupt, RunnableConfig, StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from milepost._engine.context.response_schema import ResponseSchema
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
     from milepost.store.base import BaseStore
 
 _current: ContextVar[TaskContext | None] = ContextVar("milepost_task_context", default=None)
 _enter = _current.set
+
+for_configs: list[Callable[[TaskContext], dict[str, Any]]] = []
+"""What integrations put into `config["configurable"]` of a node, each time a config is made."""
 
 
 def inside(context: TaskContext) -> Context:
@@ -42,6 +47,8 @@ def inside(context: TaskContext) -> Context:
     variables.run(_enter, context)
     if LANGCHAIN in modules:
         share_config(variables, context)
+    for observer in context.run.observers:
+        observer.enter(variables, context)
     return variables
 
 
@@ -84,13 +91,13 @@ class RunControl:
         return self._reason
 
 
-@frozen(kw_only=True)
+@frozen()
 class ExecutionInfo:
     """Which attempt of which task this is."""
 
+    checkpoint_id: str | None
+    checkpoint_ns: str
     task_id: str
-    checkpoint_id: str | None = None
-    checkpoint_ns: str = ""
     thread_id: str | None = None
     run_id: str | None = None
     node_attempt: int = 1
@@ -100,6 +107,10 @@ class ExecutionInfo:
 
     Pass it to services that deduplicate requests, so that an effect is not repeated.
     """
+
+    def patch(self, **overrides: Any) -> ExecutionInfo:
+        """A copy with some fields changed."""
+        return replace(self, **overrides)
 
 
 ContextT = TypeVar("ContextT", default=Any)
@@ -126,13 +137,34 @@ class Runtime(Generic[ContextT]):
     previous: Any = None
     """For an entrypoint: what its last run on this thread returned."""
     execution_info: ExecutionInfo | None = None
-    server_info: None = None
-    """What LangGraph's platform says about itself; always None here."""
+    server_info: ServerInfo | None = None
+    """What the server that runs the graph says about the call; None if there is no server."""
     control: RunControl | None = field(default=None, repr=False)
+
+    def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
+        """What `other` says, and where it says nothing what this one does."""
+        return Runtime(
+            context=other.context or self.context,
+            store=self.store if other.store is None else other.store,
+            stream_writer=self.stream_writer
+            if other.stream_writer is _no_writer
+            else other.stream_writer,
+            heartbeat=self.heartbeat if other.heartbeat is _no_heartbeat else other.heartbeat,
+            previous=self.previous if other.previous is None else other.previous,
+            execution_info=other.execution_info or self.execution_info,
+            server_info=other.server_info or self.server_info,
+            control=other.control or self.control,
+        )
 
     def override(self, **changes: Any) -> Runtime[ContextT]:
         """A copy with some fields changed."""
         return replace(self, **changes)
+
+    def patch_execution_info(self, **overrides: Any) -> Runtime[ContextT]:
+        """A copy with some fields of its `execution_info` changed."""
+        if self.execution_info is None:
+            raise RuntimeError("This runtime has no execution_info: it is not that of a node.")
+        return replace(self, execution_info=self.execution_info.patch(**overrides))
 
     @property
     def drain_requested(self) -> bool:
@@ -143,6 +175,10 @@ class Runtime(Generic[ContextT]):
     def drain_reason(self) -> str | None:
         """The reason given to `RunControl.request_drain`."""
         return None if self.control is None else self.control.drain_reason
+
+
+DEFAULT_RUNTIME: Runtime[Any] = Runtime()
+"""A runtime that belongs to no run: no context, no store, writers that drop what they get."""
 
 
 def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
@@ -167,6 +203,12 @@ class TaskContext:
     """Graphs called in this attempt so far: keeps their namespaces apart."""
     calls: int = 0
     """Tasks called in this attempt so far: keeps their ids apart."""
+    output: Any = None
+    """What the node has returned."""
+    came_up: ParentCommand | None = None
+    """A command that an inner graph of the node has sent to the graph of this task."""
+    callbacks: Any = None
+    """What LangChain's runnables inside the node report to, where something listens."""
     pushed: Sequence[tuple[str, Any]] = ()
     """Writes from inside the node: they come before those that it returns."""
     _config: RunnableConfig | None = None
@@ -177,19 +219,29 @@ class TaskContext:
         self.task = task
         self.attempt = attempt
 
-    def interrupt(self, value: Any) -> Any:
+    def interrupt(self, value: Any, schema: ResponseSchema | None = None) -> Any:
         """The answer to this interrupt if there is one; otherwise the run pauses."""
         at = self.interrupts_asked
         self.interrupts_asked += 1
         task = self.task
         if at < len(task.answers):
-            return task.answers[at]
+            answer = task.answers[at]
+            return answer if schema is None else schema.checked(answer)
         identity = interrupt_id(task.ns, at)
         answer = self.run.answers.get(identity, MISSING)
         if answer is MISSING:
-            raise GraphInterrupt([Interrupt(value, identity)])
+            shown = None if schema is None else schema.shown
+            raise GraphInterrupt([Interrupt(value, identity, response_schema=shown)])
+        given = answer
+        if schema is not None:
+            try:
+                given = schema.checked(answer)
+            except ValueError:
+                # The interrupt stays open: no graph around this one counts it as answered.
+                self.run.answers.pop(identity, None)
+                raise
         task.answers = [*task.answers, answer]
-        return answer
+        return given
 
     @property
     def config(self) -> RunnableConfig:
@@ -197,10 +249,19 @@ class TaskContext:
         if self._config is None:
             run = self.run
             config = node_config(run.resources.config, run.position, self.task)
-            if config.get("callbacks") or run.events.stream.wants("messages"):
+            for keys_for in for_configs:
+                config["configurable"].update(keys_for(self))
+            if self.callbacks is not None:
+                config["callbacks"] = self.callbacks
+            if config.get("callbacks") or run.events.stream.wants_callbacks:
                 config = with_callbacks(config, self)
             self._config = config
         return self._config
+
+    def report_to(self, callbacks: Any) -> None:
+        """Let LangChain's runnables inside the node report to these callbacks from now on."""
+        self.callbacks = callbacks
+        self._config = None
 
     @property
     def stream_writer(self) -> StreamWriter:
@@ -222,6 +283,7 @@ class TaskContext:
     def _make_runtime(self) -> Runtime[Any]:
         task, position, resources = self.task, self.run.position, self.run.resources
         run_id = resources.config.get("run_id")
+        configurable = resources.config.get("configurable") or {}
         return Runtime(
             context=resources.context,
             store=resources.store,
@@ -238,6 +300,7 @@ class TaskContext:
                 node_first_attempt_time=task.started,
                 idempotency_key=position.idempotency_key(self.run.channels, task),
             ),
+            server_info=server_info(configurable),
             control=resources.control,
         )
 

@@ -35,6 +35,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import Ended, RunDriver, runs_inline, sorted_out
@@ -136,10 +137,12 @@ class AsyncDriver:
                             self._news.clear()
                             while undelivered:
                                 yield show(undelivered.popleft())
-                            if not self._ended:
-                                await self._news.wait()
+                            if not self._ended and not await self._wait_for_news(effect.deadline):
+                                break
                         steps.answer = self._collect()
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield show(undelivered.popleft())
                         steps.answer = await carry_out(effect)
                     answered = True
                     while undelivered:
@@ -381,6 +384,22 @@ class AsyncDriver:
             with suppress(RuntimeError):  # the loop was closed, and the task with it
                 self._loop.call_soon_threadsafe(running.cancel)
 
+    async def _wait_for_news(self, deadline: float | None) -> bool:
+        """Wait until a task has ended or there is an event; False if tasks were stopped instead."""
+        if deadline is None:
+            await self._news.wait()
+            return True
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                await self._news.wait()
+        except TimeoutError:
+            await to_the_end(self._stop_tasks())
+            ended = [item for item in self._ended if item[1] is None]
+            self._ended.clear()  # what the others crashed with is that they were stopped
+            self._ended.extend(ended)
+            return False
+        return True
+
     def _collect(self) -> list[Task]:
         """The tasks that have ended by now."""
         items = list(self._ended)
@@ -397,6 +416,9 @@ class AsyncDriver:
 
     async def _pause(self, effect: Pause) -> None:
         await asyncio.sleep(effect.seconds)
+
+    async def _tell(self, effect: Tell) -> Any:
+        return await (effect.acall or effect.call)()
 
     async def _call(self, effect: Call) -> Any:
         callee = effect.callee
@@ -438,6 +460,7 @@ _CARRY_OUT: Mapping[type, Callable[[AsyncDriver, Any], Coroutine[Any, Any, Any]]
     Flush: AsyncDriver._flush,
     Call: AsyncDriver._call,
     Pause: AsyncDriver._pause,
+    Tell: AsyncDriver._tell,
     ListCheckpoints: AsyncDriver._list,
     NextCheckpoint: AsyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, AsyncDriver._call_method),

@@ -7,11 +7,12 @@ the way to carry out an effect in a table, by its class.
 
     effect   of       result
     Start    a run    tasks that have ended, if any has; others are under way
-    Await    a run    tasks that have ended, at least one
+    Await    a run    tasks that have ended, at least one; none after the deadline
     Save     a run    None; the step is durable, or queued
     Flush    a run    None; everything queued is durable
     Call     a task   what the callable returned
     Pause    a task   None, after some seconds
+    Tell     both     what the function of an observer returned
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ class Start(Effect["Sequence[Task]"]):
 class Await(Effect["Sequence[Task]"]):
     """Wait until a started task has ended; all that have ended are sent back together."""
 
-    __slots__ = ()
+    __slots__ = ("deadline",)
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline = deadline
+        """When to stop the tasks that still run, by `time.monotonic`: none is sent back then."""
 
 
 AWAIT = Await()
@@ -105,6 +110,15 @@ class Pause(Effect[None]):
     """Wait before the next attempt."""
 
     seconds: float
+
+
+@record
+class Tell(Effect[Any]):
+    """Call a function of an observer in sync code, or await another one on an event loop."""
+
+    call: Callable[[], Any]
+    acall: Callable[[], Any] | None = None
+    """What is awaited; the result of `call` if there is no other."""
 
 
 class Abandoned(BaseException):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ from milepost._engine.drivers.effects import (
     Save,
     Start,
     TaskGenerator,
+    Tell,
     is_deep,
 )
 from milepost._engine.drivers.run_driver import RunDriver, runs_inline
@@ -95,11 +96,19 @@ class SyncDriver:
                     elif type(effect) is Await:
                         while undelivered:
                             yield undelivered.popleft()
-                        while (item := self._pool.wait()) is None:
-                            while undelivered:
-                                yield undelivered.popleft()
-                        steps.answer = self._pool.collect(item)
+                        if effect.deadline is None:
+                            while (item := self._pool.wait()) is None:
+                                while undelivered:
+                                    yield undelivered.popleft()
+                            steps.answer = self._pool.collect(item)
+                        else:
+                            while (ended := self._ended_by(effect.deadline)) is None:
+                                while undelivered:
+                                    yield undelivered.popleft()
+                            steps.answer = ended
                     else:
+                        while undelivered and type(effect) is Tell:
+                            yield undelivered.popleft()
                         steps.answer = self.carry_out(effect)
                     answered = True
                     while undelivered:
@@ -271,6 +280,19 @@ class SyncDriver:
         self._pool.start(effect.tasks, effect.at_once)
         return ()
 
+    def _ended_by(self, deadline: float) -> Sequence[Task] | None:
+        """Tasks that have ended; None if there is something to deliver first.
+
+        At the deadline no more of them are begun. Those that run cannot be stopped: what they do
+        from then on leads nowhere.
+        """
+        try:
+            item = self._pool.wait_until(deadline)
+        except Empty:
+            self._pool.dismiss()
+            return self._pool.ended()
+        return None if item is None else self._pool.collect(item)
+
     def spawn(self, task: Task, program: TaskGenerator, ended: Callable[[], None]) -> None:
         """Start a task that a running task has called."""
         self._pool.spawn(task, program, ended)
@@ -280,6 +302,9 @@ class SyncDriver:
 
     def _pause(self, effect: Pause) -> None:
         time.sleep(effect.seconds)
+
+    def _tell(self, effect: Tell) -> Any:
+        return effect.call()
 
     def _call(self, effect: Call) -> Any:
         callee = effect.callee
@@ -337,6 +362,7 @@ _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {
     Flush: SyncDriver._flush,
     Call: SyncDriver._call,
     Pause: SyncDriver._pause,
+    Tell: SyncDriver._tell,
     ListCheckpoints: SyncDriver._list,
     NextCheckpoint: SyncDriver._next,
     **dict.fromkeys(METHOD_CALLS, SyncDriver._call_method),

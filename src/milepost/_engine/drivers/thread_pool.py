@@ -69,6 +69,15 @@ class TaskThreadPool:
         """Let `wait` return, though no task has ended."""
         self._mailbox.put(None)
 
+    def wait_until(self, deadline: float) -> Item:
+        """The next task that ends; raises Empty if none does in time."""
+        if self._queue:
+            while self._running < self._at_once:
+                self._add_thread()
+                if not self._queue:
+                    break
+        return self._mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
+
     def wait(self) -> Item:
         """The next task that ends."""
         while self._queue and self._running < self._at_once:

@@ -12,6 +12,7 @@ from milepost._engine.drivers.saver_effects import (
     LoadCheckpoint,
     NextCheckpoint,
 )
+from milepost._engine.loading import no_such_checkpoint
 from milepost._engine.missing_nodes import check_nodes
 from milepost._engine.reading.snapshot import (
     channels_of,
@@ -25,7 +26,7 @@ from milepost._engine.reading.snapshot import (
 from milepost._engine.superstep.plan import Task
 from milepost._internal.dataclass_tools import record
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
-from milepost.errors import BrokenChainError, CheckpointNotFoundError, SerdeError
+from milepost.errors import BrokenChainError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def read_state(
     saved = view.program.renames.apply(saved)
     if saved is None:
         if place.checkpoint_id is not None:
-            raise CheckpointNotFoundError(
-                f"Thread '{place.thread_id}' has no checkpoint '{place.checkpoint_id}'. "
-                "get_state_history(config) lists those that it has."
+            view.program.strictness.check(
+                ("checkpoint", place),
+                lambda: no_such_checkpoint(place),
+                "Its state is shown as that of a new thread.",
             )
         return empty_snapshot(config)
     latest = place.checkpoint_id is None

@@ -81,8 +81,7 @@ def snapshot(
     part of the values, since a resume will not run them again.
     """
     made = _shown(program, channels, saved, tasks, latest=latest, states=states)
-    later: StateSnapshot = Snapshot(made, lambda _: _metadata(program, saved, parent))
-    return later
+    return StateSnapshot(**made, metadata=_metadata(program, saved, parent))
 
 
 def snapshot_later(
@@ -123,10 +122,32 @@ class Snapshot(LazyTuple, plain=StateSnapshot):
     """A state whose fields are made when they are read."""
 
 
+class Metadata(dict[str, Any]):
+    """The metadata of a checkpoint. It has a key more than it shows: `writes`, what made the
+    checkpoint, which is derived when it is asked for."""
+
+    __slots__ = ("_derive",)
+
+    def __init__(self, stored: Mapping[str, Any], derive: Callable[[], Any]) -> None:
+        super().__init__(stored)
+        self._derive = derive
+
+    def __missing__(self, key: str) -> Any:
+        if key == "writes":
+            return self._derive()
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self or key == "writes" else default
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+
 def _metadata(
     program: ExecutableGraph, saved: CheckpointTuple, parent: CheckpointTuple | None
-) -> dict[str, Any]:
-    return {**saved.metadata, "writes": writes_behind(program, saved, parent)}
+) -> Any:
+    return Metadata(saved.metadata, lambda: writes_behind(program, saved, parent))
 
 
 def _shown(
@@ -246,8 +267,11 @@ def writes_behind(
     """What made a checkpoint: the input, or node → what it wrote in the step before."""
     source = saved.metadata.get("source")
     if source == "input":
-        start = program.input_channel
-        return outlined(saved, [start])["channel_values"].get(start)
+        taken = program.input_channel
+        if isinstance(taken, str):
+            return outlined(saved, [taken])["channel_values"].get(taken)
+        values = outlined(saved, taken)["channel_values"]
+        return {name: values[name] for name in taken if name in values}
     if parent is None:
         return None
     found: dict[str, list[Any]] = {}
@@ -288,7 +312,7 @@ def checkpoint_event(
         "config": _event_config(position, position.checkpoint_id),
         "parent_config": _event_config(position, position.previous_id),
         "values": channels.pick(program.stream_keys, channels.values),
-        "metadata": {**metadata, "writes": writes},
+        "metadata": Metadata(metadata, lambda: writes),
         "next": [task.name for task in tasks if not task.finished],
         "tasks": [_event_task(program, position.thread_id, task) for task in tasks],
     }
@@ -302,8 +326,7 @@ def _writes_of(
 ) -> Any:
     """What made the present checkpoint, as `writes_behind` finds it for a stored one."""
     if metadata.get("source") == "input":
-        start = program.input_channel
-        return channels.live[start].get() if channels.available(start) else None
+        return channels.pick(program.input_channel, channels.values)
     found: dict[str, list[Any]] = {}
     for writer in made_by:
         if writer.name != START:

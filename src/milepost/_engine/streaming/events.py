@@ -42,6 +42,7 @@ class EventStream:
     """Collects the events of one graph, and passes them on to the graph around it."""
 
     __slots__ = (
+        "blocks",
         "flows_during_nodes",
         "heard",
         "modes",
@@ -65,16 +66,18 @@ class EventStream:
         """Whether the consumer wants events of inner graphs too."""
         self.parent = parent if parent is not None and parent.takes_from_children else None
         self.flows_during_nodes = bool(modes) and (
-            eager or subgraphs or bool(modes & {"custom", "messages"})
+            eager or subgraphs or bool(modes & {"custom", "messages", "tools"})
         )
         """Whether events may come up while a node runs, so that nodes must not block them."""
         self.undelivered: deque[Event] = deque()
         """Events that the driver has not delivered yet."""
+        self.blocks = False
+        """Whether the consumer of `messages` takes models' answers in content blocks."""
         self.wake: Callable[[], None] = _wake_nothing
         """Tells a driver that waits for tasks to look here."""
         self.heard: set[str] = set()
         """Ids of the messages that the consumer of `messages` knows."""
-        if "messages" in modes:
+        if modes & {"messages", "tools"}:
             langchain_bridge.load()
 
     @property
@@ -89,15 +92,31 @@ class EventStream:
         return self.parent is not None and self.parent.wants(mode)
 
     @property
+    def wants_callbacks(self) -> bool:
+        """Whether events have somewhere to go that LangChain tells through callbacks."""
+        return self.wants("messages") or self.wants("tools")
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether models' answers come in content blocks, to this stream or to those around."""
+        if "messages" in self.modes or self.parent is None:
+            return self.blocks
+        return self.parent.takes_blocks
+
+    @property
     def silent(self) -> bool:
         """Whether no event has anywhere to go."""
         return not self.modes and self.parent is None
 
+    def deliver(self, event: Event) -> None:
+        """Hand an event to the consumer."""
+        self.undelivered.append(event)
+        self.wake()
+
     def push(self, event: Event, *, from_child: bool = False) -> None:
         """Deliver an event, from any thread."""
         if event.mode in self.modes and (self.subgraphs or not from_child):
-            self.undelivered.append(event)
-            self.wake()
+            self.deliver(event)
         if self.parent is not None:
             self.parent.push(event, from_child=True)
 
@@ -110,8 +129,7 @@ class EventStream:
             if id is not None:
                 self.heard.add(id)
             if not (once and known):
-                self.undelivered.append(event)
-                self.wake()
+                self.deliver(event)
         if self.parent is not None:
             self.parent.push_message(event, id, once=once, from_child=True)
 
@@ -187,9 +205,9 @@ class RunEvents:
             if task.finished or not payloads.visible(task):
                 continue
             if self.stream.wants("tasks"):
-                self.push("tasks", payloads.task_started(task))
+                self.push("tasks", payloads.task_started(self.config, task))
             if self.stream.wants("debug"):
-                started = payloads.task_started(task)
+                started = payloads.task_started(self.config, task)
                 self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
 
     def task_ended(self, task: Task) -> None:
@@ -234,6 +252,10 @@ class RunEvents:
         """A message or a piece of one; `once`: only to those who have not heard it."""
         event = Event(ns_parts(self.position.ns), "messages", (message, dict(metadata)))
         self.stream.push_message(event, message.id, once=once)
+
+    def message_event(self, event: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """The begin, a content block or the end of a message."""
+        self.push("messages", (event, dict(metadata)))
 
     def returned_messages(self, task: Task) -> None:
         """The messages in what an ended task has written."""

@@ -10,6 +10,11 @@ from milepost.constants import RETURN, START
 
 if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
+    from milepost.types import RunnableConfig
+
+
+_OF_THE_RUN = frozenset(("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map"))
+"""Metadata that says where a task belongs, which its event says anyway."""
 
 
 def result_of(keys: str | Sequence[str], writes: Sequence[tuple[str, Any]]) -> Any:
@@ -60,14 +65,24 @@ def update_of(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
     return update
 
 
-def task_started(task: Task) -> dict[str, Any]:
-    """The first `tasks` event of a task."""
-    return {
+def task_started(config: RunnableConfig, task: Task) -> dict[str, Any]:
+    """The first `tasks` event of a task, in a run with this config."""
+    payload = {
         "id": task.id,
         "name": task.name,
         "input": task.input,
         "triggers": tuple(task.triggers),
     }
+    metadata = {
+        key: value
+        for key, value in {**(config.get("metadata") or {}), **task.node.metadata}.items()
+        if key not in _OF_THE_RUN and not key.startswith("langgraph_")
+    }
+    if tags := [*config.get("tags", ()), *task.node.tags]:
+        metadata["tags"] = tags
+    if metadata:
+        payload["metadata"] = metadata
+    return payload
 
 
 def task_ended(keys: str | Sequence[str], task: Task) -> dict[str, Any]:

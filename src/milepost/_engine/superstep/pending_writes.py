@@ -124,12 +124,16 @@ def returned(pending: Sequence[PendingWrite]) -> dict[str, Any]:
 def command_writes(program: ExecutableGraph, command: Command[Any]) -> list[Write]:
     """The writes of a Command that starts a run."""
     if command.graph is not None:
-        raise InvalidUpdateError(
-            "A Command that starts a run cannot name another graph: leave out `graph`."
-        )
-    writes: list[Write] = []
-    for target in command.targets():
-        writes.append(program.goto(target))
+
+        def foreign() -> InvalidUpdateError:
+            return InvalidUpdateError(
+                "A Command that starts a run cannot name another graph: leave out `graph`."
+            )
+
+        if command.graph == Command.PARENT:
+            raise foreign()
+        program.strictness.check(("graph", command.graph), foreign, "It is taken for this graph.")
+    writes = [write for target in command.targets() if (write := program.goto(target))]
     if command.update is not None:
         writes.extend(program.writes_of_update(command.update))
     return writes

@@ -31,6 +31,8 @@ class Task:
     finished: bool = False
     caller: Task | None = None
     """The running task that called it; one that was called is no part of the plan."""
+    callbacks: Any = None
+    """Of a called task: what the code that called it reports to."""
     cancellation: Cancellation | None = None
     """Of a called task: how its caller can end it."""
     error: BaseException | str | None = None
@@ -200,7 +202,7 @@ def triggered(channels: ChannelState, node: Node) -> bool:
             continue
         before = seen.get(name)
         if (before is None or version > before) and channel.is_available():
-            return True
+            return node.waits_for is None or channels.available(node.waits_for)
     return False
 
 

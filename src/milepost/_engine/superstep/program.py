@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost._engine.superstep.channel_state import ChannelState
 from milepost._engine.superstep.renames import Renames
+from milepost._engine.superstep.storable import StorableCheck
 from milepost._internal.dataclass_tools import record
+from milepost._internal.warn import Strictness
 from milepost.channels.base import BaseChannel
 from milepost.channels.ephemeral_value import EphemeralValue
 from milepost.channels.last_value import LastValue
 from milepost.channels.untracked_value import UntrackedValue
 from milepost.constants import PULL, START, TASKS
+from milepost.errors import EmptyInputError
 
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost.checkpoint._contract.records import Checkpoint
-    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy
+    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, TracePolicy
 
 _ignored = BaseChannel.consume
 Write = tuple[str, Any]
@@ -111,6 +114,8 @@ class Node:
     name: str
     callee: Callee
     triggers: tuple[str, ...]
+    waits_for: str | None = None
+    """A channel without a value of which the node does not run, whichever channel triggers it."""
     reader: Reader
     writes_of: Callable[[Any], list[Write]]
     """Turns what the node returned into writes; raises InvalidUpdateError."""
@@ -123,10 +128,16 @@ class Node:
     error_handler: Node | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    channels_written: tuple[str, ...] = ()
+    """Of a graph that is made from channels: those that the node may write to."""
+    trace: TracePolicy | None = None
+    """What tracers record of the node's input and output."""
     subgraphs: tuple[Any, ...] = ()
     """Compiled graphs that the node is, or that its function refers to."""
     starts_tasks: bool = False
     """Whether its function may call tasks: these end, and are stored, while it runs."""
+    silent: bool = False
+    """Of a called task: whether it is a part of its caller, which alone streams tell of."""
 
     path: tuple[str, str] = field(init=False)
     """The path of a task that a channel started."""
@@ -149,7 +160,8 @@ class ExecutableGraph:
     """The channels that make up the state, in the schema's order."""
     key_places: Mapping[str, int] = field(init=False)
     """The same, for looking up: each with its place in that order."""
-    input_channel: str = START
+    input_channel: str | tuple[str, ...] = START
+    """Where the input goes: to this channel, or a dict to several."""
     output_keys: str | tuple[str, ...] = ()
     """What `invoke` returns: these keys, or the bare value of one channel."""
     stream_keys: str | tuple[str, ...] = ()
@@ -166,16 +178,22 @@ class ExecutableGraph:
     """Whether one of the nodes may call tasks."""
     untracked: frozenset[str] = field(init=False)
     """Channels of which nothing is ever stored."""
+    passing: bool = field(init=False)
+    """Whether a key of the state may lose its value in a step that does not write it."""
     plain: frozenset[str] = field(init=False)
     """Channels that take any one write of a step as it is."""
     deciding: frozenset[str] = field(init=False)
     """Channels that say which tasks come next."""
-    goto: Callable[[Any], Write]
-    """Turns a target of a Command into a write."""
+    goto: Callable[[Any], Write | None]
+    """Turns a target of a Command into a write; None for what is passed over."""
     writes_of_update: Callable[[Any], list[Write]]
     """Turns an update that came from outside into writes."""
+    strictness: Strictness = field(default_factory=Strictness)
+    """Whether it refuses what is most likely a mistake, or warns."""
     renames: Renames = field(default_factory=Renames)
     """What nodes and keys were called before."""
+    storable: StorableCheck = field(default_factory=StorableCheck, compare=False)
+    """Looks at what runs without a checkpointer write."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_places", {name: at for at, name in enumerate(self.keys)})
@@ -183,11 +201,29 @@ class ExecutableGraph:
         object.__setattr__(self, "consumed", frozenset(consumed))
         untracked = (n for n, c in self.channels.items() if isinstance(c, UntrackedValue))
         object.__setattr__(self, "untracked", frozenset(untracked))
+        object.__setattr__(self, "passing", any(self.channels[n].volatile for n in self.keys))
         plain = (n for n, c in self.channels.items() if type(c) in (LastValue, EphemeralValue))
         object.__setattr__(self, "plain", frozenset(plain))
         object.__setattr__(self, "deciding", frozenset((*self.triggers, TASKS)))
         starts = any(node.starts_tasks for node in self.nodes.values())
         object.__setattr__(self, "starts_tasks", starts)
+
+    def writes_of_input(self, input: Any) -> list[Write]:
+        """What an input writes."""
+        if isinstance(self.input_channel, str):
+            return [(self.input_channel, input)]
+        if not isinstance(input, Mapping):
+            raise TypeError(
+                f"The input of graph '{self.name}' is {input!r}: expected dict of its input "
+                f"channels, {', '.join(self.input_channel)}."
+            )
+        writes = [(name, input[name]) for name in input if name in self.input_channel]
+        if not writes:
+            raise EmptyInputError(
+                f"The input of graph '{self.name}' has none of its input channels, "
+                f"{', '.join(self.input_channel)}."
+            )
+        return writes
 
     def open_channels(self, checkpoint: Checkpoint | None) -> ChannelState:
         """The channels as a checkpoint has them, or as they are at the beginning."""

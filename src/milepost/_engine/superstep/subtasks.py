@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
 from milepost._engine.superstep.task import perform
-from milepost._internal.threads import Cancellation
+from milepost._internal.threads import Cancellation, runs_here
 from milepost.constants import PUSH, RETURN
 from milepost.errors import GraphInterrupt
 from milepost.types import MISSING
@@ -35,16 +36,40 @@ class TaskStarter:
 class Subtasks:
     """The tasks that running tasks of a run have called."""
 
-    __slots__ = ("_lock", "called", "running", "spawn")
+    __slots__ = ("_futures", "_lock", "called", "running", "spawn")
 
     def __init__(self) -> None:
         self.spawn: Spawn
         """Starts a task; set by the driver of the run."""
         self.called: list[Task] = []
         """Those that were called in this step and had not finished before."""
+        self._futures: dict[str, TaskFuture[Any]] = {}
+        """Of each of them the latest, by task id."""
         self.running = 0
         """How many have been started and have not ended."""
         self._lock = threading.Lock()
+
+    def wait_blocks(self) -> bool:
+        """Whether code here that waits without `await` keeps called tasks from running."""
+        loop = getattr(getattr(self.spawn, "__self__", None), "loop", None)
+        return loop is not None and runs_here(loop)
+
+    def begin_step(self) -> None:
+        """Forget what the tasks of the last step have called."""
+        self.called = []
+        self._futures = {}
+
+    def add(self, task: Task, future: TaskFuture[Any]) -> None:
+        """A task has been called."""
+        self.called.append(task)
+        self._futures[task.id] = future
+
+    def earlier_call(self, task: Task) -> TaskFuture[Any] | None:
+        """What an earlier attempt of the caller got for the same call, unless that has failed."""
+        future = self._futures.get(task.id)
+        if future is None or (future.done() and (future.cancelled() or future.exception())):
+            return None
+        return future
 
     def one_has_ended(self) -> None:
         """A called task has ended, or could not be started."""
@@ -62,8 +87,13 @@ class Subtasks:
             raise
 
 
-def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
-    """Start a task on behalf of the one that is running."""
+def call(
+    context: TaskContext, node: Node, argument: Any, future: TaskFuture[Any] | None = None
+) -> TaskFuture[Any]:
+    """Start a task on behalf of the one that is running.
+
+    The result is in `future`, or in one that suits the code here: on a loop, one of the loop.
+    """
     # With all that it imports, only if needed.
     from milepost._engine.drivers.futures import new_future
 
@@ -73,7 +103,11 @@ def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
     checkpoint_id, _, step = caller.base
     task = Task(node, (PUSH, caller.path, at), (PUSH,), argument, (checkpoint_id, caller.ns, step))
     task.caller = caller
-    future = new_future()
+    if (earlier := run.subtasks.earlier_call(task)) is not None:
+        return earlier
+    if run.observers:
+        task.callbacks = callbacks_around(context)
+    future = new_future() if future is None else future
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
     if result is not MISSING:
@@ -81,11 +115,12 @@ def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
         return future
     recall([task], pending)
     task.error = None
-    run.subtasks.called.append(task)
+    run.subtasks.add(task, future)
     if run.still_waits(task):
         future.settle(None, GraphInterrupt(task.interrupts))
         return future
-    run.events.tasks_start([task])
+    if not node.silent:
+        run.events.tasks_start([task])
     task.cancellation = cancellation = Cancellation()
     run.subtasks.start(task, perform(run, task), lambda: _settle(run.events, task, future))
     future.add_done_callback(lambda ended: cancellation.ask() if ended.cancelled() else None)
@@ -95,7 +130,8 @@ def call(context: TaskContext, node: Node, argument: Any) -> TaskFuture[Any]:
 def _settle(events: RunEvents, task: Task, future: TaskFuture[Any]) -> None:
     """The task has ended: tell the streams at once, then the code that waits for it."""
     try:
-        events.task_ended(task)
+        if not task.node.silent:
+            events.task_ended(task)
     finally:
         if task.finished:
             future.settle(next(value for name, value in task.writes if name == RETURN), None)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
-from milepost._engine.drivers.effects import Call, Pause, TaskGenerator
+from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
+from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
@@ -28,10 +30,32 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
+    from milepost._engine.superstep.program import Branch, Node, Write
+
+R = TypeVar("R")
+
+
+class ReturnedRunnable(Exception):
+    """A node returned something to invoke: what that returns takes its place."""
+
+    def __init__(self, runnable: Any) -> None:
+        super().__init__(runnable)
+        self.runnable = runnable
 
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task to its end."""
+    if not run.observers:
+        return _perform(run, task)
+    return observed(
+        run.observers,
+        _perform(run, task),
+        lambda o: o.task_begins(task),
+        lambda o, _, crash: o.task_ends(task, crash),
+    )
+
+
+def _perform(run: GraphRun, task: Task) -> TaskGenerator:
     node = task.node
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
@@ -44,28 +68,10 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         attempt += 1
         context = TaskContext(run, task, attempt)
         try:
-            timeout = node.timeout
-            if task.send is not None and task.send.timeout is not None:
-                timeout = task.send.timeout
-            try:
-                output = yield Call(node.callee, task.input, context, timeout)
-            except ParentCommand as up:
-                if up.command.graph is not None:
-                    raise
-                output = up.command  # a graph inside this node addressed it to the one we are in
-            writes = node.writes_of(output)
-            if context.pushed:
-                writes[:0] = context.pushed
-            if node.branches:
-                values = run.channels.preview(writes)
-                writes.extend(node.edges)
-                for branch in node.branches:
-                    state = branch.reader.shape(values, run.position.step + 1, run.stop)
-                    answer = yield Call(branch.callee, state, context, routes=True)
-                    writes.extend(branch.route(answer))
-            elif node.edges:
-                writes.extend(node.edges)
-            task.writes = writes
+            work = _attempt(run, task, context)
+            if run.observers:
+                work = _observed_attempt(work, context, handler=False)
+            task.writes = yield from work
             task.finished = True
             break
         except GraphInterrupt as pause:
@@ -82,12 +88,72 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             retry = "Node '%s' has failed with %s in attempt %d; the next one is in %.1f s."
             log.info(log.RUN, retry, task.name, error, attempt, delay)
             yield Pause(delay)
-    if not run.events.quiet and run.events.stream.wants("messages"):
+    if not (run.events.quiet or node.silent) and run.events.stream.wants("messages"):
         # Here, and not when the run takes notice, so that it comes before what a task says that
         # was started with the result of this one.
         run.events.returned_messages(task)
     if cache is not None:
         yield from keep_cached(cache, [task])
+
+
+def _attempt(run: GraphRun, task: Task, context: TaskContext) -> EffectGenerator[list[Write]]:
+    """Call the node, and follow its branches; return what is written."""
+    node = task.node
+    timeout = node.timeout
+    if task.send is not None and task.send.timeout is not None:
+        timeout = task.send.timeout
+    try:
+        output = yield Call(node.callee, task.input, context, timeout)
+    except ParentCommand as up:
+        if up.command.graph is not None:
+            raise
+        context.came_up = up
+        output = up.command  # a graph inside this node addressed it to the one we are in
+    while True:
+        context.output = output
+        try:
+            writes = node.writes_of(output)
+            break
+        except ReturnedRunnable as returned:
+            callee = callee_of(returned.runnable, task.name)
+            output = yield Call(callee, task.input, context, timeout)
+    if context.pushed:
+        writes[:0] = context.pushed
+    if node.branches:
+        values = run.channels.preview(writes)
+        writes.extend(node.edges)
+        for branch in node.branches:
+            state = branch.reader.shape(values, run.position.step + 1, run.stop)
+            call = Call(branch.callee, state, context, routes=True)
+            if run.observers:
+                answer = yield from _observed_branch(call, branch)
+            else:
+                answer = yield call
+            writes.extend(branch.route(answer))
+    elif node.edges:
+        writes.extend(node.edges)
+    return writes
+
+
+def _observed_attempt(
+    work: EffectGenerator[R], context: TaskContext, *, handler: bool
+) -> EffectGenerator[R]:
+    return observed(
+        context.run.observers,
+        work,
+        lambda o: o.attempt_begins(context, handler),
+        lambda o, _, error: o.attempt_ends(context, error or context.came_up),
+    )
+
+
+def _observed_branch(call: Call, branch: Branch) -> EffectGenerator[Any]:
+    context = call.context
+    return observed(
+        context.run.observers,
+        iter(call),
+        lambda o: o.branch_begins(context, branch, call.argument),
+        lambda o, answer, error: o.branch_ends(context, answer, error),
+    )
 
 
 def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerator:
@@ -101,15 +167,25 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
     context.failure = NodeError(task.name, error, task.input)
     try:
-        output = yield Call(handler.callee, task.input, context)
-        # The node has not run to its end, so its edges are not followed: the handler says where
-        # to go, with a Command, or the path ends here.
-        task.writes = task.node.writes_of(output)
+        work = _handle(task, context, handler)
+        if context.run.observers:
+            work = _observed_attempt(work, context, handler=True)
+        task.writes = yield from work
         task.finished = True
     except GraphInterrupt as pause:
         task.pause(pause.interrupts)
     except Exception as worse:
         task.error = worse
+
+
+def _handle(task: Task, context: TaskContext, handler: Node) -> EffectGenerator[list[Write]]:
+    """Call an error handler.
+
+    The node has not run to its end, so its edges are not followed: the handler says where to go,
+    with a Command, or the path ends here.
+    """
+    output = context.output = yield Call(handler.callee, task.input, context, handler.timeout)
+    return task.node.writes_of(output)
 
 
 def _pause_before_retry(
@@ -168,10 +244,7 @@ def raise_own_cancellation(error: BaseException, node: str) -> None:
     Passed on as it is, callers on asyncio would take it for a cancellation of themselves.
     """
     if is_cancellation(error):
-        raise NodeCancelledError(
-            f"Node '{node}' raised asyncio.CancelledError: something inside it was cancelled, "
-            "not the run. Catch it in the node, or give the node a retry policy."
-        ) from error
+        raise NodeCancelledError(node) from error
 
 
 def addressed_here(command: Command[Any]) -> Command[Any]:

@@ -60,6 +60,14 @@ class Thread:
         self.claimed = False
         """Whether there is nothing of it but the claim of a run."""
 
+    def copy(self) -> Thread:
+        """The same entry without an owner."""
+        twin = Thread(self.head)
+        twin.early_writes, twin.status = set(self.early_writes), self.status
+        twin.created_at, twin.updated_at = self.created_at, self.updated_at
+        twin.metadata, twin.claimed = dict(self.metadata), self.claimed
+        return twin
+
 
 class Prepared(NamedTuple):
     """A step whose values are encoded. What is large gets its stored form in the commit."""

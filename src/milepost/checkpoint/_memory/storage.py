@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
 import time
@@ -97,6 +98,22 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
     def with_serde(self, serde: SerializerProtocol) -> Self:
         twin = super().with_serde(serde)
         twin._thread_metadata = ThreadMetadata(serde, self._seal_thread_metadata)
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A saver with a copy of what is stored; runs in progress go on in the original."""
+        with self._lock:
+            twin = self.__copy__()
+            memo[id(self)] = twin
+            # Together: a write may be a part of a value.
+            kept = copy.deepcopy((self.storage, self.writes, self.blobs), memo)
+            twin.storage, twin.writes, twin.blobs = kept
+            twin._threads = {name: thread.copy() for name, thread in self._threads.items()}
+            twin._latest = {}
+        twin._sweeping = Sweeping()
+        twin._lock = fork_guard.held_at_fork(threading.RLock())
+        twin._opened = ExitStack()
+        twin._names = Names()
         return twin
 
     def __enter__(self) -> Self:

@@ -10,18 +10,41 @@ from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA, TABLES
+from milepost.checkpoint.postgres.base import BasePostgresSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
-__all__ = ["PostgresSaver"]
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from psycopg_pool import ConnectionPool
+
+    from milepost.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+    Conn = Connection[Any] | ConnectionPool[Any]
+    """What a saver is given: a connection, or a pool of them."""
+else:
+
+    def __getattr__(name):
+        """What needs more than this module, when it is asked for."""
+        if name == "Conn":
+            from psycopg_pool import ConnectionPool
+
+            return driver.Connection | ConnectionPool
+        if name == "ShallowPostgresSaver":
+            from milepost.checkpoint.postgres.shallow import ShallowPostgresSaver
+
+            return ShallowPostgresSaver
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class PostgresSaver(SqlSaver):
+__all__ = ["BasePostgresSaver", "Conn", "PostgresSaver", "ShallowPostgresSaver"]
+
+
+class PostgresSaver(BasePostgresSaver):
     """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
@@ -32,7 +55,6 @@ class PostgresSaver(SqlSaver):
     With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
     """
 
-    dialect = POSTGRES
     engine: PostgresEngine
 
     def __init__(

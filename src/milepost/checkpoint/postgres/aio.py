@@ -5,23 +5,45 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from milepost._db.dialect import POSTGRES
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import TABLES
 from milepost.checkpoint.postgres import TABLE_SETUP, check_source
+from milepost.checkpoint.postgres.base import BasePostgresSaver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from milepost.checkpoint.serde.base import SerializerProtocol
 
-__all__ = ["AsyncPostgresSaver"]
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+    from psycopg_pool import AsyncConnectionPool
+
+    from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
+
+    Conn = AsyncConnection[Any] | AsyncConnectionPool[Any]
+    """What a saver is given: a connection, or a pool of them."""
+else:
+
+    def __getattr__(name):
+        """What needs more than this module, when it is asked for."""
+        if name == "Conn":
+            from psycopg_pool import AsyncConnectionPool
+
+            return driver.AsyncConnection | AsyncConnectionPool
+        if name == "AsyncShallowPostgresSaver":
+            from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
+
+            return AsyncShallowPostgresSaver
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class AsyncPostgresSaver(SqlSaver):
+__all__ = ["AsyncPostgresSaver", "AsyncShallowPostgresSaver", "Conn"]
+
+
+class AsyncPostgresSaver(BasePostgresSaver):
     """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
 
     Give it an async psycopg connection or a pool, which may still be closed, or let
@@ -29,7 +51,6 @@ class AsyncPostgresSaver(SqlSaver):
     The sync methods work from threads other than the loop's, while it runs.
     """
 
-    dialect = POSTGRES
     engine: AsyncPostgresEngine
     steadfast = True
 

@@ -30,6 +30,40 @@ class SerializerProtocol(Protocol):
         ...
 
 
+class UntypedSerializerProtocol(Protocol):
+    """The older form of a serializer, such as the module `pickle`: bytes without a kind."""
+
+    def dumps(self, obj: Any) -> bytes:
+        """The value as bytes."""
+        ...
+
+    def loads(self, data: bytes) -> Any:
+        """The value that `dumps` was given."""
+        ...
+
+
+class SerializerCompat(SerializerProtocol):
+    """A serializer in the older form, for a saver. The kind is the name of the value's type."""
+
+    def __init__(self, serde: UntypedSerializerProtocol) -> None:
+        self.serde = serde
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The value as `(kind, data)`."""
+        return type(obj).__name__, self.serde.dumps(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value that `dumps_typed` was given."""
+        return self.serde.loads(data[1])
+
+
+def maybe_add_typed_methods(
+    serde: SerializerProtocol | UntypedSerializerProtocol,
+) -> SerializerProtocol:
+    """`serde` itself if a saver can use it as it is, and otherwise in a `SerializerCompat`."""
+    return serde if isinstance(serde, SerializerProtocol) else SerializerCompat(serde)
+
+
 @runtime_checkable
 class CipherProtocol(Protocol):
     """Encrypts and decrypts. It must authenticate: altered bytes must not decrypt.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from milepost.checkpoint.serde._msgpack.codec import Level
+    from milepost.checkpoint.serde.jsonplus import Allowed
 
 
 class EncryptedSerializer:
@@ -63,6 +64,14 @@ class EncryptedSerializer:
         newest = key_from_environment() if key is None else check_key(key)
         ring = AesKeyRing([*old_keys, newest])
         return cls(ring, serde, allow_plaintext=allow_plaintext)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> EncryptedSerializer:
+        """A serializer that also reads these types, if the inner one has a list of them."""
+        extend = getattr(self.serde, "with_msgpack_allowlist", None)
+        inner = self.serde if extend is None else extend(extra_allowlist)
+        if inner is self.serde:
+            return self
+        return EncryptedSerializer(self.cipher, inner, allow_plaintext=self.allow_plaintext)
 
     @property
     def level(self) -> Level:

@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
+from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
-from milepost.errors import DeserializationError, SerializationError
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from milepost._internal.native import Buffer
+
+Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
+"""Types that a program allows: classes, or modules and names."""
+
+
+class InvalidModuleError(UnregisteredTypeError):
+    """Stored JSON names a type that is not allowed. `allowed_json_modules` allows it."""
+
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self)
 
 
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
-    What cannot be read back exactly is refused when it is written. `pickle_fallback=True` writes
+    What cannot be read back exactly is refused when it is written, with one exception: a subclass
+    of a built-in type, such as a `class Name(str)`, that is not registered is stored as that type,
+    with a warning. `strict=True` refuses such values too. `pickle_fallback=True` writes
     such values with pickle instead, and is needed to read them: anyone who can change stored pickle
     can run code in the reader, so it is off unless asked for.
 
     `registry` holds the types that may be saved; all serializers share one by default.
+
+    `allowed_msgpack_modules` and `allowed_json_modules` add to it: classes, or pairs of a module
+    and a name, `[("shop.models", "Order")]`. They never take away what is allowed: `None`, `True`
+    and an empty list say nothing. A class that is named is imported when its first value is met.
     """
 
     def __init__(
-        self, *, pickle_fallback: bool = False, registry: TypeRegistry | None = None
+        self,
+        *,
+        pickle_fallback: bool = False,
+        registry: TypeRegistry | None = None,
+        strict: bool = False,
+        allowed_json_modules: Allowed | Literal[True] | None = None,
+        allowed_msgpack_modules: Allowed | Literal[True] | None = None,
     ) -> None:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
-        self.level = Level(self.registry)
+        self.level = Level(self.registry, strict=strict or pickle_fallback)
+        for allowed in (allowed_json_modules, allowed_msgpack_modules):
+            if allowed is not None and allowed is not True:
+                self.registry.allow(*allowed)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
+
+    def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> JsonPlusSerializer:
+        """A serializer that also reads these types; see `allowed_msgpack_modules`."""
+        self.registry.allow(*extra_allowlist)
+        return self
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The value as `(kind, data)`; SerializationError says what was refused, and where."""
@@ -56,6 +90,19 @@ class JsonPlusSerializer:
                 raise
             return "pickle", _pickled(obj)
 
+    def why_refused(self, cls: type) -> str | None:
+        """Why no value of this very type is written; None if values of it are.
+
+        What is inside a value may be refused all the same.
+        """
+        if cls in _WRITTEN or cls in self.registry.writers:
+            return None
+        try:
+            self.level.find_writer(cls)
+        except Refused as refusal:
+            return str(refusal)
+        return None
+
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         """The value that was written; DeserializationError if these bytes are not one."""
         kind, body = data
@@ -70,12 +117,29 @@ class JsonPlusSerializer:
             return None
         if kind == "bytes":
             return bytes(body)
+        if kind == "bytearray":
+            return bytearray(body)
+        if kind == "json":
+            return old_json.read(body, self._allowed_class)
         if kind == "pickle":
             return self._unpickled(body)
         raise DeserializationError(
             f"the stored kind {kind[:40]!r} is not one that this serializer writes"
             + ("; it is encrypted: use EncryptedSerializer" if "+" in kind else "")
         )
+
+    def _allowed_class(self, module: str, name: str) -> type:
+        root = module.partition(".")[0]
+        stored = f"{module}:{name}"
+        if root in _HOMES:
+            stored = f"{_HOMES[root]}:{name}"
+        found = self.registry.class_named(stored) or self.registry.class_named(f"{module}:{name}")
+        if found is None:
+            raise InvalidModuleError(
+                f"the stored type {module}.{name} is not allowed; if you trust it, use"
+                f" JsonPlusSerializer(allowed_json_modules=[({module!r}, {name!r})])"
+            )
+        return found
 
     def _unpickled(self, body: bytes) -> Any:
         if not self.pickle_fallback:
@@ -111,6 +175,14 @@ class JsonPlusSerializer:
     def unseal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
         """What was sealed."""
         return data
+
+
+_HOMES = {
+    "langchain": "langchain_core", "langchain_core": "langchain_core", "langgraph": "milepost"
+}  # fmt: skip
+"""Packages whose classes are stored under other names here."""
+_WRITTEN = frozenset({type(None), bool, int, float, str, bytes, list, dict, tuple})
+"""Types that need no writer."""
 
 
 def _pickled(obj: Any) -> bytes:

@@ -7,25 +7,26 @@ is not registered. Registering only ever adds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar, overload
+from weakref import WeakSet
 
 from milepost._internal import fork_guard
-from milepost.checkpoint.serde._types import families, own, records, standard
+from milepost.checkpoint.serde._types import bases, families, own, records, standard
 from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ormsgpack import Ext
-
     from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde._types.records import Decode, Encode, Migration, RecordType
 
 T = TypeVar("T")
 _REMEMBERED = 10_000
-Writer = Callable[[Any, "Level"], "Ext"]
+Writer = Callable[[Any, "Level"], object]
+"""Makes an extension of an object, or an object of a built-in type that is written in its place."""
 Reader = Callable[[bytes, "Level"], Any]
 
 
@@ -42,6 +43,12 @@ class TypeRegistry:
         """By extension code."""
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
+        self.bases: dict[type, Writer] = {}
+        """Subclasses of built-in types that are not registered: what writes them as their base.
+        Not among `writers`, since a strict serializer refuses them."""
+        self._warned: WeakSet[type] = WeakSet()
+        self._named: set[tuple[str, str]] = set()
+        """Module and name of types that the program allows without having imported them yet."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
         self.generics = 0
@@ -96,6 +103,7 @@ class TypeRegistry:
             record.migrations = former.migrations
             names |= {name for name, known in self.types.items() if known is former}
         self.types.update(dict.fromkeys(names, record))
+        self.bases.pop(record.cls, None)
         self.by_tag.clear()
         self.writers[record.cls] = record.write
 
@@ -108,6 +116,8 @@ class TypeRegistry:
                 return writer
             if records.is_data_type(cls):
                 self._discovery.find_class(cls)
+                if (cls.__module__, cls.__name__) in self._named:
+                    self._allow(cls)
                 if cls in self.writers:
                     return self.writers[cls]
                 twin = self.types.get(records.name_of(cls))
@@ -117,12 +127,27 @@ class TypeRegistry:
                     return twin.write
             raise families.refusal(cls)
 
+    def base_writer(self, cls: type) -> Writer | None:
+        """What writes a class that `find_writer` refuses as the built-in type that it extends.
+
+        The first time that a class is met there is a warning.
+        """
+        writer = self.bases.get(cls)
+        found = bases.base_of(cls) if writer is None else None
+        if found is not None:
+            if cls not in self._warned:
+                bases.warn(cls, found[0])
+                self._warned.add(cls)
+            writer = self.bases[cls] = bases.writer_for(*found)
+        return writer
+
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag; UnregisteredTypeError if there is none."""
         name, version, given = records.Tag.of(tag)
         with self._lock:
             record = self._find(name)
             if record is None:
+                _tell(name)
                 raise UnregisteredTypeError(
                     f"the stored type {name!r} is not registered in this program. Compile the"
                     " graph that uses it, or call register_type on its class, with"
@@ -154,7 +179,28 @@ class TypeRegistry:
             families.allow_name(name, self)
         if name not in self.types:
             self._discovery.find_name(name)
+        if name not in self.types and self._named:
+            module, _, short = name.partition(":")
+            self._import_named(module, short)
         return self.types.get(name)
+
+    def allow(self, *types: tuple[str, ...] | type) -> None:
+        """Allow data types: classes, or modules and names, which are imported when the first value
+        is met. A class that needs encode and decode functions is not written all the same."""
+        for one in types:
+            if isinstance(one, type):
+                self._allow(one)
+            else:
+                *modules, name = one
+                self._named.add((".".join(modules), name))
+        self.bases.clear()
+
+    def _import_named(self, module: str, name: str) -> None:
+        # The program itself has named it, so this is no import on the word of stored bytes.
+        if (module, name) in self._named:
+            cls = getattr(import_module(module), name, None)
+            if isinstance(cls, type):
+                self._allow(cls)
 
     def register_data_types(self, *things: Any) -> None:
         """Allow classes, the types that schemas mention, and those visible in modules."""
@@ -170,6 +216,7 @@ class TypeRegistry:
         Costs nothing now: the module is looked through when a type is first missing.
         """
         self._discovery.modules[module.__name__] = module
+        self.bases.clear()
 
     def register_schema_types(self, tp: Any) -> None:
         """Allow the data types that a schema's annotations mention, however deep."""
@@ -186,6 +233,13 @@ class TypeRegistry:
             self.register(cls)
         except (TypeError, ValueError):
             return  # needs encode and decode, or a name of its own: refused when it is written
+
+
+def _tell(name: str) -> None:
+    from milepost.checkpoint.serde.event_hooks import emit_serde_event
+
+    module, _, short = name.partition(":")
+    emit_serde_event({"kind": "msgpack_blocked", "module": module, "name": short})
 
 
 def _same_place(one: type, other: type) -> bool:

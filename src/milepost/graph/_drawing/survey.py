@@ -10,6 +10,7 @@ from milepost.constants import END, START
 from milepost.graph._drawing.picture import Edge, Graph, Node
 
 if TYPE_CHECKING:
+    from milepost._engine.superstep.program import ExecutableGraph
     from milepost.graph._typing import AnyBuilder, AnyGraph
     from milepost.types import All
 
@@ -25,7 +26,7 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
         if name != START:
             picture.nodes[name] = _node(graph, name)
     picture.nodes[END] = Node(END, END)
-    picture.edges = list(dict.fromkeys(_edges(graph)))
+    picture.edges = sorted(dict.fromkeys(_edges(graph)), key=_order)
     if not any(edge.target == END for edge in picture.edges):
         del picture.nodes[END]  # an endless loop, or one that is left by Commands that do not say
     if xray:
@@ -45,7 +46,10 @@ def _node(graph: AnyGraph, name: str) -> Node:
         metadata["defer"] = True
     pauses = [
         when
-        for when, names in (("before", graph.interrupt_before), ("after", graph.interrupt_after))
+        for when, names in (
+            ("before", graph.interrupt_before_nodes),
+            ("after", graph.interrupt_after_nodes),
+        )
         if _names(names, name)
     ]
     if pauses:
@@ -64,15 +68,33 @@ def _builder(graph: AnyGraph) -> AnyBuilder | None:
 
 def _edges(graph: AnyGraph) -> Iterator[Edge]:
     builder = _builder(graph)
-    if builder is None:  # an entrypoint: one function, whatever it calls
-        for name in graph.program.nodes:
-            yield Edge(START, name)
-            yield Edge(name, END)
+    if builder is None:
+        yield from _edges_by_channels(graph.program)
         return
     for name in (START, *graph.program.nodes):
         found = list(_edges_from(builder, name))
         # A node with no way out ends its path there.
         yield from found or ([Edge(name, END)] if name != START else [])
+
+
+def _order(edge: Edge) -> tuple[bool, str, str, bool, str]:
+    """By the names of the nodes; plain edges to the end come last."""
+    last = edge.target == END and not edge.conditional
+    return (last, edge.source, edge.target, edge.conditional, edge.data or edge.target)
+
+
+def _edges_by_channels(program: ExecutableGraph) -> Iterator[Edge]:
+    """Edges where none was drawn: a node leads to those that the channels which it writes start.
+
+    Of an entrypoint that is one function, whatever it calls.
+    """
+    taken = program.input_channel
+    for channel in (taken,) if isinstance(taken, str) else taken:
+        for name in program.triggers.get(channel, ()):
+            yield Edge(START, name)
+    for name, node in program.nodes.items():
+        heard = [t for c in node.channels_written for t in program.triggers.get(c, ())]
+        yield from (Edge(name, target) for target in heard or [END])
 
 
 def _edges_from(builder: AnyBuilder, source: str) -> Iterator[Edge]:

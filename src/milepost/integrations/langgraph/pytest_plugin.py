@@ -9,22 +9,32 @@ from milepost.integrations.langgraph._alias import import_hook
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    parser.getgroup("milepost").addoption(
+    group = parser.getgroup("milepost")
+    group.addoption(
         "--as-langgraph",
         action="store_true",
         default=False,
         help="answer every `import langgraph` with milepost",
+    )
+    group.addoption(
+        "--original-langgraph",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="with --as-langgraph: load this package below langgraph, such as prebuilt, from where "
+        "LangGraph is installed",
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Before any conftest can import langgraph."""
-    if early_config.known_args_namespace.as_langgraph:
-        import_hook.install()
+    options = early_config.known_args_namespace
+    if options.as_langgraph:
+        import_hook.install(options.original_langgraph)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """For a plugin that was loaded too late for the above, as in the workers of pytest-xdist."""
     if config.getoption("as_langgraph"):
-        import_hook.install()
+        import_hook.install(config.getoption("original_langgraph"))

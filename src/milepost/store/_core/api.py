@@ -14,6 +14,7 @@ from milepost.store._core.batching import Batcher
 from milepost.store._core.core import StoreCore
 from milepost.store._core.records import Op, Result, TTLConfig
 from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Transact
+from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
 
 R = TypeVar("R")
 
@@ -30,6 +31,12 @@ class CoreStore:
         self._batcher = Batcher(self._aexecute)
         self._sweeper = Sweeper(lambda: self._drive(core.sweep()))
         self.ttl_config: TTLConfig | None = core.lifetimes.config
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What makes the vectors, if the store searches by meaning."""
+        index = self._core.index
+        return None if index is None else ensure_embeddings(index["embed"])
 
     # -- sync and async methods
 

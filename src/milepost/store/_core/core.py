@@ -7,10 +7,11 @@ in one call and hands everything to the backend; the rows that come back are dec
 
 from __future__ import annotations
 
+import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
@@ -51,6 +52,9 @@ from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
 from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 
+Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
+"""Makes the value of an item of its JSON text."""
+
 ORDERS = ("created_at", "-created_at", "updated_at", "-updated_at", "key", "-key")
 
 
@@ -83,7 +87,9 @@ class StoreCore(ABC):
         serde: SerializerProtocol | None = None,
         clear_fields: Sequence[str] | None = None,
         clock: Clock | None = None,
+        deserializer: Deserializer | None = None,
     ) -> None:
+        self.deserializer = deserializer
         self.serde: SerializerProtocol = JsonPlusSerializer() if serde is None else serde
         self._binds = hasattr(self.serde, "loads_typed_at")
         self.lifetimes = Lifetimes(ttl)
@@ -94,7 +100,7 @@ class StoreCore(ABC):
         self.viewer = Viewer(self.serde, clear)
         self.index = index
         self.embedder = None if index is None else _embedder(index)
-        fields: Sequence[str] = (index or {}).get("fields") or ["$"]
+        fields = _fields(index)
         self._paths = [tokenize_path(path) for path in fields]
         self._field = fields[0] if len(fields) == 1 and fields[0].isidentifier() else None
         """The only field that is embedded, if it is one: found without a walk."""
@@ -285,11 +291,13 @@ class StoreCore(ABC):
         try:
             if self._binds:
                 where = place(row.namespace, row.key)
-                bound: dict[str, Any] = loads_at(self.serde, row.data, where)
-                return bound
-            value: dict[str, Any] = self.serde.loads_typed(row.data)
+                value: dict[str, Any] = loads_at(self.serde, row.data, where)
+            else:
+                value = self.serde.loads_typed(row.data)
         except SerdeError as error:
             raise error.at(channel=f"{namespaces.to_text(row.namespace)}{row.key}") from None
+        if self.deserializer is not None:
+            value = self.deserializer(json.dumps(value).encode())
         return value
 
 
@@ -308,18 +316,29 @@ def _too_large(
     )
 
 
+_SETTINGS: Final = dict.fromkeys(
+    ("dims", "embed", "fields", "text_fields", "model", "distance_type", "ann_index_config")
+).keys()
+
+
+def _fields(index: IndexConfig | None) -> Sequence[str]:
+    """The paths of what is embedded."""
+    given = index or IndexConfig()
+    fields = given.get("fields") or given.get("text_fields") or ["$"]
+    if isinstance(given.get("fields"), str):
+        raise TypeError(f"index['fields'] is a list of paths: [{fields!r}].")
+    return [fields] if isinstance(fields, str) else fields
+
+
 def _embedder(index: IndexConfig) -> Embedder:
-    if unknown := set(index) - {"dims", "embed", "fields", "model", "ann_index_config"}:
+    if unknown := set(index) - _SETTINGS:
         raise ValueError(
-            f"index has unknown settings: {sorted(unknown)}. There are dims, embed, fields, model."
+            f"index has unknown settings: {sorted(unknown)}. There are {', '.join(_SETTINGS)}."
         )
     if "embed" not in index or "dims" not in index:
         raise ValueError(
             "index needs `embed` and `dims`: what makes the vectors, and their length."
         )
-    fields = index.get("fields")
-    if isinstance(fields, str):
-        raise TypeError(f"index['fields'] is a list of paths: [{fields!r}].")
     return Embedder(index["embed"], index["dims"], index.get("model"))
 
 

@@ -255,3 +255,5 @@ class IndexConfig(TypedDict, total=False):
     """Paths of what is embedded. Default: `["$"]`, the whole value."""
     model: str
     """The model's name, by which a change is noticed. Default: taken from `embed`."""
+    text_fields: list[str] | str | None
+    """Another name for `fields`."""

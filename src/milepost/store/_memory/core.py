@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -59,6 +60,12 @@ class MemoryCore(StoreCore):
             self._unpack = self.serde.level.unpack
         self._shows_all = self._unpack is not _no_short_cut and self.viewer.clear is None
         """Whether filters may see everything, and most values are in JSON as they are."""
+
+    def copy_to(self, twin: MemoryCore) -> None:
+        """Give another core a copy of the entries."""
+        with self._lock:
+            twin._entries = deepcopy(self._entries)
+        twin._searcher = Searcher(twin._entries, twin._view)
 
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         yield from _NOTHING

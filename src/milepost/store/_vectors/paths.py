@@ -50,12 +50,12 @@ def tokenize_path(path: str) -> list[str]:
     return tokens
 
 
-def get_text_at_path(value: Any, path: str | Sequence[str]) -> list[str]:
+def get_text_at_path(obj: Any, path: str | Sequence[str]) -> list[str]:
     """The texts at a path; none if it leads nowhere."""
     tokens = tokenize_path(path) if isinstance(path, str) else path
     if not tokens or (len(tokens) == 1 and tokens[0] == "$"):
-        return [_as_text(value)]
-    return [_as_text(found) for found in _walk(value, tokens, 0) if found is not None]
+        return [_as_text(obj)]
+    return [_as_text(found) for found in _walk(obj, tokens, 0) if found is not None]
 
 
 def _walk(value: Any, tokens: Sequence[str], at: int) -> list[Any]:

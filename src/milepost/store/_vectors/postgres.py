@@ -1,4 +1,4 @@
-"""Vectors in PostgreSQL: pgvector, with an HNSW index for cosine distance."""
+"""Vectors in PostgreSQL: pgvector."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from milepost.errors import MissingDependencyError
 from milepost.store._core.tasks import Search
 from milepost.store._sql.statements import INDEXED, PG
 from milepost.store._sql.vectors import Near, VectorIndex
+from milepost.store._vectors.ann import AnnIndex
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:
-    from milepost.store._sql.generations import Generation
+    from collections.abc import Mapping
 
-LARGEST_INDEXED: Final = 2000
-"""pgvector indexes no longer vectors than this; longer ones are compared one by one."""
+    from milepost.store._sql.generations import Generation
 
 # The index finds neighbours first and filters then; told to go on, it does not stop short of the
 # number that was asked for. `true`: for this transaction only.
 _GO_ON: Final = (
     "SELECT set_config('hnsw.iterative_scan', 'strict_order', true),"
     " set_config('hnsw.max_scan_tuples', '2147483647', true),"
-    " set_config('hnsw.ef_search', ?, true)"
+    " set_config('hnsw.ef_search', ?, true),"
+    " set_config('ivfflat.iterative_scan', 'relaxed_order', true),"
+    " set_config('ivfflat.probes', ?, true)"
 )
 _NEAR: Final = (
-    "SELECT 1 - near.distance, near.item FROM"
-    " (SELECT v.item, v.vector <=> ?::vector AS distance FROM {table} v"
-    " ORDER BY v.vector <=> ?::vector LIMIT ?) near"
+    "SELECT {score}, near.item FROM"
+    " (SELECT v.item, {distance} AS distance FROM {table} v"
+    " ORDER BY {distance} LIMIT ?) near"
     # Each by its key, whatever the planner thinks of how many there are.
     " JOIN LATERAL (SELECT * FROM milepost_items WHERE id = near.item OFFSET 0) i ON TRUE"
     " WHERE {allowed}"
     " ORDER BY near.distance, near.item LIMIT ?"
 )
 _BELOW: Final = (
-    "SELECT 1 - (v.vector <=> ?::vector), v.item FROM {table} v"
+    "SELECT {score}, near.item FROM"
+    " (SELECT v.item, {distance} AS distance FROM {table} v"
     " JOIN milepost_items i ON i.id = v.item WHERE {allowed}"
-    " ORDER BY v.vector <=> ?::vector, v.item LIMIT ?"
+    " ORDER BY {distance}, v.item LIMIT ?) near"
 )
 _EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
 
@@ -47,8 +50,9 @@ _EXACT: Final = "SELECT set_config('enable_indexscan', ?, true)"
 class PgVectors(VectorIndex):
     """Ranks with pgvector."""
 
-    def __init__(self) -> None:
+    def __init__(self, index: Mapping[str, Any] | None = None) -> None:
         super().__init__(PG)
+        self._ann = AnnIndex.of(index or {})
 
     def create(self, table: str, dims: int) -> list[str]:
         statements = [
@@ -58,12 +62,7 @@ class PgVectors(VectorIndex):
             f" vector vector({int(dims)}) NOT NULL)",
             f"CREATE INDEX IF NOT EXISTS {table}_item ON {table} (item)",
         ]
-        if dims <= LARGEST_INDEXED:
-            statements.append(
-                f"CREATE INDEX IF NOT EXISTS {table}_hnsw ON {table}"
-                " USING hnsw (vector vector_cosine_ops)"
-            )
-        return statements
+        return [*statements, *self._ann.create(table, dims)]
 
     def explain(self, error: Exception) -> Exception:
         text = str(error)
@@ -88,23 +87,22 @@ class PgVectors(VectorIndex):
         assert search.vector is not None
         clause, parameters = PG.where(search.prefix, search.conditions, now)
         packed = self.pack(search.vector)
-        table = generation.table
         if wide:
             # Without statistics, and often with them, the planner would compare all that is below
             # the prefix. Most of what is near should be there: ask the index first.
             tried = 2 * count + 20
             near = Query(
-                PG.render(_NEAR.format(table=table, allowed=f"{INDEXED} AND {clause}")),
+                self._text(_NEAR, generation, f"{INDEXED} AND {clause}"),
                 (packed, packed, tried, *generation.twice, *parameters, count),
             )
-            rows = (yield Queries([_going_on(tried), near]))[1]
+            rows = (yield Queries([self._going_on(tried), near]))[1]
             if len(rows) >= count:
                 return _ranked(rows), False
         query = Query(
-            PG.render(_BELOW.format(table=table, allowed=f"{INDEXED} AND {clause}")),
+            self._text(_BELOW, generation, f"{INDEXED} AND {clause}"),
             (packed, *generation.twice, *parameters, packed, count),
         )
-        rows = (yield Queries([_going_on(count), query]))[1]
+        rows = (yield Queries([self._going_on(count), query]))[1]
         if len(rows) < count:
             # Perhaps that is all there is, perhaps the index has missed some: make sure.
             yield Query(PG.render(_EXACT), ("off",))
@@ -112,9 +110,20 @@ class PgVectors(VectorIndex):
             yield Query(PG.render(_EXACT), ("on",))
         return _ranked(rows), len(rows) < count
 
+    def _text(self, template: str, generation: Generation, allowed: str) -> str:
+        ann = self._ann
+        return PG.render(
+            template.format(
+                table=generation.table,
+                allowed=allowed,
+                distance=ann.distance(generation.dims),
+                score=ann.metric.score.format("near.distance"),
+            )
+        )
 
-def _going_on(count: int) -> Query:
-    return Query(PG.render(_GO_ON), (str(min(max(count, 40), 1000)),))
+    def _going_on(self, count: int) -> Query:
+        parameters = (str(min(max(count, 40), 1000)), str(self._ann.probes))
+        return Query(PG.render(_GO_ON), parameters)
 
 
 def _ranked(rows: list[Any]) -> list[Near]:

@@ -6,21 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import TypedDict
+
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._sql.api import SqlStore
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.statements import PG
+from milepost.store._vectors.ann import PostgresIndexConfig
 from milepost.store._vectors.postgres import PgVectors
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore
 
-__all__ = ["AsyncPostgresStore", "PostgresStore"]
+__all__ = ["AsyncPostgresStore", "PoolConfig", "PostgresIndexConfig", "PostgresStore"]
 
 
 def __getattr__(name: str) -> Any:
@@ -35,19 +39,36 @@ def __getattr__(name: str) -> Any:
 CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
 
 
-class PostgresStore(SqlStore):
+class PoolConfig(TypedDict, total=False):
+    """Settings of a pool of connections; others of `psycopg_pool.ConnectionPool` work too."""
+
+    min_size: int
+    max_size: int | None
+    kwargs: dict[str, Any]
+    """How each connection is opened."""
+
+
+class BasePostgresStore(SqlStore):
+    """What the stores in PostgreSQL have in common."""
+
+
+class PostgresStore(BasePostgresStore):
     """Keeps items in PostgreSQL. The tables are made on first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either
     can be a saver's as well; on one connection the two take turns. `schema` says where the tables
     are.
     With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
+    A pipeline that is open on the connection is used; `pipe` may name it. With `deserializer` the
+    values of items are what it makes of their JSON text.
     """
 
     def __init__(
         self,
         conn: Any,
         *,
+        pipe: Any = None,
+        deserializer: Deserializer | None = None,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         serde: SerializerProtocol | None = None,
@@ -58,18 +79,20 @@ class PostgresStore(SqlStore):
     ) -> None:
         core = SqlCore(
             PG,
-            None if index is None else PgVectors(),
+            None if index is None else PgVectors(index),
             index=index,
             ttl=ttl,
             serde=serde,
             clear_fields=clear_fields,
             clock=clock,
+            deserializer=deserializer,
         )
         if isinstance(conn, (PostgresEngine, AsyncPostgresEngine)):
             self.engine: Any = conn
         else:
             self.engine = self._engine_for(conn, Settings(schema, pooler_safe))
         self.conn = conn
+        self.pipe = pipe
         super().__init__(self.engine, core)
 
     def _engine_for(
@@ -85,7 +108,7 @@ class PostgresStore(SqlStore):
         conn_string: str,
         *,
         pipeline: bool = False,  # noqa: ARG003
-        pool_config: Mapping[str, Any] | None = None,
+        pool_config: PoolConfig | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Iterator[Self]:
         """A store on a server; use it with `with`. Takes the same settings as the class.
@@ -133,7 +156,7 @@ class PostgresStore(SqlStore):
         self.use(self.engine)
 
 
-def pool_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def pool_settings(config: PoolConfig | Mapping[str, Any]) -> dict[str, Any]:
     """What a pool is opened with."""
     settings = dict(config)
     settings["kwargs"] = {**CONNECTION, **settings.get("kwargs", {})}

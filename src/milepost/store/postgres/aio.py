@@ -9,7 +9,13 @@ from typing import Any, Self
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost.store._sql.api import AsyncUpkeep
-from milepost.store.postgres import CONNECTION, PostgresStore, check_source, pool_settings
+from milepost.store.postgres import (
+    CONNECTION,
+    PoolConfig,
+    PostgresStore,
+    check_source,
+    pool_settings,
+)
 
 __all__ = ["AsyncPostgresStore"]
 
@@ -33,7 +39,7 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
         conn_string: str,
         *,
         pipeline: bool = False,  # noqa: ARG003
-        pool_config: Mapping[str, Any] | None = None,
+        pool_config: PoolConfig | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> AsyncIterator[Self]:
         """A store on a server; use it with `async with`. `pool_config` makes a pool."""

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
+from milepost._internal import log
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.core import Deserializer
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._sql.api import SqlStore
@@ -32,18 +34,27 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class SqliteStore(SqlStore):
+class SqliteIndexConfig(IndexConfig, total=False):
+    """`IndexConfig`, for a store in SQLite."""
+
+
+class BaseSqliteStore(SqlStore):
+    """What the stores in SQLite have in common."""
+
+
+class SqliteStore(BaseSqliteStore):
     """Keeps items in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. The connection can be a
     saver's as well: the two take turns. The async methods work too: they hand their work to a
-    thread.
+    thread. With `deserializer` the values of items are what it makes of their JSON text.
     """
 
     def __init__(
         self,
         conn: Any,
         *,
+        deserializer: Deserializer | None = None,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         serde: SerializerProtocol | None = None,
@@ -52,6 +63,10 @@ class SqliteStore(SqlStore):
         synchronous: str = "FULL",
     ) -> None:
         self._vectors = None if index is None else LiteVectors(index.get("dims", 0))
+        if index is not None and index.get("distance_type", "cosine") != "cosine":
+            log.warning(
+                log.STORE, "A store in SQLite ranks by cosine; distance_type is for PostgreSQL."
+            )
         self._owns_engine = not isinstance(conn, SqliteEngine)
         self.engine: Any = self._engine_for(conn, synchronous)
         core = SqlCore(
@@ -62,6 +77,7 @@ class SqliteStore(SqlStore):
             serde=serde,
             clear_fields=clear_fields,
             clock=clock,
+            deserializer=deserializer,
         )
         super().__init__(self.engine, core)
 

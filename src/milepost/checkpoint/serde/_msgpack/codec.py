@@ -25,14 +25,14 @@ import ormsgpack
 from milepost._internal import native
 from milepost.checkpoint.serde._msgpack import depth
 from milepost.checkpoint.serde._msgpack.ext import RECORD
-from milepost.checkpoint.serde._msgpack.signals import NotExact
+from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
 from milepost.checkpoint.serde._msgpack.survey import holds_buffer, only_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from milepost._internal.native import Buffer
-    from milepost.checkpoint.serde.registry import TypeRegistry
+    from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 PASS_THROUGH: Final = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -78,12 +78,17 @@ class Level:
     """Packs and unpacks at one depth of nesting."""
 
     __slots__ = (
-        "_deeper", "_hooks", "default", "depth", "guarded", "hook", "registry", "tuples"
+        "_deeper", "_hooks", "default", "depth", "guarded", "hook", "registry", "strict", "tuples"
     )  # fmt: skip
 
-    def __init__(self, registry: TypeRegistry, at: int = 0) -> None:
+    exact = False
+    """Whether it walks a value itself, and so sees all that is in it."""
+
+    def __init__(self, registry: TypeRegistry, at: int = 0, *, strict: bool = False) -> None:
         self.registry = registry
         self.depth = at
+        self.strict = strict
+        """Whether subclasses of built-in types are refused that are not registered."""
         self.guarded = at == depth.GUARDED
         self.tuples = max(0, depth.GUARDED - 1 - at) if registry.plain_tuples else 0
         """How many levels further the accelerator may go by itself: not to the guarded one."""
@@ -98,7 +103,7 @@ class Level:
         if level is None:
             if self.depth >= depth.MAX_OBJECTS:
                 raise NotExact
-            level = self._deeper = Level(self.registry, self.depth + 1)
+            level = self._deeper = Level(self.registry, self.depth + 1, strict=self.strict)
         return level
 
     @property
@@ -107,6 +112,18 @@ class Level:
         if not self._hooks:
             self._hooks = (self.hook, *(self.deeper.hooks if self.tuples else ()))
         return self._hooks
+
+    def find_writer(self, cls: type) -> Writer:
+        """The writer of a class that the registry has none for yet; Refused if there is none."""
+        if not self.strict and (found := self.registry.bases.get(cls)) is not None:
+            return found
+        try:
+            return self.registry.find_writer(cls)
+        except Refused:
+            writer = None if self.strict else self.registry.base_writer(cls)
+            if writer is None:
+                raise
+            return writer
 
     def pack(self, value: Any) -> bytes:
         """`value` as msgpack; any exception means that the exact path must try."""
@@ -147,13 +164,13 @@ class Level:
         return unpack_all(data, self.hook)
 
 
-def _writing(level: Level) -> Callable[[Any], ormsgpack.Ext]:
+def _writing(level: Level) -> Callable[[Any], object]:
     """What ormsgpack calls for an object that it must not write itself."""
     known = level.registry.writers.get
-    find = level.registry.find_writer
+    find = level.find_writer
     deeper: Level | None = None
 
-    def write(obj: Any) -> ormsgpack.Ext:
+    def write(obj: Any) -> object:
         nonlocal deeper
         cls = type(obj)
         try:

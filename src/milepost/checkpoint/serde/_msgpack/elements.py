@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from milepost.checkpoint.serde._msgpack import engine, exact
+from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import (
     OTHER_KEYS,
     PASS_THROUGH,
@@ -20,6 +20,7 @@ from milepost.checkpoint.serde._msgpack.codec import (
 from milepost.checkpoint.serde._msgpack.paths import Trail
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS, holds_buffer, suspects
 from milepost.checkpoint.serde._types.standard import array_head, map_head
+from milepost.errors import SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +94,7 @@ def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = N
     """The bytes of each element: of a dict, of each key and its value together.
 
     TypeError if `elements_kind` says that the value has none; SerializationError as for the
-    whole value.
+    whole value, and for keys that are text but not UTF-8: such a dict is stored as one piece.
     """
     level = _level_of(serde)
     kind = elements_kind(value)
@@ -101,7 +102,7 @@ def encode_elements(value: list[Any] | dict[Any, Any], serde: Layered | None = N
         raise TypeError(f"a {type(value).__qualname__} like this one is stored as one piece")
     if isinstance(value, dict):
         values = _encode(level, list(value.values()), value)
-        keys = _encode_keys(level, value)
+        keys = _encode_keys(value)
         return list(map(add, keys, values))
     return _encode(level, value, range(len(value)))
 
@@ -137,8 +138,9 @@ def _encode_one(level: Level, member: Any, place: Any) -> bytes:
     return engine.pack(level, member, Trail(place))
 
 
-def _encode_keys(level: Level, value: dict[Any, Any]) -> list[bytes]:
+def _encode_keys(value: dict[Any, Any]) -> list[bytes]:
     try:
         return [packb(key, None, _KEYS) for key in value]
     except Exception:
-        return [exact.pack(level, key, Trail(key)) for key in value]
+        # Text that is not UTF-8 makes the whole dict a list of pairs.
+        raise SerializationError("a key of the dict has no place in a msgpack map") from None

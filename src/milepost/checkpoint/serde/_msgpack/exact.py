@@ -1,13 +1,13 @@
 """The exact path: the same bytes as the fast path, written in Python, one value at a time.
 
 It is taken for what ormsgpack would write wrongly or not at all: dict keys that msgpack has no
-type for, bytearrays, and everything that must be refused. It knows where in the value it is, so
-a refusal can say so.
+type for, bytearrays, text that is not UTF-8, and everything that must be refused. It knows where in
+the value it is, so a refusal can say so.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ormsgpack
 from ormsgpack import Ext
@@ -19,6 +19,10 @@ from milepost.checkpoint.serde._msgpack.signals import Refused, TooDeep
 from milepost.checkpoint.serde._msgpack.survey import NATIVE_KEYS
 from milepost.checkpoint.serde._types.standard import array_head, check_spread
 from milepost.errors import SerializationError
+from milepost.warnings import MilepostWarning
+
+if TYPE_CHECKING:
+    from milepost.checkpoint.serde.registry import Writer
 
 _ATOMS = frozenset({type(None), bool, float, bytes})
 
@@ -37,8 +41,10 @@ class ExactLevel(Level):
 
     __slots__ = ("_open", "trail")
 
+    exact = True
+
     def __init__(self, level: Level, at: int, trail: Trail, open: set[int]) -> None:
-        super().__init__(level.registry, at)
+        super().__init__(level.registry, at, strict=level.strict)
         self.trail = trail
         self._open = open
 
@@ -64,7 +70,7 @@ class ExactLevel(Level):
         if cls in _ATOMS:
             return value
         if cls is str:
-            return self._text(value)
+            return value if _is_utf8(value) else _surrogates(value)
         if cls is int and -(1 << 63) <= value < 1 << 64:
             return value
         if id(value) in self._open:
@@ -72,7 +78,7 @@ class ExactLevel(Level):
         self._open.add(id(value))
         try:
             if cls is not list and cls is not dict:
-                return self._object(value, cls)
+                return self._object(value, cls, lists)
             if lists >= depth.MAX_LISTS:
                 raise _too_deep(self.trail)
             return self._list(value, lists + 1) if cls is list else self._dict(value, lists + 1)
@@ -90,7 +96,9 @@ class ExactLevel(Level):
 
     def _dict(self, value: dict[Any, Any], lists: int) -> Any:
         steps = self.trail.steps
-        if all(type(key) in NATIVE_KEYS and not _is_big(key) for key in value):
+        if not NATIVE_KEYS.issuperset(map(type, value)):
+            value = self._plain_keys(value)
+        if all(map(_is_native, value)):
             members = {}
             for key, member in value.items():
                 steps.append(key)
@@ -109,12 +117,36 @@ class ExactLevel(Level):
             steps.pop()
         return Ext(ext.PAIRS, array_head(len(packed)) + b"".join(packed))
 
-    def _object(self, value: Any, cls: type) -> Ext:
+    def _plain_keys(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        """The dict with the keys that are read back: of a built-in type instead of a subclass."""
+        plain = {self._plain_key(key): member for key, member in value.items()}
+        if len(plain) != len(value):
+            self._refuse(
+                "two keys of the dict are the same as plain values, so one would be lost; call"
+                " register_type on their type"
+            )
+        return plain
+
+    def _plain_key(self, key: Any) -> Any:
+        cls = type(key)
+        if cls in NATIVE_KEYS or cls in self.registry.writers:
+            return key
+        writer = self.find_writer(cls)
+        return writer(key, self) if writer is self.registry.bases.get(cls) else key
+
+    def find_writer(self, cls: type) -> Writer:
+        try:
+            return super().find_writer(cls)
+        except (Refused, MilepostWarning) as refusal:  # a warning, where it is made an error
+            self._refuse(str(refusal))
+
+    def _object(self, value: Any, cls: type, lists: int) -> Any:
         if cls is memoryview:
             self._refuse("a memoryview would come back as bytes; save bytes(value) instead")
         try:
-            writer = self.registry.writers.get(cls) or self.registry.find_writer(cls)
-            return writer(value, self._inner())
+            writer = self.registry.writers.get(cls) or self.find_writer(cls)
+            written = writer(value, self._inner())
+            return written if type(written) is Ext else self._lower(written, lists)
         except Refused as refusal:
             raise SerializationError(str(refusal), path=str(self.trail)) from None
         except (SerializationError, RecursionError):
@@ -130,22 +162,29 @@ class ExactLevel(Level):
             raise _too_deep(self.trail)
         return ExactLevel(self, self.depth + 1, self.trail, self._open)
 
-    def _text(self, value: str) -> str:
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            self._refuse(
-                f"the string has a lone surrogate at position {error.start}, which is not text;"
-                " save bytes instead"
-            )
-        return value
-
     def _refuse(self, reason: str) -> NoReturn:
         raise SerializationError(reason, path=str(self.trail))
 
 
-def _is_big(key: Any) -> bool:
-    return type(key) is int and not -(1 << 63) <= key < 1 << 64
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _surrogates(value: str) -> Ext:
+    """Text with half of a surrogate pair, which UTF-8 has no bytes for."""
+    return Ext(ext.SURROGATES, value.encode("utf-8", "surrogatepass"))
+
+
+def _is_native(key: Any) -> bool:
+    """Whether msgpack holds this dict key as it is."""
+    cls = type(key)
+    if cls is str:
+        return _is_utf8(key)
+    return cls in NATIVE_KEYS and (cls is not int or -(1 << 63) <= key < 1 << 64)
 
 
 def _too_deep(trail: Trail) -> SerializationError:

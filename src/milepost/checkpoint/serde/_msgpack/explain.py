@@ -55,7 +55,7 @@ class ExplainingLevel(Level):
     __slots__ = ("hidden", "nested", "trail")
 
     def __init__(self, level: Level, at: int, trail: Trail, hidden: int) -> None:
-        super().__init__(level.registry, at)
+        super().__init__(level.registry, at, strict=level.strict)
         self.trail = trail
         self.hidden = hidden
         """How many lists, from the outside, are ours and not the user's."""

@@ -20,6 +20,8 @@ RECORD: Final = 37
 """An instance of a registered type: its tag, then what its codec made of it."""
 ERROR: Final = 38
 """An exception."""
+SURROGATES: Final = 39
+"""Text with half of a surrogate pair."""
 BYTEARRAY: Final = 40
 BIGINT: Final = 41
 COMPLEX: Final = 42
@@ -45,12 +47,13 @@ NDARRAY: Final = 64
 NDSCALAR: Final = 65
 DTYPE: Final = 66
 ARROW: Final = 67
+PANDAS_TIME: Final = 68
 
 NESTED: Final = frozenset(
     {
         TUPLE, SET, FROZENSET, DEQUE, PAIRS, RECORD, ERROR, FRACTION, DATETIME, TIME, TIMEDELTA,
         TIMEZONE, PATH, IP, PATTERN, ORDERED_DICT, DEFAULT_DICT, COUNTER, RANGE, SLICE,
-        NDARRAY, NDSCALAR, DTYPE, ARROW,
+        NDARRAY, NDSCALAR, DTYPE, ARROW, PANDAS_TIME,
     }
 )  # fmt: skip
 """Codes whose payload is msgpack and may nest further."""

@@ -39,11 +39,13 @@ _STANDARD: Final = frozenset(
     {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "re", "uuid", "zoneinfo"}
 )
 """Where the classes that `stdlib` knows are defined. It imports all of these, so not for others."""
+_PYDANTIC: Final = frozenset({"pydantic", "pydantic_core"})
 _BY_CODE: Final = {
     ext.NDARRAY: "arrays",
     ext.NDSCALAR: "arrays",
     ext.DTYPE: "arrays",
     ext.ARROW: "tables",
+    ext.PANDAS_TIME: "pandas_times",
 }
 
 
@@ -89,7 +91,7 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     if root == "langchain_core":
         message: Writer | None = _langchain().writer_for(cls, registry)
         return message
-    if root == "pydantic" and (value := _pydantic().writer_for(cls, registry)) is not None:
+    if root in _PYDANTIC and (value := _pydantic().writer_for(cls, registry)) is not None:
         found: Writer = value
         return found
     if issubclass(cls, BaseException):

@@ -1,4 +1,4 @@
-"""Dataclasses, named tuples and enums as plain values."""
+"""Dataclasses, attrs classes, named tuples and enums as plain values."""
 
 from __future__ import annotations
 
@@ -63,13 +63,6 @@ def of_enum(cls: type[enum.Enum]) -> Codec:
 def of_dataclass(cls: Any) -> Codec:
     """Fields by name; attributes that are not fields go along beside them."""
     specs = {spec.name: spec for spec in dataclasses.fields(cls)}
-    names = specs.keys()
-    in_order = list(names)
-    set_one = object.__setattr__
-    make = object.__new__
-    in_dict = not any("__slots__" in vars(base) for base in cls.__mro__) and not any(
-        hasattr(getattr(cls, name, None), "__set__") for name in names
-    )
 
     def default(name: str) -> Any:
         spec = specs[name]
@@ -79,6 +72,54 @@ def of_dataclass(cls: Any) -> Codec:
             return spec.default_factory()
         raise KeyError(name)
 
+    return _of_fields(cls, list(specs), default)
+
+
+def is_attrs(cls: type) -> bool:
+    """Whether `cls` was made by attrs, which leaves its fields in the class."""
+    return isinstance(getattr(cls, "__attrs_attrs__", None), tuple)
+
+
+def of_attrs(cls: Any) -> Codec:
+    """The same for attrs. The library itself is not needed, nor are its converters."""
+    specs = {spec.name: spec for spec in cls.__attrs_attrs__}
+
+    def default(name: str) -> Any:
+        found = specs[name].default
+        if getattr(type(found), "__name__", "") == "_Nothing":
+            raise KeyError(name)
+        if not hasattr(found, "factory"):
+            return found
+        if found.takes_self:
+            raise KeyError(name)  # what it would be computed from is not there yet
+        return found.factory()
+
+    encode, decode = _of_fields(cls, list(specs), default)
+    if _HASH not in getattr(getattr(cls.__hash__, "__code__", None), "co_names", ()):
+        return encode, decode
+
+    def decode_unhashed(payload: Any) -> Any:
+        obj = decode(payload)
+        object.__setattr__(obj, _HASH, None)  # as attrs has it until the first hash is asked for
+        return obj
+
+    return encode, decode_unhashed
+
+
+_HASH: Final = "_attrs_cached_hash"
+"""Where attrs keeps the hash of an instance, which another process would not have."""
+_DERIVED: Final = frozenset({"__orig_class__", _HASH})
+"""Attributes that are not content."""
+
+
+def _of_fields(cls: Any, in_order: list[str], default: Callable[[str], Any]) -> Codec:
+    names = dict.fromkeys(in_order).keys()
+    set_one = object.__setattr__
+    make = object.__new__
+    in_dict = not any("__slots__" in vars(base) for base in cls.__mro__) and not any(
+        hasattr(getattr(cls, name, None), "__set__") for name in names
+    )
+
     def encode(obj: Any) -> Any:
         attributes = getattr(obj, "__dict__", None)
         if attributes is not None and attributes.keys() == names:
@@ -87,7 +128,7 @@ def of_dataclass(cls: Any) -> Codec:
         others = {
             name: value
             for name, value in (attributes or {}).items()
-            if name not in names and name != "__orig_class__"
+            if name not in names and name not in _DERIVED
         }
         unset = [name for name in names if name not in kept]
         return [kept, others, unset] if others or unset else kept

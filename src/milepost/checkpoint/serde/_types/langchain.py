@@ -2,6 +2,9 @@
 
 They are pydantic models and stored as such, under names of our own. The list is fixed: a stored
 name chooses among these classes and no others, so reading may import langchain_core for them.
+
+`message.text` is a `TextAccessor`, which is text that can be called as a method was in older
+versions. It is stored as the text that it is.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
+    from milepost.checkpoint.serde._msgpack.codec import Level
     from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _MESSAGES: Final = ("AI", "Chat", "Function", "Human", "System", "Tool")
@@ -25,8 +29,17 @@ HOMES: Final = {
 """Class names, and the public modules that have them."""
 
 
+_TEXT: Final = "TextAccessor"
+
+
+def _write_text(value: str, _: Level) -> str:
+    return str.__str__(value)
+
+
 def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     """The writer of one of the classes in the list; None for any other class."""
+    if cls.__name__ == _TEXT and issubclass(cls, str):
+        return _write_text
     home = HOMES.get(cls.__name__)
     if home is None or getattr(sys.modules.get(home), cls.__name__, None) is not cls:
         return None

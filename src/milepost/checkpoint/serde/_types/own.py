@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _TYPES: tuple[type, ...] = (
     CacheKey,
     Command,
-    Interrupt,
     Overwrite,
     PregelTask,
     StateSnapshot,
@@ -42,6 +41,9 @@ def records() -> Iterator[RecordType]:
     for cls in (*_TYPES, *_light.RECORDS):
         yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
     yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
+    yield make(
+        Interrupt, name="milepost:Interrupt", encode=_encode_interrupt, decode=_decode_interrupt
+    )
 
 
 def _encode_send(send: Send) -> dict[str, Any]:
@@ -51,3 +53,14 @@ def _encode_send(send: Send) -> dict[str, Any]:
 
 def _decode_send(fields: dict[str, Any]) -> Send:
     return Send(fields["node"], fields["arg"], timeout=fields.get("timeout"))
+
+
+def _encode_interrupt(interrupt: Interrupt) -> dict[str, Any]:
+    fields = {"value": interrupt.value, "id": interrupt.id}
+    schema = interrupt.response_schema
+    return fields if schema is None else {**fields, "response_schema": schema}
+
+
+def _decode_interrupt(fields: dict[str, Any]) -> Interrupt:
+    schema = fields.get("response_schema")
+    return Interrupt(fields["value"], fields["id"], response_schema=schema)

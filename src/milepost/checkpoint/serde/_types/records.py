@@ -180,10 +180,15 @@ def _argument_name(argument: Any) -> str:
     return str(argument)
 
 
+def is_dataclass_or_attrs(cls: type) -> bool:
+    """Whether the fields of a class are declared, by dataclasses or by attrs."""
+    return dataclasses.is_dataclass(cls) or fields.is_attrs(cls)
+
+
 def is_data_type(cls: type) -> bool:
     """Whether a class can be saved without being told how."""
     return (
-        dataclasses.is_dataclass(cls)
+        is_dataclass_or_attrs(cls)
         or issubclass(cls, (enum.Enum, BaseException))
         or fields.is_named_tuple(cls)
         or models.is_model(cls)
@@ -235,12 +240,13 @@ def _family(cls: type) -> tuple[Encode, Decode]:
         return fields.of_enum(cls)
     if issubclass(cls, BaseException):
         return exceptions.of_exception(cls)
-    if dataclasses.is_dataclass(cls) and fields.is_plain_object(cls):
-        return fields.of_dataclass(cls)
+    if is_dataclass_or_attrs(cls) and fields.is_plain_object(cls):
+        return fields.of_attrs(cls) if fields.is_attrs(cls) else fields.of_dataclass(cls)
     if fields.is_named_tuple(cls):
         return fields.of_named_tuple(cls)
     raise TypeError(
-        f"{cls.__qualname__} is not a dataclass, enum, named tuple, pydantic model or exception:"
+        f"{cls.__qualname__} is not a dataclass, attrs class, enum, named tuple, pydantic model or"
+        " exception:"
         " use register_type(cls, encode=..., decode=...), where encode returns a value that can"
         " be saved and decode makes the object from it."
     )

@@ -39,6 +39,9 @@ _FACTORIES: Final = {
 _NAME: Final[frozenset[type]] = frozenset({str, type(None)})
 _SIZE: Final[frozenset[type]] = frozenset({int, type(None)})
 
+_DISTINCT: Final = frozenset({bool, bytes, float, frozenset, int, str, tuple})
+"""Types of which two members of a set have different bytes, or are both read back."""
+
 _COMPLEX = struct.Struct("<dd")
 
 
@@ -74,6 +77,11 @@ def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     # other string hashes, wrote it.
     check_spread(members)
     packed = sorted(map(level.pack, members))
+    if not _DISTINCT.issuperset(map(type, members)) and len(set(packed)) != len(packed):
+        raise Refused(
+            "two of its members are the same as plain values, so one would be lost; call"
+            " register_type on their type"
+        )
     return Ext(code, array_head(len(packed)) + b"".join(packed))
 
 
@@ -158,6 +166,7 @@ READERS: Final[dict[int, Callable[[bytes, Level], Any]]] = {
     ext.ORDERED_DICT: listed(lambda members: OrderedDict(_paired(members))),
     ext.COUNTER: listed(_counter),
     ext.DEFAULT_DICT: fixed(_default_dict, _NAME, LIST),
+    ext.SURROGATES: lambda data, _: data.decode("utf-8", "surrogatepass"),
     ext.BYTEARRAY: lambda data, _: bytearray(data),
     ext.BIGINT: lambda data, _: int.from_bytes(data, "little", signed=True),
     ext.COMPLEX: lambda data, _: complex(*_COMPLEX.unpack(data)),

@@ -129,6 +129,26 @@ def _fraction(numerator: int, denominator: int) -> Fraction:
     return Fraction(numerator, denominator)
 
 
+def _plain_datetime(value: datetime) -> datetime:
+    plain = datetime(value.year, value.month, value.day, value.hour, value.minute, value.second)
+    return plain.replace(microsecond=value.microsecond, tzinfo=value.tzinfo, fold=value.fold)
+
+
+def _plain_time(value: time) -> time:
+    plain = time(value.hour, value.minute, value.second, value.microsecond, value.tzinfo)
+    return plain.replace(fold=value.fold)
+
+
+TO_BASE: Final[dict[type, Callable[[Any], Any]]] = {
+    datetime: _plain_datetime,
+    date: lambda value: date(value.year, value.month, value.day),
+    time: _plain_time,
+    timedelta: lambda value: timedelta(value.days, value.seconds, value.microseconds),
+    Decimal: Decimal,
+    UUID: lambda value: UUID(int=value.int, is_safe=value.is_safe),
+}
+"""What makes an instance of these of one of a subclass."""
+
 WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     datetime: _write_moment(ext.DATETIME),
     time: _write_moment(ext.TIME),

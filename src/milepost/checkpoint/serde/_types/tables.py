@@ -44,9 +44,10 @@ _MARKED: Final = "pandas.Series"
 
 def writer_for(cls: type) -> Writer | None:
     """The writer of one of these packages' table classes."""
-    write = _WRITERS.get((cls.__module__.partition(".")[0], cls.__name__))
+    package = cls.__module__.partition(".")[0]
+    write = _WRITERS.get((package, cls.__name__))
     if write is None:
-        return None
+        return _pandas_time(cls) if package == "pandas" else None
     kind, to_bytes = write
 
     def writer(value: Any, level: Level) -> Ext:
@@ -58,6 +59,12 @@ def writer_for(cls: type) -> Writer | None:
         return Ext(ext.ARROW, level.pack([kind, data]))
 
     return writer
+
+
+def _pandas_time(cls: type) -> Writer | None:
+    from milepost.checkpoint.serde._types import pandas_times
+
+    return pandas_times.writer_for(cls)
 
 
 def _arrow() -> Any:

@@ -17,8 +17,10 @@ from langgraph.checkpoint.base import CheckpointTuple as TheirTuple
 
 from milepost._engine.drivers.saver_methods import is_sync_only
 from milepost._internal.asyncio_tools import in_thread
+from milepost.checkpoint._contract.step_saver import StepSaver
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.constants import ERROR, INTERRUPT
+from milepost.integrations.langgraph._adapters.head_fence import HeadFence
 from milepost.integrations.langgraph._adapters.thread_methods import Upkeep
 from milepost.integrations.langgraph._formats.allowed_types import (
     AllowedTypes,
@@ -34,21 +36,31 @@ if TYPE_CHECKING:
     from milepost.checkpoint._contract.records import CheckpointTuple
 
 
-def as_langgraph(saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = ()) -> TheirSaver[Any]:
+def as_langgraph(
+    saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = (), fence: bool = False
+) -> TheirSaver[Any]:
     """A LangGraph saver that keeps its threads in `saver`.
 
     `types` says what may be stored and read back besides what milepost knows by itself: classes,
     schemas, or whole modules. The data types of the calling module are allowed, and those in the
     allowlist that LangGraph passes when LANGGRAPH_STRICT_MSGPACK is on.
 
-    LangGraph's writes carry no run token, so they are not fenced.
+    LangGraph's writes carry no run token. With `fence`, a checkpoint of the root graph is stored
+    only if its parent is the latest of the thread, or if the run was told to begin at that parent:
+    of two workers on one thread, the second gets ThreadConflict. Without it both succeed, and the
+    later one hides the other, as with LangGraph's own savers.
     """
     if not isinstance(saver, BaseCheckpointSaver):
         raise TypeError(
             f"as_langgraph needs a milepost saver, not {type(saver).__name__}."
             " A saver of LangGraph's needs no adapter in LangGraph's graphs."
         )
-    return AdaptedSaver(saver, [*calling_module(2), *types])
+    if fence and not isinstance(saver, StepSaver):
+        raise TypeError(
+            f"as_langgraph(fence=True) needs one of milepost's own savers: {type(saver).__name__} "
+            "cannot compare the latest checkpoint of a thread while it stores the next."
+        )
+    return AdaptedSaver(saver, [*calling_module(2), *types], fence=fence)
 
 
 class AdaptedSaver(Upkeep, TheirSaver[Any]):
@@ -56,11 +68,16 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
 
     _saver: BaseCheckpointSaver[Any]
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], allowed: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, saver: BaseCheckpointSaver[Any], allowed: Sequence[Any] = (), *, fence: bool = False
+    ) -> None:
         self._given = saver
         self._allowed = allowed
         serde = reading_theirs(saver.serde, AllowedTypes(allowed))
         self._saver = saver if serde is saver.serde else saver.with_serde(serde)
+        self._fence = (
+            HeadFence(self._saver) if fence and isinstance(self._saver, StepSaver) else None
+        )
         super().__init__(serde=self._saver.serde)
 
     def __repr__(self) -> str:
@@ -72,7 +89,8 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> AdaptedSaver:
         """This saver, with more types allowed."""
-        return AdaptedSaver(self._given, [*self._allowed, *classes_named(extra_allowlist)])
+        allowed = [*self._allowed, *classes_named(extra_allowlist)]
+        return AdaptedSaver(self._given, allowed, fence=self._fence is not None)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._saver.get_next_version(current, channel)
@@ -81,10 +99,14 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> TheirTuple | None:
         found = self._saver.get_tuple(cast("Any", config))
+        if self._fence is not None:
+            self._fence.read(cast("Any", config), found)
         return None if found is None else _theirs(found)
 
     async def aget_tuple(self, config: RunnableConfig) -> TheirTuple | None:
         found = await self._wait("get_tuple", config)
+        if self._fence is not None:
+            self._fence.read(cast("Any", config), found)
         return None if found is None else _theirs(found)
 
     def list(
@@ -129,9 +151,8 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         described = cast("Any", get_checkpoint_metadata(config, metadata))
-        stored = self._saver.put(
-            cast("Any", config), cast("Any", checkpoint), described, new_versions
-        )
+        put = self._saver.put if (fence := self._guard(config)) is None else fence.put
+        stored = put(cast("Any", config), cast("Any", checkpoint), described, new_versions)
         return cast("RunnableConfig", stored)
 
     async def aput(
@@ -141,9 +162,20 @@ class AdaptedSaver(Upkeep, TheirSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        described = get_checkpoint_metadata(config, metadata)
-        stored = await self._wait("put", config, checkpoint, described, new_versions)
+        described = cast("Any", get_checkpoint_metadata(config, metadata))
+        if (fence := self._guard(config)) is None:
+            stored = await self._wait("put", config, checkpoint, described, new_versions)
+        elif is_sync_only(self._saver):
+            stored = await in_thread(fence.put, config, checkpoint, described, new_versions)
+        else:
+            stored = await fence.aput(
+                cast("Any", config), cast("Any", checkpoint), described, new_versions
+            )
         return cast("RunnableConfig", stored)
+
+    def _guard(self, config: RunnableConfig) -> HeadFence | None:
+        fence = self._fence
+        return fence if fence is not None and fence.guards(cast("Any", config)) else None
 
     def put_writes(
         self,

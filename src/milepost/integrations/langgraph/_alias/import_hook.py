@@ -7,76 +7,27 @@ imported, with a list of what there is. LangGraph itself need not be installed.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Final
 
-_ROOT: Final = "langgraph"
+from milepost._engine.context import task_context
+from milepost.integrations.langgraph._alias.graph_functions import graph_functions
 
-_SAME_NAME: Final = (
-    "cache",
-    "cache.base",
-    "cache.memory",
-    "channels",
-    "channels.any_value",
-    "channels.base",
-    "channels.binop",
-    "channels.delta",
-    "channels.ephemeral_value",
-    "channels.last_value",
-    "channels.named_barrier_value",
-    "channels.topic",
-    "channels.untracked_value",
-    "checkpoint",
-    "checkpoint.base",
-    "checkpoint.memory",
-    "checkpoint.postgres",
-    "checkpoint.postgres.aio",
-    "checkpoint.postgres.shallow",
-    "checkpoint.serde",
-    "checkpoint.serde.base",
-    "checkpoint.serde.encrypted",
-    "checkpoint.serde.jsonplus",
-    "checkpoint.serde.types",
-    "checkpoint.sqlite",
-    "checkpoint.sqlite.aio",
-    "config",
-    "constants",
-    "errors",
-    "func",
-    "graph",
-    "graph.message",
-    "graph.state",
-    "managed",
-    "runtime",
-    "store",
-    "store.base",
-    "store.memory",
-    "store.postgres",
-    "store.postgres.aio",
-    "store.sqlite",
-    "store.sqlite.aio",
-    "types",
-)
-_OTHER_NAME: Final = {
-    "managed.is_last_step": "managed",
-}
-_COUNTERPARTS: Final = {
-    _ROOT: "milepost",
-    **{f"{_ROOT}.{name}": f"milepost.{name}" for name in _SAME_NAME},
-    **{f"{_ROOT}.{theirs}": f"milepost.{ours}" for theirs, ours in _OTHER_NAME.items()},
-}
+_ROOT: Final = "langgraph"
+_SHIMS: Final = "milepost.integrations.langgraph._shims"
+_OURS_ALONE: Final = {"as_langgraph", "cli", "integrations", "messages", "native", "testing"}
+"""Modules of milepost that have no counterpart in LangGraph."""
 
 _ADVICE: Final = {
-    "prebuilt": "Its agents and tool nodes are a loop of a few lines in a graph:"
-    " examples/from_langgraph/tool_agent.py has it.",
-    "pregel": "Compiled graphs are in langgraph.graph.state, and StateSnapshot and its like in"
-    " langgraph.types.",
     "graph": "StateGraph is in langgraph.graph, and what it compiles to in langgraph.graph.state.",
     "utils": "It is not public in LangGraph, either.",
     "checkpoint": "A saver for another database needs LangGraph itself: pass it to milepost's"
@@ -86,9 +37,13 @@ _ADVICE: Final = {
 name."""
 
 
-def install() -> None:
-    """From now on, in this process, `langgraph` means milepost. Twice is the same as once."""
-    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+def install(original: Sequence[str] = ()) -> None:
+    """From now on, in this process, `langgraph` means milepost. Twice is the same as once.
+
+    `original` names packages below `langgraph`, such as "prebuilt", that are to be LangGraph's own.
+    They are loaded from where they are installed, and what they import is milepost's.
+    """
+    if is_installed():
         return
     loaded = sorted(n for n in sys.modules if n == _ROOT or n.startswith(f"{_ROOT}."))
     if loaded:
@@ -96,7 +51,8 @@ def install() -> None:
             f"LangGraph itself is already imported here ({', '.join(loaded[:3])}, …), so milepost"
             " cannot answer for it any more. Install the hook before anything imports langgraph."
         )
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(original))
+    task_context.for_configs.append(graph_functions)
 
 
 def is_installed() -> bool:
@@ -106,14 +62,38 @@ def is_installed() -> bool:
 
 def offered() -> list[str]:
     """The modules of LangGraph that milepost answers for."""
-    return sorted(name for name, ours in _COUNTERPARTS.items() if _exists(ours))
+    return [_ROOT, *sorted(name for name in _modules("milepost", _ROOT) if _counterpart(name))]
 
 
-def _exists(module: str) -> bool:
+def _modules(package: str, alias: str) -> Iterator[str]:
+    """The public modules below a package, under the names of LangGraph; none is imported."""
+    spec = find_spec(package)
+    for module in iter_modules(spec.submodule_search_locations if spec else None):
+        if module.name.startswith("_") or f"{package}.{module.name}" == "milepost.__main__":
+            continue
+        yield f"{alias}.{module.name}"
+        if module.ispkg and module.name not in _OURS_ALONE:
+            yield from _modules(f"{package}.{module.name}", f"{alias}.{module.name}")
+
+
+@cache
+def _counterpart(module: str) -> str | None:
+    """The module that answers for one of LangGraph's; None if there is none.
+
+    A public module is answered by the one of the same name. What others reach for in LangGraph's
+    private modules is in a folder of its own.
+    """
+    _, _, name = module.partition(".")
+    if not name:
+        return "milepost"
+    if name.split(".")[0] in _OURS_ALONE:
+        return None
+    is_private = any(part.startswith("_") for part in name.split("."))
+    ours = f"{_SHIMS}.{name}" if is_private else f"milepost.{name}"
     try:
-        return find_spec(module) is not None
-    except ImportError:  # a parent needs something that is not installed
-        return False
+        return ours if find_spec(ours) is not None else None
+    except ImportError:  # a parent is no package, or needs something that is not installed
+        return None
 
 
 def _lacking(module: str) -> ModuleNotFoundError:
@@ -129,15 +109,22 @@ def _lacking(module: str) -> ModuleNotFoundError:
 class _Finder(MetaPathFinder):
     """Finds aliases. It is the first finder, so that an installed LangGraph is not found."""
 
+    def __init__(self, original: Sequence[str] = ()) -> None:
+        self._original = [f"{_ROOT}.{name}" for name in original]
+
     def find_spec(
         self,
         fullname: str,
-        path: Sequence[str] | None = None,  # noqa: ARG002
-        target: ModuleType | None = None,  # noqa: ARG002
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if fullname != _ROOT and not fullname.startswith(f"{_ROOT}."):
             return None
-        ours = _COUNTERPARTS.get(fullname)
+        if any(fullname == name or fullname.startswith(f"{name}.") for name in self._original):
+            parents = fullname.split(".")[:-1]
+            where = path or [os.path.join(entry, *parents) for entry in sys.path]
+            return PathFinder.find_spec(fullname, where, target)
+        ours = _counterpart(fullname)
         if ours is None:
             raise _lacking(fullname)
         return ModuleSpec(fullname, _Aliasing(ours), is_package=True)
@@ -167,7 +154,7 @@ class _Alias(ModuleType):
         try:
             return getattr(ours, name)
         except AttributeError:
-            if name.startswith("_") or f"{self.__name__}.{name}" in _COUNTERPARTS:
+            if name.startswith("_") or _counterpart(f"{self.__name__}.{name}"):
                 raise  # the import system looks for a submodule next
         if self.__name__ == _ROOT:  # which holds nothing but modules
             raise _lacking(f"{_ROOT}.{name}")

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from milepost.integrations.langgraph._alias import import_hook
 
 
-def run_program(arguments: Sequence[str]) -> None:
+def run_program(arguments: Sequence[str], original: Sequence[str] = ()) -> None:
     """Run `program.py …` or `-m module …` as Python would, with `langgraph` meaning milepost.
 
+    `original` names packages below `langgraph` that are LangGraph's own.
     What the program raises, SystemExit included, comes out as it is.
     """
-    import_hook.install()
+    import_hook.install(original)
     first, *rest = arguments
     if first == "-m":
         module, *rest = rest

@@ -44,10 +44,15 @@ def _send_fields(send: TheirSend) -> _Fields:
     return fields if send.timeout is None else {**fields, "timeout": send.timeout}
 
 
+def _interrupt_fields(interrupt: TheirInterrupt[Any]) -> _Fields:
+    fields = {"value": interrupt.value, "id": interrupt.id}
+    schema = interrupt.response_schema
+    return fields if schema is None else {**fields, "response_schema": schema}
+
+
 _SHARED: tuple[tuple[type, type, Callable[[Any], _Fields], Callable[[_Fields], Any]], ...] = (
     (types.Send, TheirSend, _send_fields, lambda f: TheirSend(**f)),
-    # `response_schema` tells a client what to ask for; the run itself never reads it back.
-    (types.Interrupt, TheirInterrupt, _fields("value", "id"), lambda f: TheirInterrupt(**f)),
+    (types.Interrupt, TheirInterrupt, _interrupt_fields, lambda f: TheirInterrupt(**f)),
     (
         types.Command,
         TheirCommand,

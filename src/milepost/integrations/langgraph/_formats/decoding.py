@@ -8,8 +8,6 @@ something less than it was.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +19,7 @@ from typing import Any, Final
 import ormsgpack
 
 from milepost import types
+from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde._types.langchain import HOMES as MESSAGES
 from milepost.checkpoint.serde._types.models import is_model
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
@@ -46,8 +45,10 @@ def _list(stored: Any) -> Any:
     return stored
 
 
-def _interrupt(value: Any, id: str = "", **_older: Any) -> types.Interrupt:
-    return types.Interrupt(value, id)
+def _interrupt(
+    value: Any, id: str = "", response_schema: Any = None, **_older: Any
+) -> types.Interrupt:
+    return types.Interrupt(value, id, response_schema=response_schema)
 
 
 def _send(node: str, arg: Any, timeout: Any = None) -> types.Send:
@@ -117,7 +118,7 @@ class StrictSerializer:
         if kind == "msgpack":
             return self._unpacked(body)
         if kind == "json":
-            return self._older(body)
+            return old_json.read(body, self._named_builder)
         if kind == "pickle":
             raise DeserializationError(
                 "the stored value is pickle, which can run code when it is read; open the thread"
@@ -173,31 +174,10 @@ class StrictSerializer:
             return build(**content)
         raise DeserializationError(f"no type of LangGraph's has the extension code {code}")
 
-    # -- the older format
-
-    def _older(self, body: bytes) -> Any:
-        try:
-            return self._revived(_parsed(body))
-        except DeserializationError:
-            raise
-        except Exception as error:
-            raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
-
-    def _revived(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._revived(member) for member in value]
-        if not isinstance(value, dict):
-            return value
-        members = {key: self._revived(member) for key, member in value.items()}
-        if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
-            return members
-        *modules, name = _list(members["id"])
-        build = self._builder(".".join([*modules, name]), ".".join(modules), name)
-        if name == "bytes":
-            return base64.b64decode(_list(members["args"])[0])
-        return build(*_list(members.get("args") or ()), **(members.get("kwargs") or {}))
-
     # -- names
+
+    def _named_builder(self, module: str, name: str) -> _Build:
+        return self._builder(f"{module}.{name}", module, name)
 
     def _builder(self, known: str, module: str, name: str) -> _Build:
         if (build := _KNOWN.get(known)) is not None:
@@ -261,13 +241,6 @@ def _model(build: _Build, fields: dict[str, Any]) -> Any:
         with suppress(TypeError):  # pydantic before 2.11 cannot be asked
             return model.model_validate(fields, by_alias=True, by_name=True)
     return build(**fields)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
 
 
 def _array(dtype: str, shape: Any, order: str, data: bytes) -> Any:

@@ -12,7 +12,7 @@ a digest, so the names that the program's source offers are tried.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._engine.superstep.plan import path_text
@@ -166,7 +166,7 @@ class Names:
             kept = [v for v in value if not (self.to_langgraph and isinstance(v, _Answered))]
             return [self.value(one) for one in kept]
         if isinstance(value, Interrupt):
-            return Interrupt(value.value, self.interrupts.get(value.id, value.id))
+            return replace(value, id=self.interrupts.get(value.id, value.id))
         return value
 
 

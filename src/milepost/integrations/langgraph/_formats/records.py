@@ -65,7 +65,11 @@ def _send(cls: Any) -> Callable[[Any, _Turn], Any]:
 
 
 def _interrupt(cls: Any) -> Callable[[Any, _Turn], Any]:
-    return lambda interrupt, turn: cls(value=turn(interrupt.value), id=interrupt.id)
+    return lambda interrupt, turn: cls(
+        value=turn(interrupt.value),
+        id=interrupt.id,
+        response_schema=interrupt.response_schema,
+    )
 
 
 def _command(cls: Any) -> Callable[[Any, _Turn], Any]:

@@ -1,0 +1,140 @@
+"""The hook through which others follow a run: LangChain's callbacks, traces, measurements.
+
+A watcher is asked at the beginning of every run whether it wants to follow it, and answers with a
+RunObserver. The observer is told when the run, each of its super-steps, each task and each attempt
+of a task begin and end:
+
+    run
+      super-step
+        task            a node, or a call of a `@task` function
+          attempt       one call of the node; a retry is another one
+            branch      the function of a conditional edge
+          attempt       the error handler, after the last attempt has failed
+
+What an observer does is a generator of effects like the rest of the engine. Something that has to
+be called in sync code and awaited on an event loop is a `Tell`; most observers yield nothing. A
+run that is not followed has no observers, and asks for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from milepost._engine.context import langchain_bridge
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+    from milepost._engine.drivers.effects import EffectGenerator
+    from milepost._engine.run import GraphRun
+    from milepost._engine.superstep.plan import Task
+    from milepost._engine.superstep.program import Branch
+
+R = TypeVar("R")
+
+
+class RunObserver:
+    """Follows one run. Methods that are not overridden do nothing."""
+
+    def run_begins(self, input: Any) -> EffectGenerator[None]:
+        """The run begins, before anything is loaded; `input` is what the caller passed."""
+        return _nothing(input)
+
+    def run_opened(self) -> EffectGenerator[None]:
+        """The run has loaded its thread and taken its input; `run.resumed` says if it goes on."""
+        return _nothing()
+
+    def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
+        """The run has ended and is saved: with an output, at an interrupt, or with an error."""
+        return _nothing(output, error)
+
+    def step_begins(self, tasks: Sequence[Task]) -> EffectGenerator[None]:
+        """A super-step begins: `tasks` are all of its tasks, stored and cached ones too."""
+        return _nothing(tasks)
+
+    def step_ends(
+        self, tasks: Sequence[Task], error: BaseException | None
+    ) -> EffectGenerator[None]:
+        """A super-step has ended: applied and committed, stopped at an interrupt, or failed."""
+        return _nothing(tasks, error)
+
+    def task_begins(self, task: Task) -> EffectGenerator[None]:
+        """A task is started; one whose result is stored or cached is not."""
+        return _nothing(task)
+
+    def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
+        """A task has ended; the outcome is in the task, unless something ended the run."""
+        return _nothing(task, crash)
+
+    def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
+        """A node is about to be called, or with `handler` its error handler."""
+        return _nothing(context, handler)
+
+    def attempt_ends(
+        self, context: TaskContext, error: BaseException | None
+    ) -> EffectGenerator[None]:
+        """The node has returned `context.output` and its branches were followed, or it failed."""
+        return _nothing(context, error)
+
+    def branch_begins(
+        self, context: TaskContext, branch: Branch, state: Any
+    ) -> EffectGenerator[None]:
+        """The function of a conditional edge is about to be called."""
+        return _nothing(context, branch, state)
+
+    def branch_ends(
+        self, context: TaskContext, answer: Any, error: BaseException | None
+    ) -> EffectGenerator[None]:
+        """The function of a conditional edge has answered, or has failed."""
+        return _nothing(context, answer, error)
+
+    def enter(self, variables: Context, context: TaskContext) -> None:
+        """Set context variables that the code of an attempt sees: a span that is current."""
+
+
+def _nothing(*_told: Any) -> EffectGenerator[None]:
+    return
+    yield
+
+
+Watcher: TypeAlias = "Callable[[GraphRun, Any], RunObserver | None]"
+"""Asked with a run and its input, whether it follows the run."""
+
+WATCHERS: list[Watcher] = [langchain_bridge.watch]
+"""All that are asked; a tool that adds one can remove it again."""
+
+
+def observers_of(run: GraphRun, input: Any) -> tuple[RunObserver, ...]:
+    """Those that follow a run that begins."""
+    found: tuple[RunObserver, ...] = ()
+    for watch in WATCHERS:
+        observer = watch(run, input)
+        if observer is not None:
+            found = (*found, observer)
+    return found
+
+
+def observed(
+    observers: Sequence[RunObserver],
+    work: EffectGenerator[R],
+    begins: Callable[[RunObserver], EffectGenerator[None]],
+    ends: Callable[[RunObserver, R | None, BaseException | None], EffectGenerator[None]],
+) -> EffectGenerator[R]:
+    """Do some work, and tell observers before it and after it.
+
+    What was begun is ended in the opposite order, as spans are nested.
+    """
+    for observer in observers:
+        yield from begins(observer)
+    try:
+        result = yield from work
+    except GeneratorExit:
+        raise  # it was dropped: no driver carries out what it would ask for
+    except BaseException as error:
+        for observer in reversed(observers):
+            yield from ends(observer, None, error)
+        raise
+    for observer in reversed(observers):
+        yield from ends(observer, result, None)
+    return result

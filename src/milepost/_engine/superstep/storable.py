@@ -1,0 +1,98 @@
+"""Values that a checkpointer would refuse, noticed in a graph that has none.
+
+A unit test mostly runs a graph without a checkpointer, and would pass with a value in the state
+that fails in production. So the first value of each type that a node writes to a key is looked at,
+and what could not be stored gives a warning. After some runs of a node that is over: a long run, or
+a server, does not pay for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.constants import START
+from milepost.warnings import MilepostWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from milepost._engine.superstep.program import ExecutableGraph, Writer
+
+_MOST: Final = 1_000
+"""How many objects inside a value are looked at: enough for a test, little for a large state."""
+_RUNS: Final = 100
+"""How many runs of a node are looked at."""
+_LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
+_SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+class StorableCheck:
+    """What one graph has been warned of."""
+
+    __slots__ = ("_runs", "_seen", "_warned")
+
+    def __init__(self) -> None:
+        self._runs: dict[str, int] = {}
+        """How often each node has been looked at."""
+        self._seen: set[tuple[str, str, type]] = set()
+        """Node, key and type of what was looked at."""
+        self._warned: set[tuple[str, type]] = set()
+
+    def look_at(self, writers: Sequence[Writer], program: ExecutableGraph) -> None:
+        """Warn of what these wrote to the keys of the state and could not be stored."""
+        runs, seen = self._runs, self._seen
+        for writer in writers:
+            node = writer.name
+            count = runs.get(node, 0)
+            if count == _RUNS:
+                continue
+            runs[node] = count + 1
+            for key, value in writer.writes:
+                if (node, key, type(value)) not in seen:
+                    if key in program.key_places and key not in program.untracked:
+                        self._look_into(node, key, value)
+                    seen.add((node, key, type(value)))
+
+    def _look_into(self, node: str, key: str, value: Any) -> None:
+        for cls, reason in _refused(value):
+            if (node, cls) not in self._warned:
+                warnings.warn(
+                    f"{_named(node)} wrote to '{key}' what a checkpointer would refuse: {reason}."
+                    " Compile the graph with checkpointer=False if it never gets one.",
+                    MilepostWarning,
+                    stacklevel=2,
+                )
+                self._warned.add((node, cls))
+
+
+def _named(node: str) -> str:
+    return "the input" if node == START else f"node '{node}'"
+
+
+def _refused(value: Any) -> Iterator[tuple[type, str]]:
+    """The types inside a value that the default serializer does not write, and why."""
+    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    why_refused = JsonPlusSerializer().why_refused
+    known: set[type] = set(_SCALARS)
+    inside = deque([value])  # level by level: a value may contain itself
+    for _ in range(_MOST):
+        if not inside:
+            return
+        one = inside.popleft()
+        cls = type(one)
+        if cls in _LISTS:
+            inside.extend(islice(one, _MOST))
+        elif cls is dict:
+            inside.extend(islice(one, _MOST))
+            inside.extend(islice(one.values(), _MOST))
+        elif cls not in known:
+            reason = why_refused(cls)
+            if reason is None:
+                inside.extend(getattr(one, "__dict__", {}).values())
+            else:
+                known.add(cls)
+                yield cls, reason

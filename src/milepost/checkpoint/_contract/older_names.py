@@ -1,0 +1,96 @@
+"""Functions that savers written for LangGraph import: its older helpers, on our records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from milepost._internal.ids import checkpoint_id
+from milepost.checkpoint._contract.records import (
+    FORMAT_VERSION,
+    Checkpoint,
+    CheckpointMetadata,
+    now,
+)
+from milepost.errors import EmptyChannelError
+from milepost.types import RunnableConfig
+
+EXCLUDED_METADATA_KEYS: Final = {
+    "thread_id",
+    "checkpoint_id",
+    "checkpoint_ns",
+    "checkpoint_map",
+    "langgraph_step",
+    "langgraph_node",
+    "langgraph_triggers",
+    "langgraph_path",
+    "langgraph_checkpoint_ns",
+}
+"""Keys of a config that say where a checkpoint is, and are not stored in its metadata."""
+
+
+class _Saved(Protocol):
+    def checkpoint(self) -> Any: ...
+
+
+def get_checkpoint_metadata(
+    config: RunnableConfig, metadata: CheckpointMetadata
+) -> CheckpointMetadata:
+    """`metadata`, with the texts and numbers of the config that it does not have itself.
+
+    NUL is taken out of texts: databases refuse it.
+    """
+    found: dict[str, Any] = {key: _without_nul(value) for key, value in metadata.items()}
+    for given in (config.get("metadata"), config.get("configurable")):
+        for key, value in (given or {}).items():
+            if key in EXCLUDED_METADATA_KEYS or key.startswith("__"):
+                continue
+            if isinstance(value, (str, int, float)):
+                found.setdefault(key, _without_nul(value))
+    return found  # type: ignore[return-value]
+
+
+def get_serializable_checkpoint_metadata(
+    config: RunnableConfig, metadata: CheckpointMetadata
+) -> CheckpointMetadata:
+    """`get_checkpoint_metadata` without `writes`, which are stored by themselves."""
+    found = get_checkpoint_metadata(config, metadata)
+    found.pop("writes", None)
+    return found
+
+
+def _without_nul(value: Any) -> Any:
+    return value.replace("\0", "") if isinstance(value, str) else value
+
+
+def create_checkpoint(
+    checkpoint: Checkpoint,
+    channels: Mapping[str, _Saved] | None,
+    step: int,  # noqa: ARG001 - ids are in order without it
+    *,
+    id: str | None = None,
+) -> Checkpoint:
+    """A new checkpoint after `checkpoint`, with what its channels hold now."""
+    values = checkpoint["channel_values"]
+    if channels is not None:
+        values = {}
+        for name, channel in channels.items():
+            if name in checkpoint["channel_versions"]:
+                try:
+                    values[name] = channel.checkpoint()
+                except EmptyChannelError:
+                    continue
+    return Checkpoint(
+        v=FORMAT_VERSION,
+        id=id or checkpoint_id(checkpoint["id"]),
+        ts=now(),
+        channel_values=values,
+        channel_versions=checkpoint["channel_versions"],
+        versions_seen=checkpoint["versions_seen"],
+        updated_channels=None,
+    )
+
+
+def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[str, str, int]:
+    """The order in which the writes of a step are applied, and read back."""
+    return task_path, task_id, idx

@@ -1,0 +1,14 @@
+"""What the savers in PostgreSQL have in common."""
+
+from milepost._db.dialect import POSTGRES
+from milepost.checkpoint._sql.saver import SqlSaver
+
+__all__ = ["BasePostgresSaver"]
+
+
+class BasePostgresSaver(SqlSaver):
+    """A saver in PostgreSQL: `isinstance` tells it from others."""
+
+    dialect = POSTGRES
+    supports_pipeline = True
+    """Statements that belong together are sent together, by every libpq that psycopg 3 needs."""

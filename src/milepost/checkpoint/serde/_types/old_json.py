@@ -1,0 +1,54 @@
+"""LangGraph's format from before msgpack: JSON, with objects as the name of a class and arguments.
+
+Reading calls what `find` gives for a name, and that only chooses among what is allowed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from milepost.errors import DeserializationError
+
+Find = Callable[[str, str], Callable[..., Any]]
+"""From a module and a name to what builds such an object; raises if it is not allowed."""
+
+
+def read(body: bytes, find: Find) -> Any:
+    """The value; DeserializationError if these bytes are not one."""
+    try:
+        return _revived(_parsed(body), find)
+    except DeserializationError:
+        raise
+    except Exception as error:
+        raise DeserializationError(f"the stored JSON does not decode: {error!r}") from error
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
+
+
+def _revived(value: Any, find: Find) -> Any:
+    if isinstance(value, list):
+        return [_revived(member, find) for member in value]
+    if not isinstance(value, dict):
+        return value
+    members = {key: _revived(member, find) for key, member in value.items()}
+    if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
+        return members
+    *modules, name = _list(members["id"])
+    arguments, named = _list(members.get("args") or []), members.get("kwargs") or {}
+    if (modules, name) == (["builtins"], "bytes"):
+        return base64.b64decode(arguments[0])
+    return find(".".join(modules), name)(*arguments, **named)
+
+
+def _list(stored: Any) -> Any:
+    if type(stored) is not list:
+        raise TypeError(f"a {type(stored).__name__} where a list was stored")
+    return stored

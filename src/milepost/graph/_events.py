@@ -1,0 +1,108 @@
+"""`stream_events(version="v3")`: a run as streams that transformers make of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.context.task_context import find_context
+from milepost._engine.streaming.events import ns_parts
+from milepost.constants import NS_SEP
+from milepost.stream._mux import StreamMux, TransformerFactory
+from milepost.stream._types import StreamTransformer
+from milepost.stream.run_stream import AsyncGraphRunStream, GraphRunStream
+from milepost.stream.transformers import (
+    LifecycleTransformer,
+    MessagesTransformer,
+    SubgraphTransformer,
+    ValuesTransformer,
+)
+
+if TYPE_CHECKING:
+    from milepost.graph._typing import AnyGraph
+    from milepost.types import RunnableConfig
+
+_BUILT_IN: tuple[TransformerFactory, ...] = (
+    ValuesTransformer,
+    MessagesTransformer,
+    LifecycleTransformer,
+    SubgraphTransformer,
+)
+_OWNED = ("stream_mode", "subgraphs", "version")
+
+
+def run_stream(
+    graph: AnyGraph,
+    input: Any,
+    config: RunnableConfig | None,
+    transformers: Sequence[TransformerFactory] | None,
+    options: Mapping[str, Any],
+) -> GraphRunStream:
+    """The run of a graph, in sync code."""
+    mux = _mux(graph, transformers, options, is_async=False)
+    return GraphRunStream(iter(_parts(graph.stream, mux, input, config, options)), mux)
+
+
+async def arun_stream(
+    graph: AnyGraph,
+    input: Any,
+    config: RunnableConfig | None,
+    transformers: Sequence[TransformerFactory] | None,
+    options: Mapping[str, Any],
+) -> AsyncGraphRunStream:
+    """The run of a graph, on an event loop."""
+    mux = _mux(graph, transformers, options, is_async=True)
+    return AsyncGraphRunStream(aiter(_parts(graph.astream, mux, input, config, options)), mux)
+
+
+def _parts(
+    stream: Callable[..., Any],
+    mux: StreamMux,
+    input: Any,
+    config: RunnableConfig | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """The parts of the run, of all modes that a transformer needs."""
+    modes = dict.fromkeys(mode for each in mux._transformers for mode in each.required_stream_modes)
+    return stream(input, config, stream_mode=list(modes), subgraphs=True, version="v3", **options)
+
+
+def _mux(
+    graph: AnyGraph,
+    transformers: Sequence[TransformerFactory] | None,
+    options: Mapping[str, Any],
+    *,
+    is_async: bool,
+) -> StreamMux:
+    for name in _OWNED:
+        if name in options:
+            raise TypeError(
+                f"stream_events(version='v3') does not accept {name}: its transformers decide "
+                "what is streamed, and inner graphs always are."
+            )
+    factories = (*_BUILT_IN, *graph.stream_transformers, *checked_factories(transformers))
+    return StreamMux(factories=factories, scope=_own_namespace(), is_async=is_async)
+
+
+def checked_factories(
+    given: Sequence[TransformerFactory] | None,
+) -> tuple[TransformerFactory, ...]:
+    """What makes transformers, if it can make one for every inner graph."""
+    made: Sequence[object] = given or ()
+    for factory in made:
+        if isinstance(factory, StreamTransformer) or not callable(factory):
+            kind = "pre-built instance " if isinstance(factory, StreamTransformer) else ""
+            raise TypeError(
+                f"transformers takes scope-aware callables, not the {kind}{factory!r}: inner "
+                "graphs get their own. Pass the class, or `lambda scope: Mine(scope, ...)`."
+            )
+    return tuple(given or ())
+
+
+def _own_namespace() -> tuple[str, ...]:
+    """The namespace that a graph called here has: () but inside a node."""
+    context = find_context()
+    if context is None:
+        return ()
+    ns, at = context.task.ns, context.children
+    return ns_parts(ns if at == 0 else f"{ns}{NS_SEP}{at}")

@@ -1,0 +1,257 @@
+"""From nodes and channels to an ExecutableGraph: the way to make a graph without a state schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from milepost._engine.context.config import check_interrupt_nodes, retry_policies
+from milepost._engine.context.node_callable import Callee, callee_of
+from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.asyncio_tools import in_thread
+from milepost.channels import BaseChannel, DeltaChannel, Topic
+from milepost.constants import BRANCH_TO, RESERVED, TASKS
+from milepost.errors import GraphBuildError, InvalidUpdateError
+from milepost.graph._node_builder import NodeBuilder, PregelNode
+from milepost.graph._reachable import calls_tasks, graphs_in
+from milepost.types import CachePolicy, RetryPolicy, Send
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+    from milepost.types import All
+
+Channels = Mapping[str, BaseChannel[Any, Any, Any]]
+
+
+class ChannelGraph(TypedDict, total=False):
+    """What `Pregel(...)` takes to make a graph from channels and nodes."""
+
+    nodes: Mapping[str, PregelNode | NodeBuilder]
+    channels: Mapping[str, Any] | None
+    """Channels, and managed values, by name."""
+    input_channels: str | Sequence[str]
+    """Where the input goes: to one channel, or a dict to several."""
+    output_channels: str | Sequence[str]
+    """What `invoke` returns: the value of one channel, or a dict of several."""
+    stream_channels: str | Sequence[str] | None
+    """What streams and snapshots show; all channels by default."""
+    retry_policy: RetryPolicy | Sequence[RetryPolicy]
+    """For nodes without their own."""
+    cache_policy: CachePolicy | None
+    """For nodes without their own."""
+    trigger_to_nodes: Mapping[str, Sequence[str]] | None
+    """Not needed: which channel starts which node is read off the nodes."""
+    stream_eager: bool
+    """Not needed: events come as soon as there are any."""
+    auto_validate: bool
+    """Whether names are checked now; otherwise a wrong one fails when it is used."""
+
+
+def channel_program(name: str, given: ChannelGraph) -> ExecutableGraph:
+    """What the runtime needs to know of a graph that is made from channels and nodes."""
+    nodes = {key: _built(key, node) for key, node in given["nodes"].items()}
+    specs = given.get("channels") or {}
+    channels = {k: c for k, c in specs.items() if isinstance(c, BaseChannel) and k != TASKS}
+    managed = {key: spec for key, spec in specs.items() if not isinstance(spec, BaseChannel)}
+    inputs, outputs = _named(given["input_channels"]), _named(given["output_channels"])
+    streamed = given.get("stream_channels")
+    shown = tuple(channels) if streamed is None else _named(streamed)
+    if given.get("auto_validate", True):
+        _check_names(nodes, channels, managed)
+        _check_inputs(inputs, nodes, channels)
+        _check_known("Output", (outputs, shown), channels)
+    if TASKS in specs and not isinstance(specs[TASKS], Topic):
+        raise ValueError(f"Channel '{TASKS}' is reserved: it holds the tasks that Sends ask for.")
+    keys = tuple(channels)
+    channels[TASKS] = Topic(Send)
+    for key, channel in channels.items():
+        channel.key = key
+    triggers: dict[str, tuple[str, ...]] = {TASKS: ()}
+    for key, node in nodes.items():
+        for channel_name in node.triggers:
+            triggers[channel_name] = (*triggers.get(channel_name, ()), key)
+    retry, cache = retry_policies(given.get("retry_policy")), given.get("cache_policy")
+    return ExecutableGraph(
+        name=name,
+        nodes={key: _node(key, node, managed, retry, cache) for key, node in nodes.items()},
+        channels=channels,
+        keys=keys,
+        input_channel=inputs,
+        output_keys=outputs,
+        stream_keys=shown,
+        triggers=triggers,
+        waiting=tuple(key for key, channel in channels.items() if channel.waits_for_finish),
+        delta=tuple(key for key in keys if isinstance(channels[key], DeltaChannel)),
+        goto=_goto,
+        writes_of_update=partial(_writes_of_update, name),
+    )
+
+
+def _built(name: str, node: object) -> PregelNode:
+    if isinstance(node, NodeBuilder):
+        return node.build()
+    if isinstance(node, PregelNode):
+        return node
+    raise TypeError(f"Node '{name}' is {node!r}: give a NodeBuilder, or what its build() returns.")
+
+
+def _named(channels: str | Sequence[str]) -> str | tuple[str, ...]:
+    return channels if isinstance(channels, str) else tuple(channels)
+
+
+# -- nodes
+
+
+def _node(
+    name: str,
+    node: PregelNode,
+    managed: Mapping[str, Any],
+    retry: tuple[RetryPolicy, ...],
+    cache: CachePolicy | None,
+) -> Node:
+    callee = _callee(name, node.actions)
+    if node.timeout is not None and callee.aio is None:
+        raise GraphBuildError(
+            f"Node '{name}' is a sync function, which nothing can stop: a timeout needs an "
+            "`async def` node."
+        )
+    read = node.channels
+    if isinstance(read, str):
+        reader = Reader(channel=read)
+    else:
+        reader = Reader(
+            keys=tuple(key for key in read if key not in managed),
+            managed=tuple((key, _computed(managed[key])) for key in read if key in managed),
+        )
+    return Node(
+        name=name,
+        callee=callee,
+        triggers=tuple(node.triggers),
+        waits_for=read if isinstance(read, str) and {read} != set(node.triggers) else None,
+        reader=reader,
+        writes_of=node.writes_of,
+        retry=node.retry_policy or retry,
+        cache=node.cache_policy or cache,
+        timeout=node.timeout,
+        metadata=node.metadata,
+        tags=node.tags,
+        channels_written=tuple(e.channel for e in node.writes if not isinstance(e, Send)),
+        subgraphs=tuple(graph for action in node.actions for graph in graphs_in(action)),
+        starts_tasks=any(calls_tasks(action) for action in node.actions),
+    )
+
+
+def _computed(managed: Any) -> Any:
+    """How a managed value is computed, whichever way it was given: `Annotated[..., Manager]`."""
+    for manager in getattr(managed, "__metadata__", ()):
+        if hasattr(manager, "get"):
+            return manager.get
+    return managed.get
+
+
+def _callee(name: str, actions: Sequence[Any]) -> Callee:
+    callees = [callee_of(action) for action in actions]
+    if not callees:
+        return Callee(name, lambda value: value, None, quick=True)
+    if len(callees) == 1:
+        return callee_of(actions[0], name)
+    return _chained(name, callees)
+
+
+def _chained(name: str, callees: Sequence[Callee]) -> Callee:
+    """One callable out of several, each called with what the one before it returned."""
+
+    def one_after_another(value: Any, *, context: TaskContext) -> Any:
+        for callee in callees:
+            assert callee.sync is not None
+            value = callee.sync(value, **callee.arguments(context))
+        return value
+
+    async def aone_after_another(value: Any, *, context: TaskContext) -> Any:
+        for callee in callees:
+            arguments = callee.arguments(context)
+            if callee.aio is not None:
+                value = await callee.aio(value, **arguments)
+            else:
+                assert callee.sync is not None
+                value = await in_thread(callee.sync, value, **arguments)
+        return value
+
+    return Callee(
+        name,
+        one_after_another if all(callee.sync is not None for callee in callees) else None,
+        aone_after_another if any(callee.aio is not None for callee in callees) else None,
+        (("context", lambda context: context),),
+        callees[-1].target,
+    )
+
+
+# -- what comes from outside
+
+
+def _goto(target: Any) -> Write:
+    """A node of such a graph is started by its channels: a name alone leads nowhere."""
+    return (TASKS, target) if isinstance(target, Send) else (f"{BRANCH_TO}{target}", None)
+
+
+def _writes_of_update(graph: str, update: Any) -> list[Write]:
+    if isinstance(update, Mapping):
+        return list(update.items())
+    if isinstance(update, (list, tuple)):
+        return [(channel, value) for channel, value in update]
+    raise InvalidUpdateError(
+        f"The command for graph '{graph}' has the update {update!r}: expected dict of channels, "
+        "or pairs of channels and values."
+    )
+
+
+# -- checks
+
+
+def _check_names(
+    nodes: Mapping[str, PregelNode], channels: Channels, managed: Mapping[str, Any]
+) -> None:
+    for what, names in (("Channel", (*channels, *managed)), ("Node", tuple(nodes))):
+        for name in names:
+            if name in RESERVED:
+                raise ValueError(f"{what} name '{name}' is reserved.")
+    for name, node in nodes.items():
+        bare = isinstance(node.channels, str)
+        for channel in (node.channels,) if isinstance(node.channels, str) else node.channels:
+            if channel not in channels and (bare or channel not in managed):
+                raise ValueError(_unknown(f"Node '{name}' reads channel", channel, channels))
+        for channel in node.triggers:
+            if channel not in channels:
+                raise ValueError(
+                    _unknown(f"Node '{name}' subscribes to channel", channel, channels)
+                )
+
+
+def _check_inputs(
+    inputs: str | tuple[str, ...], nodes: Mapping[str, PregelNode], channels: Channels
+) -> None:
+    _check_known("Input", (inputs,), channels)
+    heard = {channel for node in nodes.values() for channel in node.triggers}
+    if heard.isdisjoint((inputs,) if isinstance(inputs, str) else inputs):
+        raise ValueError(
+            f"Input channel {inputs!r} is not subscribed to by any node, so no node would run: "
+            "NodeBuilder().subscribe_only(...) or subscribe_to(...)."
+        )
+
+
+def _check_known(what: str, chosen: Sequence[str | tuple[str, ...]], channels: Channels) -> None:
+    for names in chosen:
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in channels:
+                raise ValueError(_unknown(f"{what} channel", name, channels))
+
+
+def _unknown(who: str, channel: str, channels: Channels) -> str:
+    return f"{who} '{channel}', which the graph does not have. It has: {', '.join(channels)}."
+
+
+def check_pauses(program: ExecutableGraph, *names: All | Sequence[str]) -> None:
+    """Raise GraphBuildError if a node to pause at is not there."""
+    for each in names:
+        check_interrupt_nodes(each, program.nodes)

@@ -1,0 +1,224 @@
+"""Nodes of a graph that is made from channels: what starts them, what they read, do and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from milepost._engine.context.config import retry_policies
+from milepost._internal.dataclass_tools import record
+from milepost.constants import TASKS
+from milepost.errors import InvalidUpdateError
+from milepost.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from milepost._engine.superstep.program import Write
+
+
+class _Mark:
+    """A value that means something else than itself."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+PASSTHROUGH: Final = _Mark("PASSTHROUGH")
+"""As the value of a write: what the node returned."""
+SKIP_WRITE: Final = _Mark("SKIP_WRITE")
+"""As what a mapper returns: write nothing."""
+
+
+class ChannelWriteEntry(NamedTuple):
+    """What a node writes to one channel when it has run."""
+
+    channel: str
+    value: Any = PASSTHROUGH
+    """What is written; PASSTHROUGH for what the node returned."""
+    skip_none: bool = False
+    """Whether None is not written."""
+    mapper: Callable[[Any], Any] | None = None
+    """Makes what is written out of the value."""
+
+    def write(self, output: Any) -> Write | None:
+        """The write after a node has returned `output`, if there is one."""
+        value = output if self.value is PASSTHROUGH else self.value
+        if self.mapper is not None:
+            value = self.mapper(value)
+        if value is SKIP_WRITE or (self.skip_none and value is None):
+            return None
+        return (self.channel, value)
+
+
+@record(kw_only=True)
+class PregelNode:
+    """A node as `NodeBuilder.build` makes it."""
+
+    channels: str | Sequence[str]
+    """What the node is called with: the value of one channel, or a dict of several."""
+    triggers: Sequence[str]
+    """A new value in one of these channels makes the node run."""
+    actions: tuple[Any, ...] = ()
+    """What the node does: each is called with what the one before it returned."""
+    writes: tuple[ChannelWriteEntry | Send, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    retry_policy: tuple[RetryPolicy, ...] = ()
+    cache_policy: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+
+    def writes_of(self, output: Any) -> list[Write]:
+        """What is written after the node has returned `output`."""
+        writes: list[Write] = []
+        for entry in self.writes:
+            if isinstance(entry, Send):
+                writes.append((TASKS, entry))
+            elif (write := entry.write(output)) is not None:
+                writes.append(write)
+        return writes
+
+
+class NodeBuilder:
+    """Describes a node of a graph that is made from channels: `Pregel(nodes=..., channels=...)`.
+
+    Every method returns the builder itself:
+    `NodeBuilder().subscribe_only("a").do(function).write_to("b")`.
+    """
+
+    __slots__ = (
+        "_actions",
+        "_cache",
+        "_channels",
+        "_metadata",
+        "_retry",
+        "_tags",
+        "_timeout",
+        "_triggers",
+        "_writes",
+    )
+
+    def __init__(self) -> None:
+        self._channels: str | list[str] = []
+        self._triggers: list[str] = []
+        self._actions: list[Any] = []
+        self._writes: list[ChannelWriteEntry | Send] = []
+        self._tags: list[str] = []
+        self._metadata: dict[str, Any] = {}
+        self._retry: list[RetryPolicy] = []
+        self._cache: CachePolicy | None = None
+        self._timeout: TimeoutPolicy | None = None
+
+    def subscribe_only(self, channel: str) -> Self:
+        """Run when this channel gets a value, and be called with that value alone."""
+        if self._channels:
+            raise ValueError(
+                f"subscribe_only({channel!r}) after other channels: a node reads the bare value "
+                "of one channel, or a dict of several. Use subscribe_to for all of them."
+            )
+        self._channels = channel
+        self._triggers.append(channel)
+        return self
+
+    def subscribe_to(self, *channels: str, read: bool = True) -> Self:
+        """Run when one of these channels gets a value, and be called with a dict of their values.
+
+        With `read=False` they make the node run, and are not in the dict.
+        """
+        if isinstance(self._channels, str):
+            raise ValueError(
+                f"subscribe_to{channels} after subscribe_only({self._channels!r}), whose bare "
+                "value the node is called with. Use subscribe_to for all channels."
+            )
+        if read:
+            self._channels.extend(channels)
+        self._triggers.extend(channels)
+        return self
+
+    def read_from(self, *channels: str) -> Self:
+        """Read these channels too, without being run by them."""
+        if isinstance(self._channels, str):
+            raise ValueError(
+                f"read_from{channels} after subscribe_only({self._channels!r}), whose bare value "
+                "the node is called with. Use subscribe_to instead of subscribe_only."
+            )
+        self._channels.extend(channels)
+        return self
+
+    def do(self, node: Any) -> Self:
+        """Call this function or runnable; a second one with what the first returned, and so on."""
+        self._actions.append(node)
+        return self
+
+    def write_to(self, *channels: str | ChannelWriteEntry | Send, **values: Any) -> Self:
+        """Write what the node returned to `channels`; and to those named by keyword, values.
+
+        A function as the value of a keyword is called with what the node returned.
+        """
+        for channel in channels:
+            entry = ChannelWriteEntry(channel) if isinstance(channel, str) else channel
+            self._writes.append(_checked_entry(entry))
+        for name, value in values.items():
+            entry = (
+                ChannelWriteEntry(name, mapper=value)
+                if callable(value)
+                else ChannelWriteEntry(name, value)
+            )
+            self._writes.append(_checked_entry(entry))
+        return self
+
+    def meta(self, *tags: str, **metadata: Any) -> Self:
+        """Give the node tags and metadata, which its function and traces see."""
+        self._tags.extend(tags)
+        self._metadata.update(metadata)
+        return self
+
+    def add_retry_policies(self, *policies: RetryPolicy) -> Self:
+        """Try the node again when it fails in one of these ways."""
+        self._retry.extend(retry_policies(policies))
+        return self
+
+    def add_cache_policy(self, policy: CachePolicy) -> Self:
+        """Take the result of the node from the graph's cache if it is there."""
+        self._cache = policy
+        return self
+
+    def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
+        """Say how long one attempt of the node may take."""
+        self._timeout = TimeoutPolicy.coerce(timeout)
+        return self
+
+    def build(self) -> PregelNode:
+        """The node."""
+        channels = self._channels
+        return PregelNode(
+            channels=channels if isinstance(channels, str) else tuple(channels),
+            triggers=tuple(dict.fromkeys(self._triggers)),
+            actions=tuple(self._actions),
+            writes=tuple(self._writes),
+            tags=tuple(self._tags),
+            metadata=dict(self._metadata),
+            retry_policy=tuple(self._retry),
+            cache_policy=self._cache,
+            timeout=self._timeout,
+        )
+
+
+def _checked_entry(entry: Any) -> ChannelWriteEntry | Send:
+    if isinstance(entry, Send):
+        return entry
+    if not isinstance(entry, ChannelWriteEntry):
+        raise TypeError(
+            f"write_to takes names of channels, ChannelWriteEntry and Send, not {entry!r}."
+        )
+    if entry.channel == TASKS:
+        raise InvalidUpdateError(
+            f"Channel '{TASKS}' holds the tasks that Sends ask for: write_to(Send(...))."
+        )
+    return entry

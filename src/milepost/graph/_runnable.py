@@ -1,0 +1,93 @@
+"""A compiled graph as a LangChain `Runnable`, where LangChain is installed.
+
+`isinstance(graph, Runnable)` is true as soon as a program has loaded LangChain. What a Runnable can
+do besides running (`|`, `bind`, `with_retry`, `astream_events`, ...) is LangChain's own code, which
+is imported when such a method is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from milepost._internal.import_hooks import after_import
+
+_BASE = "langchain_core.runnables.base"
+
+
+def be_a_runnable(cls: type) -> None:
+    """Make the instances of a class Runnables for LangChain, once LangChain is loaded."""
+
+    def register(langchain: ModuleType) -> None:
+        langchain.Runnable.register(cls)
+
+    after_import(_BASE, register)
+
+
+def _runnable(wanted_for: str) -> Any:
+    try:
+        return import_module(_BASE).Runnable
+    except ImportError as error:
+        raise ImportError(
+            f"'{wanted_for}' of a graph needs LangChain: run `pip install langchain-core`."
+        ) from error
+
+
+def _from_langchain(name: str) -> Callable[..., Any]:
+    """A method of a graph that LangChain's Runnable has."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(_runnable(name), name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__qualname__ = f"RunnableMethods.{name}"
+    method.__doc__ = f"LangChain's `Runnable.{name}`."
+    return method
+
+
+class RunnableMethods:
+    """What a graph can do because it is a Runnable."""
+
+    # Composition.
+    __or__ = _from_langchain("__or__")
+    __ror__ = _from_langchain("__ror__")
+    pipe = _from_langchain("pipe")
+    pick = _from_langchain("pick")
+    assign = _from_langchain("assign")
+    map = _from_langchain("map")
+
+    # The same runnable, changed.
+    bind = _from_langchain("bind")
+    with_retry = _from_langchain("with_retry")
+    with_fallbacks = _from_langchain("with_fallbacks")
+    with_listeners = _from_langchain("with_listeners")
+    with_alisteners = _from_langchain("with_alisteners")
+    with_types = _from_langchain("with_types")
+    as_tool = _from_langchain("as_tool")
+
+    # Running.
+    transform = _from_langchain("transform")
+    atransform = _from_langchain("atransform")
+    batch_as_completed = _from_langchain("batch_as_completed")
+    abatch_as_completed = _from_langchain("abatch_as_completed")
+    astream_log = _from_langchain("astream_log")
+    astream_events = _from_langchain("astream_events")
+    stream_events = _from_langchain("stream_events")
+
+    # Used by LangChain's code above, and by subclasses of a graph.
+    get_prompts = _from_langchain("get_prompts")
+    _astream_events_v1_v2 = _from_langchain("_astream_events_v1_v2")
+    _astream_events_v3_unsupported = _from_langchain("_astream_events_v3_unsupported")
+    _call_with_config = _from_langchain("_call_with_config")
+    _acall_with_config = _from_langchain("_acall_with_config")
+    _batch_with_config = _from_langchain("_batch_with_config")
+    _abatch_with_config = _from_langchain("_abatch_with_config")
+    _transform_stream_with_config = _from_langchain("_transform_stream_with_config")
+    _atransform_stream_with_config = _from_langchain("_atransform_stream_with_config")
+
+    @property
+    def config_specs(self) -> list[Any]:
+        """Fields of the config that a Runnable declares: a graph takes any."""
+        return []

@@ -1,0 +1,247 @@
+"""The schemas of a compiled graph, as pydantic models and as JSON schemas."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import is_typeddict
+
+from milepost._schema import is_pydantic, schema_of
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from milepost._engine.superstep.program import ExecutableGraph
+    from milepost.types import RunnableConfig
+
+
+class Schemas:
+    """What a graph tells of its input, its output, its context and its channels."""
+
+    program: ExecutableGraph
+    context_schema: Any
+    builder: Any = None
+    """The StateGraph that the graph was compiled from, if it was."""
+
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name of the graph."""
+        raise NotImplementedError
+
+    # -- channels
+
+    @property
+    def input_channels(self) -> str | Sequence[str]:
+        """The channel that takes the input."""
+        return self.program.input_channel
+
+    @property
+    def output_channels(self) -> str | Sequence[str]:
+        """The channels that `invoke` returns."""
+        return _listed(self.program.output_keys)
+
+    @property
+    def stream_channels(self) -> str | Sequence[str] | None:
+        """The channels that the `values` stream shows."""
+        return _listed(self.program.stream_keys)
+
+    @property
+    def stream_channels_list(self) -> Sequence[str]:
+        """The channels that the `values` stream shows, as a list."""
+        shown = self.stream_channels_asis
+        return [shown] if isinstance(shown, str) else shown
+
+    @property
+    def stream_channels_asis(self) -> str | Sequence[str]:
+        """The channels that the `values` stream shows: one name, or a list."""
+        return self.stream_channels or list(self.program.channels)
+
+    # -- types
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802
+        """The type of the input."""
+        given = self.input_channels
+        return self.program.channels[given].UpdateType if isinstance(given, str) else None
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802
+        """The type of the output, if the graph returns one value and no mapping."""
+        given = self.output_channels
+        return self.program.channels[given].ValueType if isinstance(given, str) else None
+
+    # -- as pydantic models
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
+        """A pydantic model of the input."""
+        return _model_of(self.get_name("Input"), self.InputType)
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
+        """A pydantic model of the output."""
+        given = self.output_channels
+        if isinstance(given, str):
+            return _model_of(self.get_name("Output"), self.OutputType)
+        channels = self.program.channels
+        fields = {key: (channels[key].ValueType, None) for key in given}
+        return _create_model(self.get_name("Output"), fields)
+
+    @property
+    def input_schema(self) -> type[BaseModel]:
+        """A pydantic model of the input."""
+        return self.get_input_schema()
+
+    @property
+    def output_schema(self) -> type[BaseModel]:
+        """A pydantic model of the output."""
+        return self.get_output_schema()
+
+    def config_schema(self, *, include: Sequence[str] | None = None) -> type[BaseModel]:
+        """A pydantic model of the config. Deprecated: use `get_context_jsonschema`."""
+        _deprecated("config_schema")
+        return self._config_schema(include)
+
+    def _config_schema(self, include: Sequence[str] | None) -> type[BaseModel]:
+        from milepost.types import RunnableConfig
+
+        fields: dict[str, tuple[Any, Any]] = {}
+        if self.context_schema is not None:
+            fields["configurable"] = (self.context_schema, None)
+        wanted = [name for name in include or () if name != "configurable"]
+        hints = get_type_hints(RunnableConfig) if wanted else {}
+        fields.update({name: (hint, None) for name, hint in hints.items() if name in wanted})
+        return _create_model(self.get_name("Config"), fields)
+
+    # -- as JSON schemas
+
+    def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """The JSON schema of the input."""
+        if self.builder is not None:
+            return self._json_schema(self.builder.input_schema, "Input")
+        return self.get_input_schema(config).model_json_schema()
+
+    def get_output_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
+        """The JSON schema of the output."""
+        if self.builder is not None:
+            return self._json_schema(self.builder.output_schema, "Output")
+        return self.get_output_schema(config).model_json_schema()
+
+    def _json_schema(self, schema: Any, suffix: str) -> dict[str, Any]:
+        if is_pydantic(schema) or is_typeddict(schema):
+            return _type_schema(schema)
+        channels, read = self.program.channels, schema_of(schema)
+        if read.is_root:
+            (key,) = read.keys
+            model = _root_model(self.get_name(suffix), channels[key].UpdateType, optional=True)
+            return model.model_json_schema()
+        fields = {
+            key: (channels[key].UpdateType, _default(key, channels[key].UpdateType, schema))
+            for key in read.keys
+        }
+        return _create_model(self.get_name(suffix), fields).model_json_schema()
+
+    def get_config_jsonschema(self, *, include: Sequence[str] | None = None) -> dict[str, Any]:
+        """The JSON schema of the config. Deprecated: use `get_context_jsonschema`."""
+        _deprecated("get_config_jsonschema")
+        return self._config_schema(include).model_json_schema()
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """The JSON schema of the context; None for a graph without a context schema."""
+        schema = self.context_schema
+        if schema is None:
+            return None
+        if is_pydantic(schema) or is_typeddict(schema) or dataclasses.is_dataclass(schema):
+            return _type_schema(schema)
+        raise ValueError(
+            f"The context schema {schema!r} has no JSON schema: make it a pydantic model, a "
+            "TypedDict or a dataclass."
+        )
+
+
+def _deprecated(name: str) -> None:
+    warnings.warn(
+        f"{name} is deprecated: use get_context_jsonschema.", DeprecationWarning, stacklevel=3
+    )
+
+
+def _listed(keys: str | tuple[str, ...]) -> str | list[str]:
+    return keys if isinstance(keys, str) else list(keys)
+
+
+def _default(key: str, typ: Any, schema: Any) -> Any:
+    """The default of a field: `...` if it must be given."""
+    if dataclasses.is_dataclass(schema):
+        for field in dataclasses.fields(schema):
+            if field.name == key and field.default is not dataclasses.MISSING:
+                return field.default
+            if field.name == key and field.default_factory is not dataclasses.MISSING:
+                return field.default_factory()
+    optional = get_origin(typ) in (Union, UnionType) and NoneType in get_args(typ)
+    return None if optional or typ is NoneType else ...
+
+
+# -- pydantic, if it is installed
+
+
+def _pydantic() -> Any:
+    try:
+        import pydantic
+    except ImportError as error:
+        raise ImportError(
+            "The schemas of a graph need pydantic: run `pip install pydantic`."
+        ) from error
+    return pydantic
+
+
+def _type_schema(schema: Any) -> dict[str, Any]:
+    pydantic = _pydantic()
+    if is_pydantic(schema):
+        found: dict[str, Any] = schema.model_json_schema()
+        return found
+    adapted: dict[str, Any] = pydantic.TypeAdapter(schema).json_schema()
+    return adapted
+
+
+def _model_of(name: str, typ: Any) -> type[BaseModel]:
+    """A model of a type: the type itself if it is a model."""
+    model: Any = typ
+    return model if is_pydantic(typ) else _root_model(name, typ)
+
+
+def _root_model(name: str, typ: Any, *, optional: bool = False) -> type[BaseModel]:
+    pydantic = _pydantic()
+    root = pydantic.RootModel
+
+    def model_json_schema(cls: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = super(cls, cls).model_json_schema(*args, **kwargs)
+        schema["title"] = name  # and not that of the type
+        return schema
+
+    attributes: dict[str, Any] = {
+        "__annotations__": {"root": Any if typ is None else typ},
+        "__module__": getattr(typ, "__module__", __name__),
+        "model_config": pydantic.ConfigDict(arbitrary_types_allowed=True),
+        "model_json_schema": classmethod(model_json_schema),
+    }
+    if optional:
+        attributes["root"] = None
+    made: type[BaseModel] = type(name, (root,), attributes)
+    return made
+
+
+def _create_model(name: str, fields: Mapping[str, tuple[Any, Any]]) -> type[BaseModel]:
+    """A model with these fields, some of which pydantic may want for itself."""
+    pydantic = _pydantic()
+    reserved = {key for key in dir(pydantic.BaseModel) if not key.startswith("_")}
+    safe: dict[str, Any] = {}
+    for key, (typ, default) in fields.items():
+        if key.startswith("_") or key in reserved:
+            title = key.lstrip("_").replace("_", " ").title()
+            safe[f"private_{key}"] = (typ, pydantic.Field(default=default, alias=key, title=title))
+        else:
+            safe[key] = (typ, default)
+    config = pydantic.ConfigDict(arbitrary_types_allowed=True, frozen=True, protected_namespaces=())
+    model: type[BaseModel] = pydantic.create_model(name, __config__=config, **safe)
+    return model

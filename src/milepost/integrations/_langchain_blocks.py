@@ -1,0 +1,51 @@
+"""The answers of LangChain's chat models in content blocks, for `stream_events(version="v3")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from langchain_core.tracers._streaming import _V2StreamingCallbackHandler
+
+from milepost.integrations.langchain import TokenStream
+
+if TYPE_CHECKING:
+    from milepost._engine.context.task_context import TaskContext
+
+
+class BlockStream(TokenStream, _V2StreamingCallbackHandler):
+    """Streams what the chat models of one task say, as events: begin, blocks, end.
+
+    LangChain makes such events where a callback derives from its handler for them.
+    """
+
+    def __init__(self, context: TaskContext) -> None:
+        super().__init__(context)
+        self._spoken: set[UUID] = set()
+        """Models that have begun to speak in events."""
+
+    def on_stream_event(self, event: Any, *, run_id: UUID, **_rest: Any) -> None:
+        """A model says something."""
+        metadata = self._models.get(run_id)
+        if metadata is None:
+            return
+        self._context.heartbeat()
+        events = self._context.run.events
+        if event.get("event") == "message-start":
+            # The node will return the same message as a whole.
+            events.stream.know_messages([event.get("message_id")])
+            self._spoken.add(run_id)
+        events.message_event(event, {**metadata, "run_id": str(run_id)})
+
+    def on_llm_new_token(self, token: Any, **_rest: Any) -> None:
+        """Nothing: a model that is streamed in the older form is heard when it has ended."""
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **rest: Any) -> None:
+        """A model has ended; what was said in events is not said again."""
+        if run_id not in self._spoken:
+            super().on_llm_end(response, run_id=run_id, **rest)
+            return
+        self._spoken.discard(run_id)
+        self._models.pop(run_id, None)
+        said = [answer.message.id for answers in response.generations for answer in answers]
+        self._context.run.events.stream.know_messages(said)

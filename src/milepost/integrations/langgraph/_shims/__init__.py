@@ -1,0 +1,1 @@
+"""What other packages reach for in private modules of LangGraph, under the same names."""

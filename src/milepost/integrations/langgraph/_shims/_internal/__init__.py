@@ -1,0 +1,1 @@
+"""For `langgraph._internal`."""

@@ -1,0 +1,1 @@
+"""The loop of a model and its tools as a graph."""

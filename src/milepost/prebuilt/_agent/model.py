@@ -1,0 +1,153 @@
+"""The model of an agent: which one it is, what it knows of the tools, what it is asked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from milepost.prebuilt import _requirement  # noqa: F401
+
+# isort: split
+from langchain_core.language_models import BaseChatModel, LanguageModelInput, LanguageModelLike
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableSequence
+from langchain_core.tools import BaseTool
+
+from milepost._engine.context.task_context import Runtime
+from milepost.prebuilt._agent.node import StateFunction
+from milepost.prebuilt._agent.states import StateSchema, get
+from milepost.prebuilt._effects import Ask, Effects
+
+Prompt: TypeAlias = (
+    SystemMessage
+    | str
+    | Callable[[StateSchema], LanguageModelInput]
+    | Runnable[StateSchema, LanguageModelInput]
+)
+"""What comes before the messages, or makes the model's input from the state."""
+
+_AnyModel: TypeAlias = BaseChatModel | Runnable[LanguageModelInput, BaseMessage]
+Model: TypeAlias = (
+    str
+    | LanguageModelLike
+    | Callable[[Any, Runtime[Any]], _AnyModel]
+    | Callable[[Any, Runtime[Any]], Awaitable[_AnyModel]]
+)
+"""A model, its name, or a function that chooses one in each step."""
+
+
+class AgentModel:
+    """The model of an agent, behind its prompt."""
+
+    def __init__(
+        self,
+        model: Model,
+        prompt: Prompt[Any] | None,
+        tools: Sequence[BaseTool],
+        builtin_tools: Sequence[dict[str, Any]],
+    ) -> None:
+        self._prompt = prompt_runnable(prompt)
+        self._choose: Callable[..., Any] | None = None
+        self._chain: Runnable[Any, Any] | None = None
+        if callable(model) and not isinstance(model, (str, Runnable)):
+            self._choose = model
+        else:
+            self._chain = self._prompt | _bound(model, tools, builtin_tools)
+        self.needs_loop = inspect.iscoroutinefunction(self._choose)
+        """Whether the function that chooses a model is async."""
+
+    def chain(self, state: Any, runtime: Runtime[Any]) -> Effects[Runnable[Any, Any]]:
+        """Prompt and model, for a state."""
+        if self._chain is not None:
+            return self._chain
+        assert self._choose is not None
+        chosen = yield Ask(self._choose, (state, runtime))
+        if inspect.iscoroutine(chosen):
+            chosen.close()
+            raise RuntimeError(
+                "Async model callable provided but agent invoked synchronously. Use "
+                "agent.ainvoke() or agent.astream(), or give a function that is not async."
+            )
+        return self._prompt | chosen
+
+
+def prompt_runnable(prompt: Prompt[Any] | None) -> Runnable[Any, Any]:
+    """What makes the model's input from the state."""
+    name = "Prompt"
+    if prompt is None:
+        return StateFunction(lambda state: get(state, "messages"), name)
+    if isinstance(prompt, (str, SystemMessage)):
+        first = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+        return StateFunction(lambda state: [first, *get(state, "messages")], name)
+    if isinstance(prompt, Runnable):
+        return prompt
+    if callable(prompt):
+        return StateFunction(prompt, name)
+    raise ValueError(
+        f"A prompt is a text, a SystemMessage, a function or a runnable, not {prompt!r}."
+    )
+
+
+def _bound(
+    model: Any, tools: Sequence[BaseTool], builtin_tools: Sequence[dict[str, Any]]
+) -> Runnable[Any, Any]:
+    """The model, told of the tools unless it was told before."""
+    if isinstance(model, str):
+        try:
+            from langchain.chat_models import init_chat_model
+        except ImportError as error:
+            raise ImportError(
+                f"To find the model {model!r} by its name, milepost needs LangChain's catalogue: "
+                "run `pip install langchain`, or pass the model itself."
+            ) from error
+        model = init_chat_model(model)
+    every = [*tools, *builtin_tools]
+    if should_bind_tools(model, tools, len(builtin_tools)) and every:
+        return model.bind_tools(every)  # type: ignore[no-any-return]
+    return model  # type: ignore[no-any-return]
+
+
+def _inside(model: Any) -> Any:
+    """The model in a sequence of runnables."""
+    if isinstance(model, RunnableSequence):
+        kinds = (RunnableBinding, BaseChatModel)
+        return next((step for step in model.steps if isinstance(step, kinds)), model)
+    return model
+
+
+def should_bind_tools(model: Any, tools: Sequence[BaseTool], num_builtin: int = 0) -> bool:
+    """Whether a model knows of no tools yet; ValueError if it knows of other ones."""
+    model = _inside(model)
+    if not isinstance(model, RunnableBinding) or "tools" not in model.kwargs:
+        return True
+    bound = model.kwargs["tools"]
+    if len(tools) != len(bound) - num_builtin:
+        raise ValueError(
+            "The model was bound to other tools than the agent has: "
+            f"{len(bound) - num_builtin} of them, and the agent has {len(tools)}. Number of tools "
+            "in the model.bind_tools() and tools passed to create_react_agent must match."
+        )
+    known = {
+        tool["function"]["name"] if tool.get("type") == "function" else tool.get("name")
+        for tool in bound
+    }
+    if missing := {tool.name for tool in tools} - known:
+        raise ValueError(
+            f"Missing tools '{missing}' in the model.bind_tools(): bind the model to the tools of "
+            "the agent, or pass it unbound."
+        )
+    return False
+
+
+def chat_model_of(model: LanguageModelLike) -> BaseChatModel:
+    """The chat model inside of what was bound to it and chained with it."""
+    found = _inside(model)
+    if isinstance(found, RunnableBinding):
+        found = found.bound
+    if not isinstance(found, BaseChatModel):
+        raise TypeError(
+            f"Expected `model` to be a ChatModel or RunnableBinding (e.g. model.bind_tools(...)), "
+            f"got {type(found)}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Tools that models call: what they are given, how they run, what becomes of their results."""

@@ -1,0 +1,145 @@
+"""Arguments of tools that come from the run and not from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from milepost.prebuilt import _requirement  # noqa: F401
+
+# isort: split
+from langchain_core.messages import ToolCall
+from langchain_core.tools import BaseTool, InjectedToolArg
+from langchain_core.tools.base import _is_injected_arg_type, get_all_basemodel_annotations
+
+from milepost._internal.dataclass_tools import record
+from milepost.prebuilt._tools.runtime import ToolRuntime
+from milepost.types import MISSING
+
+
+class InjectedState(InjectedToolArg):
+    """Annotates a parameter of a tool that gets the state, or one key of it.
+
+    `state: Annotated[dict, InjectedState]`, `user: Annotated[str, InjectedState("user")]`.
+    """
+
+    def __init__(self, field: str | None = None) -> None:
+        self.field = field
+
+
+class InjectedStore(InjectedToolArg):
+    """Annotates a parameter of a tool that gets the store: `Annotated[Any, InjectedStore()]`."""
+
+
+@record
+class Injected:
+    """Which parameters of a tool are injected."""
+
+    state: Mapping[str, str | None]
+    """Parameter → key of the state; None for the whole state."""
+    optional: frozenset[str]
+    """Those of them that have a default."""
+    store: str | None
+    runtime: str | None
+    hidden: frozenset[str]
+    """All parameters that models may not choose, also those that LangChain fills."""
+
+    @property
+    def names(self) -> set[str]:
+        """The parameters that are filled here."""
+        return {*self.state, *(name for name in (self.store, self.runtime) if name)}
+
+
+def injected_into(tool: BaseTool) -> Injected:
+    """What the annotations of a tool ask for."""
+    schema = tool.get_input_schema()
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    annotations = {**_hints(function), **get_all_basemodel_annotations(schema)}
+    state: dict[str, str | None] = {}
+    optional: set[str] = set()
+    store = runtime = None
+    for name, annotation in annotations.items():
+        if (mark := _mark(annotation, InjectedState, name, tool)) is not None:
+            state[name] = mark.field if isinstance(mark, InjectedState) else None
+            field = schema.model_fields.get(name)
+            if field is not None and not field.is_required():
+                optional.add(name)
+        if _mark(annotation, InjectedStore, name, tool) is not None:
+            store = name
+        if name == "runtime" or _mark(annotation, ToolRuntime, name, tool) is not None:
+            runtime = name
+    hidden = {name for name, annotation in annotations.items() if _is_injected_arg_type(annotation)}
+    return Injected(state, frozenset(optional), store, runtime, frozenset(hidden))
+
+
+def with_injected(
+    call: ToolCall, injected: Injected, runtime: ToolRuntime[Any, Any], messages_key: str
+) -> ToolCall:
+    """A call with its injected arguments, in place of any that the model made up."""
+    arguments = {name: value for name, value in call["args"].items() if name not in injected.hidden}
+    if injected.state:
+        state = _as_object(runtime.state, injected, call["name"], messages_key)
+        for name, key in injected.state.items():
+            value = state if not key else _value(state, key)
+            if value is not MISSING:
+                arguments[name] = value
+            elif name not in injected.optional:
+                error = KeyError if isinstance(state, dict) else AttributeError
+                raise error(key)
+    if injected.store:
+        if runtime.store is None:
+            raise ValueError(
+                f"Tool '{call['name']}' wants the store, but the graph has none: compile it with "
+                "one, `builder.compile(store=InMemoryStore())`."
+            )
+        arguments[injected.store] = runtime.store
+    if injected.runtime:
+        arguments[injected.runtime] = runtime
+    return {**call, "args": arguments}
+
+
+def _as_object(state: Any, injected: Injected, tool: str, messages_key: str) -> Any:
+    """The state as something with keys: a list of messages has one."""
+    if not isinstance(state, list):
+        return state
+    wanted = [key for key in injected.state.values() if key and key != messages_key]
+    if wanted:
+        raise ValueError(
+            f"Invalid input to ToolNode. Tool {tool} requires graph state dict as input. "
+            f"State should contain fields {', '.join(wanted)}."
+        )
+    return {messages_key: state}
+
+
+def _value(state: Any, key: str) -> Any:
+    return state.get(key, MISSING) if isinstance(state, dict) else getattr(state, key, MISSING)
+
+
+def _hints(function: Any) -> Mapping[str, Any]:
+    return {} if function is None else get_type_hints(function, include_extras=True)
+
+
+def _mark(annotation: Any, kind: type, parameter: str, tool: BaseTool) -> Any:
+    """The mark of a kind in an annotation, an instance or the class; None if there is none."""
+    found = [part for part in _parts(annotation) if _is_a(part, kind)]
+    if len(found) > 1:
+        raise ValueError(
+            f"Parameter '{parameter}' of tool '{tool.name}' is annotated with {kind.__name__} more "
+            f"than once: {found}."
+        )
+    return found[0] if found else None
+
+
+def _is_a(part: Any, kind: type) -> bool:
+    return isinstance(part, kind) or (isinstance(part, type) and issubclass(part, kind))
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """What an annotation is made of: the alternatives of a union, the marks of `Annotated`."""
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType, Annotated):
+        for part in get_args(annotation):
+            yield from _parts(part)
+    else:
+        yield annotation if origin is None else origin

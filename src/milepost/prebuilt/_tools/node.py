@@ -1,0 +1,274 @@
+"""ToolNode: makes the tool calls that a model asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.prebuilt import _requirement  # noqa: F401
+
+# isort: split
+from langchain_core.messages import ToolCall
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_config_list,
+    get_executor_for_config,
+    run_in_executor,
+)
+from langchain_core.tools import BaseTool
+from langchain_core.tools import tool as make_tool
+from pydantic import ValidationError
+
+from milepost._engine.context.node_callable import Callee
+from milepost._engine.context.task_context import Runtime, TaskContext, find_context
+from milepost._engine.context.tool_commands import let_tools_return_commands
+from milepost._engine.superstep.subtasks import TaskStarter
+from milepost._internal.dataclass_tools import record
+from milepost.errors import GraphBubbleUp
+from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
+from milepost.prebuilt._tools.durable import (
+    arun_calls,
+    is_own_task,
+    run_calls,
+    share_heartbeat,
+    wait_blocks,
+)
+from milepost.prebuilt._tools.errors import (
+    INVALID_TOOL_NAME_ERROR_TEMPLATE,
+    HandleToolErrors,
+    ToolInvocationError,
+    error_message,
+    errors_of_model,
+    handles,
+    is_for_the_caller,
+    only_invocation_errors,
+    text_of,
+)
+from milepost.prebuilt._tools.injection import Injected, injected_into, with_injected
+from milepost.prebuilt._tools.inputs import InputKind, ToolInput, parsed, state_of_run
+from milepost.prebuilt._tools.outputs import checked, combined
+from milepost.prebuilt._tools.request import ToolCallRequest
+from milepost.prebuilt._tools.runtime import tool_runtime
+
+if TYPE_CHECKING:
+    from langchain_core.messages import ToolMessage
+
+    from milepost.prebuilt._tools.request import (
+        AsyncToolCallWrapper,
+        ToolCallWrapper,
+        ToolOutput,
+    )
+
+let_tools_return_commands()
+
+GIVEN_RUNTIME = "__pregel_runtime"
+"""The key of `configurable` under which code outside a run can give a Runtime, as in LangGraph."""
+
+
+@record
+class _Planned:
+    """One call that a node is about to make."""
+
+    call: ToolCall
+    kind: InputKind
+    state: Any
+    config: RunnableConfig
+    runtime: Runtime[Any] | None
+    """If the caller of the node gave one; otherwise that of the task which makes the call."""
+    caller: TaskContext | None
+    """The task that the node runs in."""
+
+
+class ToolNode(TaskStarter, Runnable[Any, Any]):
+    """Makes the tool calls of the last message of a model, in parallel.
+
+    Every call is a task of the run: it is stored as it ends, and a run that is resumed after a
+    crash, a failure or an interrupt does not repeat it. Calls that ask have questions of their own,
+    which can be answered in any order. Outside a run the node just calls the tools.
+
+    The input is a state with messages, a list of messages, or a list of tool calls. The output is
+    an update of the state, a list of messages, or a list with the Commands that tools returned.
+    """
+
+    name: str = "tools"
+
+    def __init__(
+        self,
+        tools: Sequence[BaseTool | Callable[..., Any]],
+        *,
+        name: str = "tools",
+        tags: list[str] | None = None,
+        handle_tool_errors: HandleToolErrors = only_invocation_errors,
+        messages_key: str = "messages",
+        wrap_tool_call: ToolCallWrapper | None = None,
+        awrap_tool_call: AsyncToolCallWrapper | None = None,
+    ) -> None:
+        """`tools` are LangChain tools, or functions to make tools of.
+
+        `handle_tool_errors` says which errors become messages to the model: True for all, False
+        for none, exception types, a text to say instead, or a function of the error, which is
+        asked about the errors that its parameter is annotated with. By default the model is told
+        of wrong arguments, and other errors end the run. `wrap_tool_call` and `awrap_tool_call`
+        are called around each call.
+        """
+        self.name = name
+        self.tags = tags
+        self._handle_tool_errors = handle_tool_errors
+        self._messages_key = messages_key
+        self._wrap_tool_call = wrap_tool_call
+        self._awrap_tool_call = awrap_tool_call
+        self._tools_by_name: dict[str, BaseTool] = {}
+        self._injected: dict[str, Injected] = {}
+        for given in tools:
+            tool = given if isinstance(given, BaseTool) else make_tool(given)
+            self._tools_by_name[tool.name] = tool
+            self._injected[tool.name] = injected_into(tool)
+        _allow_types(self._tools_by_name.values())
+
+    @property
+    def tools_by_name(self) -> dict[str, BaseTool]:
+        """The tools that can be called."""
+        return self._tools_by_name
+
+    # -- all calls
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Make the calls and wait for them."""
+        given, calls, config = self._plan(input, config, kwargs)
+        caller = find_context()
+        if caller is not None and not (is_own_task(caller, self, calls) or wait_blocks(caller)):
+            callee = Callee(self.name, self._perform, self._aperform, target=self)
+            outputs = run_calls(caller, callee, calls, config.get("max_concurrency"))
+        elif len(calls) == 1:
+            outputs = [self._perform(calls[0])]
+        else:
+            with get_executor_for_config(config) as executor:
+                outputs = list(executor.map(self._perform, calls))
+        return combined(outputs, given.kind, self._messages_key)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """`invoke`, on an event loop."""
+        given, calls, config = self._plan(input, config, kwargs)
+        caller = find_context()
+        if caller is not None and not is_own_task(caller, self, calls):
+            callee = Callee(self.name, self._perform, self._aperform, target=self)
+            outputs = await arun_calls(caller, callee, calls, config.get("max_concurrency"))
+        else:
+            outputs = await asyncio.gather(*map(self._aperform, calls))
+        return combined(outputs, given.kind, self._messages_key)
+
+    def _plan(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> tuple[ToolInput, list[_Planned], RunnableConfig]:
+        config = ensure_config(config)
+        given = parsed(input, self._messages_key)
+        caller = find_context()
+        runtime = options.get("runtime") or config.get("configurable", {}).get(GIVEN_RUNTIME)
+        state = state_of_run(caller, config) if given.state is None else given.state
+        configs = get_config_list(config, len(given.calls)) if given.calls else []
+        calls = [
+            _Planned(call, given.kind, state, one, runtime, caller)
+            for call, one in zip(given.calls, configs, strict=True)
+        ]
+        return given, calls, config
+
+    # -- one call
+
+    def _perform(self, planned: _Planned) -> ToolOutput:
+        request = self._request(planned)
+        wrap = self._wrap_tool_call
+
+        def execute(request: ToolCallRequest) -> Any:
+            return drive_sync(self._execute(request, planned))
+
+        if wrap is None:
+            return execute(request)  # type: ignore[no-any-return]
+        try:
+            return wrap(request, execute)
+        except Exception as error:
+            return self._failed_wrapper(request, error)
+
+    async def _aperform(self, planned: _Planned) -> ToolOutput:
+        request = self._request(planned)
+        wrap = self._awrap_tool_call
+
+        async def execute(request: ToolCallRequest) -> Any:
+            return await drive_async(self._execute(request, planned))
+
+        if wrap is None:
+            if self._wrap_tool_call is not None:
+                return await run_in_executor(None, self._perform, planned)
+            return await execute(request)  # type: ignore[no-any-return]
+        try:
+            return await wrap(request, execute)
+        except Exception as error:
+            return self._failed_wrapper(request, error)
+
+    def _request(self, planned: _Planned) -> ToolCallRequest:
+        own = find_context()
+        share_heartbeat(planned.caller, own)
+        runtime = planned.runtime or (Runtime() if own is None else own.runtime)
+        tools = self._tools_by_name
+        return ToolCallRequest(
+            tool_call=planned.call,
+            tool=tools.get(planned.call["name"]),
+            state=planned.state,
+            runtime=tool_runtime(
+                runtime,
+                state=planned.state,
+                tool_call_id=planned.call["id"],
+                config=planned.config,
+                tools=list(tools.values()),
+            ),
+        )
+
+    def _failed_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage:
+        if isinstance(error, GraphBubbleUp) or is_for_the_caller(error):
+            raise error
+        if not self._handle_tool_errors:
+            raise error
+        return error_message(request.tool_call, text_of(self._handle_tool_errors, error))
+
+    def _execute(self, request: ToolCallRequest, planned: _Planned) -> Effects[ToolOutput]:
+        """Call the tool; what goes wrong in it may become a message."""
+        call, tool = request.tool_call, request.tool
+        name = call["name"]
+        if tool is None:
+            if name in self._tools_by_name:
+                raise TypeError(f"The request to call tool '{name}' was overridden without a tool.")
+            known = ", ".join(self._tools_by_name)
+            text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
+                requested_tool=name, available_tools=known
+            )
+            return error_message(call, text)
+        injected = self._injected.get(name) or injected_into(tool)
+        filled = with_injected(call, injected, request.runtime, self._messages_key)
+        try:
+            try:
+                response = yield Invoke(tool, {**filled, "type": "tool_call"}, planned.config)
+            except ValidationError as error:
+                if is_for_the_caller(error):
+                    raise
+                correctable = errors_of_model(error, injected.names)
+                raise ToolInvocationError(name, error, call["args"], correctable) from error
+            return checked(response, call, planned.kind, self._messages_key)
+        except GraphBubbleUp:
+            raise
+        except Exception as error:
+            if is_for_the_caller(error) or not handles(self._handle_tool_errors, error):
+                raise
+            return error_message(call, text_of(self._handle_tool_errors, error))
+
+
+def _allow_types(tools: Any) -> None:
+    """Allow what tools return to be stored: data types of the modules that they are defined in."""
+    from milepost.checkpoint.serde.registry import default_registry
+
+    for tool in tools:
+        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        if module is not None:
+            default_registry.register_module_types(module)

@@ -1,0 +1,83 @@
+"""ToolRuntime: what a tool can ask of the run around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from milepost.prebuilt import _requirement  # noqa: F401
+
+# isort: split
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langchain_core.tools.base import _DirectlyInjectedToolArg
+
+from milepost._engine.streaming.tool_output import tool_output_writer
+from milepost.runtime import ExecutionInfo
+from milepost.store.base import BaseStore
+from milepost.types import StreamWriter
+
+if TYPE_CHECKING:
+    from milepost.runtime import Runtime
+
+# LangChain checks the arguments of tools with pydantic, which reads these defaults.
+StateT = TypeVar("StateT", default=Any)
+ContextT = TypeVar("ContextT", default=Any)
+
+
+@dataclass
+class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
+    """What a tool gets for a parameter that is annotated so; models never see that parameter."""
+
+    state: StateT
+    """The state of the graph."""
+    context: ContextT
+    """What the caller of the graph passed as `context=`."""
+    config: RunnableConfig
+    stream_writer: StreamWriter
+    """Sends to the `custom` stream."""
+    tool_call_id: str | None
+    store: BaseStore | None
+    tools: list[BaseTool] = field(default_factory=list)
+    """All tools of the node."""
+    execution_info: ExecutionInfo | None = None
+    """Which task this call is; None outside a run."""
+    server_info: Any = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same whenever this call is made again: after a retry, a crash or an answer.
+
+        Pass it to services that deduplicate requests. It is empty outside a run.
+        """
+        return "" if self.execution_info is None else self.execution_info.idempotency_key
+
+    def emit_output_delta(self, delta: Any) -> None:
+        """Stream a part of the output; without effect unless such parts are listened to."""
+        write = tool_output_writer.get()
+        if write is not None:
+            write(delta)
+
+
+def tool_runtime(
+    runtime: Runtime[Any],
+    *,
+    state: Any,
+    tool_call_id: str | None,
+    config: RunnableConfig,
+    tools: list[BaseTool],
+) -> ToolRuntime[Any, Any]:
+    """The runtime of a tool call, in a node with this runtime."""
+    return ToolRuntime(
+        state=state,
+        context=runtime.context,
+        config=config,
+        stream_writer=runtime.stream_writer,
+        tool_call_id=tool_call_id,
+        store=runtime.store,
+        tools=tools,
+        execution_info=runtime.execution_info,
+        server_info=runtime.server_info,
+    )

@@ -1,0 +1,491 @@
+"""RemoteGraph: the methods of a compiled graph, carried out by a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar
+
+from milepost._engine.context.config import merge_configs
+from milepost._engine.context.task_context import find_context
+from milepost._internal import log
+from milepost._internal.generators import GeneratorDriver
+from milepost.constants import INTERRUPT
+from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
+from milepost.pregel._remote import wire
+from milepost.pregel._remote.streaming import RemoteEvents
+from milepost.types import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from milepost.graph._drawing.picture import Graph
+    from milepost.types import All, RunnableConfig, StateSnapshot, StreamMode
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Headers: TypeAlias = dict[str, str] | None
+
+
+class Ask(NamedTuple):
+    """A request: which method of which part of the client, with which arguments."""
+
+    part: str
+    method: str
+    arguments: dict[str, Any]
+
+
+Asking: TypeAlias = Generator[Ask, Any, T]
+"""Yields requests, is sent their answers, and returns the result."""
+
+
+def _sync_and_async(
+    method: Callable[Concatenate[RemoteGraph, P], Asking[T]],
+) -> tuple[
+    Callable[Concatenate[RemoteGraph, P], T],
+    Callable[Concatenate[RemoteGraph, P], Coroutine[Any, Any, T]],
+]:
+    """The two methods that carry out what one generator asks for."""
+
+    def sync(self: RemoteGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        steps = GeneratorDriver(method(self, *args, **kwargs))
+        for ask in steps:
+            steps.answer = self._call(self._sync(), ask)
+        return steps.result
+
+    async def aio(self: RemoteGraph, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        steps = GeneratorDriver(method(self, *args, **kwargs))
+        for ask in steps:
+            steps.answer = await self._call(self._async(), ask)
+        return steps.result
+
+    name = method.__name__.lstrip("_")
+    for made, called in ((sync, name), (aio, f"a{name}")):
+        update_wrapper(made, method)
+        made.__name__ = called
+    return sync, aio
+
+
+class RemoteGraph:
+    """A graph on a server that speaks the protocol of LangGraph's, used like a compiled graph.
+
+    `assistant_id` is the name of the graph there, or the id of an assistant. Give the address of
+    the server as `url`, or clients of `langgraph_sdk`. It can be a node of a graph: its events come
+    with those of that graph, its interrupts are that graph's, and an answer to one of them goes to
+    the server. The thread on the server has the id of the thread here.
+    """
+
+    def __init__(
+        self,
+        assistant_id: str,
+        /,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+        headers: Headers = None,
+        client: Any = None,
+        sync_client: Any = None,
+        config: RunnableConfig | None = None,
+        name: str | None = None,
+        distributed_tracing: bool = False,
+    ) -> None:
+        self.assistant_id = assistant_id
+        self.name = assistant_id if name is None else name
+        self.config = config
+        self.distributed_tracing = distributed_tracing
+        if url is not None and (client is None or sync_client is None):
+            sdk = _sdk()
+            client = client or sdk.get_client(url=url, api_key=api_key, headers=headers)
+            sync_client = sync_client or sdk.get_sync_client(
+                url=url, api_key=api_key, headers=headers
+            )
+        self.client = client
+        self.sync_client = sync_client
+
+    def __repr__(self) -> str:
+        return f"<RemoteGraph {self.assistant_id!r}>"
+
+    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
+        """The name that a node gets from this graph."""
+        return f"{name or self.name}{suffix or ''}"
+
+    def copy(self, update: dict[str, Any]) -> Self:
+        """A copy with other attributes."""
+        attributes = {**self.__dict__, **update}
+        return self.__class__(attributes.pop("assistant_id"), **attributes)
+
+    def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Self:
+        """A copy that runs with this config where the caller says nothing else."""
+        return self.copy({"config": merge_configs(self.config, config, kwargs)})  # type: ignore[arg-type]
+
+    # -- clients
+
+    def _sync(self) -> Any:
+        if self.sync_client is None:
+            raise GraphBuildError(
+                f"RemoteGraph '{self.name}' has no sync client: give it `url=` or `sync_client=`."
+            )
+        return self.sync_client
+
+    def _async(self) -> Any:
+        if self.client is None:
+            raise GraphBuildError(
+                f"RemoteGraph '{self.name}' has no async client: give it `url=` or `client=`."
+            )
+        return self.client
+
+    @staticmethod
+    def _call(client: Any, ask: Ask) -> Any:
+        return getattr(getattr(client, ask.part), ask.method)(**ask.arguments)
+
+    def _thread(self, config: RunnableConfig | None) -> tuple[str, dict[str, Any] | None]:
+        """The thread that a config names, and where in it."""
+        merged = merge_configs(self.config, config)
+        thread_id = (merged.get("configurable") or {}).get("thread_id")
+        if thread_id is None:
+            raise MissingThreadError(
+                f"RemoteGraph '{self.name}' was asked about a thread without saying which: pass "
+                'config={"configurable": {"thread_id": "1"}}.'
+            )
+        return str(thread_id), wire.sent_checkpoint(merged)
+
+    # -- threads
+
+    def _get_graph(
+        self,
+        config: RunnableConfig | None = None,
+        *,
+        xray: int | bool = False,
+        headers: Headers = None,
+        params: Any = None,
+    ) -> Asking[Graph]:
+        """A picture of the graph on the server."""
+        del config
+        arguments = {"assistant_id": self.assistant_id, "xray": xray}
+        more = {"headers": headers, "params": params}
+        return wire.picture_of((yield Ask("assistants", "get_graph", {**arguments, **more})))
+
+    get_graph, aget_graph = _sync_and_async(_get_graph)
+
+    def _get_state(
+        self,
+        config: RunnableConfig,
+        *,
+        subgraphs: bool = False,
+        headers: Headers = None,
+        params: Any = None,
+    ) -> Asking[StateSnapshot]:
+        """The state at the checkpoint that `config` names, or at the latest of its thread."""
+        thread_id, checkpoint = self._thread(config)
+        arguments = {"thread_id": thread_id, "checkpoint": checkpoint, "subgraphs": subgraphs}
+        more = {"headers": headers, "params": params}
+        return wire.snapshot_of((yield Ask("threads", "get_state", {**arguments, **more})))
+
+    get_state, aget_state = _sync_and_async(_get_state)
+
+    def _update_state(
+        self,
+        config: RunnableConfig,
+        values: dict[str, Any] | Any | None,
+        as_node: str | None = None,
+        *,
+        headers: Headers = None,
+        params: Any = None,
+    ) -> Asking[RunnableConfig]:
+        """Write to a thread as if `as_node` had returned `values`; returns the new config."""
+        thread_id, checkpoint = self._thread(config)
+        arguments = {"thread_id": thread_id, "values": values, "as_node": as_node}
+        more = {"checkpoint": checkpoint, "headers": headers, "params": params}
+        answer = yield Ask("threads", "update_state", {**arguments, **more})
+        return wire.config_of(answer["checkpoint"])
+
+    update_state, aupdate_state = _sync_and_async(_update_state)
+
+    def _history(
+        self,
+        config: RunnableConfig,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+        headers: Headers,
+        params: Any,
+    ) -> Asking[list[StateSnapshot]]:
+        thread_id, checkpoint = self._thread(config)
+        arguments = {
+            "thread_id": thread_id,
+            "limit": 10 if limit is None else limit,
+            "before": None if before is None else wire.sent_checkpoint(before),
+            "metadata": filter,
+            "checkpoint": checkpoint,
+            "headers": headers,
+            "params": params,
+        }
+        return [wire.snapshot_of(s) for s in (yield Ask("threads", "get_history", arguments))]
+
+    _read_history, _aread_history = _sync_and_async(_history)
+
+    def get_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+        headers: Headers = None,
+        params: Any = None,
+    ) -> Iterator[StateSnapshot]:
+        """The states of a thread, newest first; ten of them unless `limit` says otherwise."""
+        yield from self._read_history(config, filter, before, limit, headers, params)
+
+    async def aget_state_history(
+        self,
+        config: RunnableConfig,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+        headers: Headers = None,
+        params: Any = None,
+    ) -> AsyncIterator[StateSnapshot]:
+        """`get_state_history`, for use on an event loop."""
+        for state in await self._aread_history(config, filter, before, limit, headers, params):
+            yield state
+
+    def bulk_update_state(self, config: RunnableConfig, updates: Any) -> RunnableConfig:
+        """Not offered by servers: call `update_state` for each."""
+        raise NotImplementedError("A server takes one update at a time: call update_state().")
+
+    async def abulk_update_state(self, config: RunnableConfig, updates: Any) -> RunnableConfig:
+        """Not offered by servers: call `aupdate_state` for each."""
+        raise NotImplementedError("A server takes one update at a time: call aupdate_state().")
+
+    # -- running
+
+    def stream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        subgraphs: bool = False,
+        headers: Headers = None,
+        params: Any = None,
+        version: str = "v1",
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Run the graph on the server and yield its events as they come.
+
+        They have the forms that a graph here gives them. Other keyword arguments go to the
+        client's `runs.stream`.
+        """
+        call = _Call(self, input, config, stream_mode, subgraphs, version)
+        client = self._sync()
+        opening = GeneratorDriver(call.open())
+        for ask in opening:
+            opening.answer = self._call(client, ask)
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        more = {"context": context, "params": params, **breaks, **kwargs}
+        for part in client.runs.stream(**opening.result, **more, headers=self._headers(headers)):
+            yield from call.events.shown(part.event, part.data)
+
+    async def astream(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        subgraphs: bool = False,
+        headers: Headers = None,
+        params: Any = None,
+        version: str = "v1",
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        """`stream`, for use on an event loop."""
+        call = _Call(self, input, config, stream_mode, subgraphs, version)
+        client = self._async()
+        opening = GeneratorDriver(call.open())
+        for ask in opening:
+            opening.answer = await self._call(client, ask)
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        more = {"context": context, "params": params, **breaks, **kwargs}
+        run = client.runs.stream(**opening.result, **more, headers=self._headers(headers))
+        async for part in run:
+            for shown in call.events.shown(part.event, part.data):
+                yield shown
+
+    def invoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        headers: Headers = None,
+        params: Any = None,
+        version: str = "v1",
+        **kwargs: Any,
+    ) -> Any:
+        """Run the graph on the server and return its output."""
+        last: Any = None
+        for last in self.stream(  # noqa: B007
+            input,
+            config,
+            context=context,
+            stream_mode="values",
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            headers=headers,
+            params=params,
+            version=version,
+            **kwargs,
+        ):
+            pass
+        return self._output(last, version)
+
+    async def ainvoke(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        headers: Headers = None,
+        params: Any = None,
+        version: str = "v1",
+        **kwargs: Any,
+    ) -> Any:
+        """`invoke`, for use on an event loop."""
+        last: Any = None
+        async for last in self.astream(  # noqa: B007
+            input,
+            config,
+            context=context,
+            stream_mode="values",
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            headers=headers,
+            params=params,
+            version=version,
+            **kwargs,
+        ):
+            pass
+        return self._output(last, version)
+
+    def _output(self, last: Any, version: str) -> Any:
+        if last is None:
+            log.warning(log.RUN, "RemoteGraph '%s' got no values from its server.", self.name)
+            return None
+        if version != "v2":
+            return last
+        from milepost import types
+
+        output: Any = getattr(types, "GraphOutput", None)
+        value, interrupts = last["data"], last["interrupts"]
+        if output is None:
+            return {**value, INTERRUPT: interrupts} if interrupts else value
+        return output(value=value, interrupts=interrupts)
+
+    def _headers(self, given: Headers) -> Headers:
+        """The headers of a request, with those that continue a trace of LangSmith."""
+        if not self.distributed_tracing:
+            return given
+        try:
+            from langsmith import get_current_run_tree
+        except ImportError as error:
+            raise MissingDependencyError(
+                "distributed_tracing=True needs LangSmith's client: run `pip install langsmith`."
+            ) from error
+        tree = get_current_run_tree()
+        if tree is None:
+            return given
+        traced = dict(tree.to_headers())
+        if given and "baggage" in given and "baggage" in traced:
+            traced["baggage"] = f"{given['baggage']},{traced['baggage']}"
+        return {**(given or {}), **traced}
+
+
+class _Call:
+    """One run on the server: what is sent, and what is shown of the answer."""
+
+    def __init__(
+        self,
+        graph: RemoteGraph,
+        input: Any,
+        config: RunnableConfig | None,
+        stream_mode: StreamMode | Sequence[StreamMode] | None,
+        subgraphs: bool,
+        version: str,
+    ) -> None:
+        self._graph = graph
+        self._input = input
+        self._context = find_context()
+        self._given = merge_configs(graph.config, config)
+        self._config = wire.sent_config(self._given)
+        thread_id = self._config.get("configurable", {}).pop("thread_id", None)
+        self._thread_id = None if thread_id is None else str(thread_id)
+        self.events = RemoteEvents(
+            stream_mode,
+            subgraphs=subgraphs,
+            version=version,
+            context=self._context,
+            resumable=self._context is not None and self._thread_id is not None,
+        )
+
+    def open(self) -> Asking[dict[str, Any]]:
+        """The arguments of the run. What the server waits for is asked first, if that matters."""
+        input: Any = self._input
+        command: dict[str, Any] | None = None
+        if isinstance(input, Command):
+            command = wire.sent_command(input)
+            input = None
+        elif answers := self._answers():
+            state = yield Ask("threads", "get_state", {"thread_id": self._thread_id})
+            asked = {i.id for i in wire.snapshot_of(state).interrupts}
+            if wanted := {id: answer for id, answer in answers.items() if id in asked}:
+                input, command = None, {"resume": wanted}
+        arguments = {
+            "thread_id": self._thread_id,
+            "assistant_id": self._graph.assistant_id,
+            "input": input,
+            "command": command,
+            "config": self._config,
+            "stream_mode": self.events.asked_for,
+            "stream_subgraphs": self.events.with_subgraphs,
+            "if_not_exists": "create",
+        }
+        if self._context is None:
+            # Inside a node these are places of the thread here.
+            arguments["checkpoint"] = self._checkpoint()
+        return arguments
+
+    def _checkpoint(self) -> Mapping[str, Any] | None:
+        """The checkpoint of the server's thread to go on from, if the caller names one."""
+        place = wire.sent_checkpoint(self._given) or {}
+        return place if place.get("checkpoint_id") else None
+
+    def _answers(self) -> dict[str, Any]:
+        """Answers to what the node around this call has asked, in an earlier attempt."""
+        if self._context is None or self._thread_id is None:
+            return {}
+        task, given = self._context.task, self._context.run.answers
+        asked = (*task.asked, *task.interrupts)
+        return {i.id: given[i.id] for i in asked if i.id in given}
+
+
+def _sdk() -> Any:
+    try:
+        import langgraph_sdk
+    except ImportError as error:
+        raise MissingDependencyError(
+            "RemoteGraph talks to its server through LangGraph's client: run "
+            "`pip install 'milepost[remote]'`, or `pip install langgraph-sdk`."
+        ) from error
+    return langgraph_sdk

@@ -1,0 +1,6 @@
+"""A graph that runs on a server."""
+
+from milepost.pregel._remote.graph import RemoteGraph
+from milepost.pregel._remote.streaming import RemoteException
+
+__all__ = ["RemoteException", "RemoteGraph"]

@@ -1,0 +1,141 @@
+"""What an index of pgvector can be told: the distance, the kind of index, and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any, Final, Literal
+
+from typing_extensions import TypedDict
+
+from milepost.store._core.records import IndexConfig
+
+
+class ANNIndexConfig(TypedDict, total=False):
+    """How near vectors are found without comparing all of them."""
+
+    kind: Literal["hnsw", "ivfflat", "flat"]
+    """"flat" has no index: all vectors below the prefix are compared."""
+    vector_type: Literal["vector", "halfvec"]
+    """How the index holds numbers: "halfvec" in 16 bits, for half the memory and up to 4000
+    dimensions. The table keeps them whole."""
+
+
+class HNSWConfig(ANNIndexConfig, total=False):
+    """An index of kind "hnsw": exact enough for most uses, slow to build."""
+
+    m: int
+    """Links of a vector in each layer; 16 unless it says otherwise."""
+    ef_construction: int
+    """Candidates that are looked at while it is built; 64 unless it says otherwise."""
+
+
+class IVFFlatConfig(ANNIndexConfig, total=False):
+    """An index of kind "ivfflat": quick to build, for a table that has its vectors already."""
+
+    nlist: int
+    """Lists that vectors are divided into."""
+
+
+class PostgresIndexConfig(IndexConfig, total=False):
+    """`IndexConfig`, with what pgvector can be told."""
+
+    ann_index_config: ANNIndexConfig
+    distance_type: Literal["l2", "inner_product", "cosine"]
+    """What near means. A score is larger for what is nearer: 1 - distance for "cosine", the
+    product for "inner_product", the negative distance for "l2"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A distance, in pgvector's words."""
+
+    operator: str
+    ops: str
+    score: str
+
+
+METRICS: Final = {
+    "cosine": Metric("<=>", "cosine_ops", "1 - {}"),
+    "l2": Metric("<->", "l2_ops", "-({})"),
+    "inner_product": Metric("<#>", "ip_ops", "-({})"),
+}
+_LARGEST: Final = {"vector": 2000, "halfvec": 4000}
+"""pgvector indexes no longer vectors than these; longer ones are compared one by one."""
+_PARAMETERS: Final = {
+    "hnsw": {"m": "m", "ef_construction": "ef_construction"},
+    "ivfflat": {"nlist": "lists"},
+    "flat": dict[str, str](),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnnIndex:
+    """The index of a table of vectors."""
+
+    distance_type: str
+    kind: str
+    vector_type: str
+    parameters: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, index: Mapping[str, Any]) -> AnnIndex:
+        """What a store's `index` says; ValueError if pgvector does not know it."""
+        distance = _one_of("distance_type", index.get("distance_type", "cosine"), METRICS)
+        config = dict(index.get("ann_index_config") or {})
+        kind = _one_of("kind", config.pop("kind", "hnsw"), _PARAMETERS)
+        vector_type = _one_of("vector_type", config.pop("vector_type", "vector"), _LARGEST)
+        known = _PARAMETERS[kind]
+        if unknown := set(config) - set(known):
+            raise ValueError(
+                f"ann_index_config has settings that an index of kind {kind!r} does not have: "
+                f"{sorted(unknown)}. There are kind, vector_type{''.join(f', {n}' for n in known)}."
+            )
+        parameters = tuple((known[name], int(value)) for name, value in config.items())
+        return cls(distance, kind, vector_type, parameters)
+
+    @property
+    def metric(self) -> Metric:
+        """The distance."""
+        return METRICS[self.distance_type]
+
+    @property
+    def probes(self) -> int:
+        """Lists of an index of kind "ivfflat" that a search looks at first."""
+        return max(1, isqrt(dict(self.parameters).get("lists", 100)))
+
+    def distance(self, dims: int) -> str:
+        """The distance of a row from the vector that is the next parameter.
+
+        The same words as in the index: otherwise the planner would not use it.
+        """
+        if self.vector_type == "vector" or dims > _LARGEST[self.vector_type]:
+            return f"v.vector {self.metric.operator} ?::vector"
+        return (
+            f"(v.vector::halfvec({int(dims)})) {self.metric.operator}"
+            f" (?::vector)::halfvec({int(dims)})"
+        )
+
+    def create(self, table: str, dims: int) -> list[str]:
+        """Statements that create the index."""
+        if self.kind == "flat" or dims > _LARGEST[self.vector_type]:
+            return []
+        column = "vector"
+        if self.vector_type == "halfvec":
+            column = f"(vector::halfvec({int(dims)}))"
+        ops = f"{self.vector_type}_{self.metric.ops}"
+        options = ", ".join(f"{name} = {value}" for name, value in self.parameters)
+        # One for each way to search: several programs may share the table.
+        default = (self.distance_type, self.vector_type) == ("cosine", "vector")
+        name = f"{table}_{self.kind}" + ("" if default else f"_{ops}")
+        return [
+            f"CREATE INDEX IF NOT EXISTS {name} ON {table} USING {self.kind} ({column} {ops})"
+            + (f" WITH ({options})" if options else "")
+        ]
+
+
+def _one_of(name: str, given: Any, known: Mapping[str, Any]) -> str:
+    if given not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {given!r}.")
+    return str(given)

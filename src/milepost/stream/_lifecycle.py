@@ -1,0 +1,202 @@
+"""When graphs inside a run begin and end, read off the `tasks` events."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
+
+from milepost.constants import NS_END
+from milepost.errors import GraphDrained, GraphInterrupt
+from milepost.stream._types import ProtocolEvent, StreamTransformer
+from milepost.stream.stream_channel import StreamChannel
+
+SubgraphStatus: TypeAlias = Literal["started", "completed", "failed", "interrupted", "drained"]
+"""How far a graph inside a run is."""
+Namespace: TypeAlias = tuple[str, ...]
+
+
+class ToolCallCause(TypedDict):
+    """A model called a tool, and that called the graph."""
+
+    type: Literal["toolCall"]
+    tool_call_id: str
+
+
+class LifecyclePayload(TypedDict, total=False):
+    """A graph inside the run has begun or ended."""
+
+    event: SubgraphStatus
+    namespace: list[str]
+    graph_name: NotRequired[str]
+    trigger_call_id: NotRequired[str]
+    """The id of the task that it runs in."""
+    cause: NotRequired[ToolCallCause]
+    error: NotRequired[str]
+
+
+class _TasksLifecycleBase(StreamTransformer):
+    """Finds out when inner graphs begin and end.
+
+    A graph has begun when a task of it has, and has ended when the task that it runs in has.
+    Subclasses say which graphs they follow, and what happens then. Events of tasks do not come
+    among the events of the run: what is made of them does.
+    """
+
+    required_stream_modes = ("tasks",)
+
+    def __init__(self, scope: Namespace = ()) -> None:
+        super().__init__(scope)
+        self._seen: set[Namespace] = set()
+        self._open: dict[Namespace, str] = {}
+        """Graphs that have begun, and the ids of the tasks that they run in."""
+        self._lc_by_ns: dict[Namespace, str | None] = {}
+        """The names of the agents that graphs are, where a task's metadata says so."""
+        self._pending_tool_calls: dict[str, str] = {}
+        """Task id → the tool call that the task carries out."""
+        self._pending_cause: ToolCallCause | None = None
+        """Why the graph was called that `_on_started` is told of."""
+
+    # -- for subclasses
+
+    def _should_track(self, ns: Namespace) -> bool:
+        """Whether to follow this graph."""
+        raise NotImplementedError
+
+    def _on_started(
+        self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
+    ) -> None:
+        """A graph has begun."""
+        raise NotImplementedError
+
+    def _on_terminal(self, ns: Namespace, status: SubgraphStatus, error: str | None) -> None:
+        """A graph has ended."""
+        raise NotImplementedError
+
+    # -- what tasks say
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Take an event of a task."""
+        if event["method"] != "tasks":
+            return True
+        ns, data = tuple(event["params"]["namespace"]), event["params"]["data"]
+        if "result" in data:
+            for closed, status, error in self._pop_terminal_transitions(ns, data):
+                self._on_terminal(closed, status, error)
+        else:
+            self._begin(ns, data)
+        return False
+
+    def _begin(self, ns: Namespace, data: dict[str, Any]) -> None:
+        self._record_identity(ns, data)
+        self._record_pending_tool_calls(data)
+        self._handle_task_start(ns, data)
+
+    def _record_identity(self, ns: Namespace, data: dict[str, Any]) -> None:
+        self._lc_by_ns.setdefault(ns, (data.get("metadata") or {}).get("lc_agent_name"))
+
+    def _record_pending_tool_calls(self, data: dict[str, Any]) -> None:
+        task_id, given = data.get("id"), data.get("input")
+        if isinstance(given, dict):
+            given = [given.get("tool_call")]
+        if not isinstance(task_id, str) or not isinstance(given, list):
+            return
+        for call in given:
+            if isinstance(call, dict) and isinstance(call.get("id"), str):
+                self._pending_tool_calls[task_id] = call["id"]
+                return
+
+    def _handle_task_start(self, ns: Namespace, data: dict[str, Any]) -> None:
+        if ns in self._seen or not self._should_track(ns):
+            return
+        self._seen.add(ns)
+        node, _, task_id = ns[-1].partition(NS_END)
+        agent = (data.get("metadata") or {}).get("lc_agent_name")
+        call = self._pending_tool_calls.get(task_id)
+        self._pending_cause = None
+        if agent is not None and call:
+            self._pending_cause = {"type": "toolCall", "tool_call_id": call}
+        self._on_started(ns, (node or None) if agent is None else agent, task_id or None)
+        if task_id:
+            self._open[ns] = task_id
+
+    def _pop_terminal_transitions(
+        self, ns: Namespace, data: dict[str, Any]
+    ) -> list[tuple[Namespace, SubgraphStatus, str | None]]:
+        """The graphs that have ended because a task of the graph `ns` has, and how."""
+        task_id = data.get("id")
+        ended = [o for o, task in self._open.items() if task == task_id and o[:-1] == ns]
+        for each in ended:
+            del self._open[each]
+        return [(each, *_outcome(data)) for each in ended]
+
+    def _sweep(
+        self, status: SubgraphStatus, error: str | None
+    ) -> list[tuple[Namespace, SubgraphStatus, str | None]]:
+        """The graphs that end with the run."""
+        left, self._open = list(self._open), {}
+        return [(ns, status, error) for ns in left]
+
+    def finalize(self) -> None:
+        """What is still open has ended with the run."""
+        for ended in self._sweep("completed", None):
+            self._on_terminal(*ended)
+
+    def fail(self, err: BaseException) -> None:
+        """What is still open has failed with the run."""
+        for ended in self._sweep(*_status_from_exception(err)):
+            self._on_terminal(*ended)
+
+
+def _status_from_exception(err: BaseException) -> tuple[SubgraphStatus, str | None]:
+    """How graphs end in a run that ends with this error."""
+    if isinstance(err, GraphDrained):
+        return "drained", None
+    if isinstance(err, GraphInterrupt):
+        return "interrupted", None
+    return "failed", str(err)
+
+
+def _outcome(data: dict[str, Any]) -> tuple[SubgraphStatus, str | None]:
+    """How a graph has ended in a task that has ended like this."""
+    if data.get("interrupts"):
+        return "interrupted", None
+    error = data.get("error")
+    return ("failed", str(error)) if error else ("completed", None)
+
+
+class LifecycleTransformer(_TasksLifecycleBase):
+    """`run.lifecycle`: the begin and end of all graphs inside, however deep."""
+
+    _native = True
+
+    def __init__(self, scope: Namespace = ()) -> None:
+        super().__init__(scope)
+        self._channel: StreamChannel[LifecyclePayload] = StreamChannel("lifecycle")
+
+    def init(self) -> dict[str, Any]:
+        """The one stream."""
+        return {"lifecycle": self._channel}
+
+    def _should_track(self, ns: Namespace) -> bool:
+        depth = len(self.scope)
+        return len(ns) > depth and ns[:depth] == self.scope
+
+    def _on_started(
+        self, ns: Namespace, graph_name: str | None, trigger_call_id: str | None
+    ) -> None:
+        if trigger_call_id is None:
+            return  # nothing would tell its end
+        payload: LifecyclePayload = {"event": "started", "namespace": list(ns)}
+        if graph_name:
+            payload["graph_name"] = graph_name
+        payload["trigger_call_id"] = trigger_call_id
+        if self._pending_cause is not None:
+            payload["cause"] = self._pending_cause
+        self._channel.push(payload)
+
+    def _on_terminal(self, ns: Namespace, status: SubgraphStatus, error: str | None) -> None:
+        payload: LifecyclePayload = {"event": status, "namespace": list(ns)}
+        if error is not None:
+            payload["error"] = error
+        self._channel.push(payload)

@@ -1,0 +1,123 @@
+"""`run.messages`: a stream for each answer of a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from milepost.messages._kinds import langchain_messages
+from milepost.stream._types import ProtocolEvent, StreamTransformer
+from milepost.stream.stream_channel import StreamChannel
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from langchain_core.language_models.chat_model_stream import (
+        AsyncChatModelStream,
+        ChatModelStream,
+    )
+
+    AnyModelStream: TypeAlias = ChatModelStream | AsyncChatModelStream
+
+
+class MessagesTransformer(StreamTransformer):
+    """Collects what chat models say, block by block, into LangChain's ChatModelStream.
+
+    A whole message that a node returns becomes a stream that has already ended. Where LangChain is
+    not installed, the messages come as they are. Pieces of messages in the older form are left
+    out, and so are tools' results.
+    """
+
+    _native = True
+    required_stream_modes = ("messages",)
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._log: StreamChannel[Any] = StreamChannel()
+        self._by_run: dict[str, AnyModelStream] = {}
+        """The answers that are still being given, by the run id of their model."""
+        self._ignored_runs: set[str] = set()
+        self._pump_fn: Callable[[], bool] | None = None
+        self._apump_fn: Callable[[], Awaitable[bool]] | None = None
+        self._scope_list = list(scope)
+
+    def init(self) -> dict[str, Any]:
+        """The one stream."""
+        return {"messages": self._log}
+
+    def _bind_pump(self, fn: Callable[[], bool]) -> None:
+        self._pump_fn = fn
+
+    def _bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
+        self._apump_fn = fn
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Take a part of an answer, or a whole message."""
+        params = event["params"]
+        if event["method"] != "messages" or params["namespace"] != self._scope_list:
+            return True
+        said, metadata = params["data"]
+        node = metadata.get("langgraph_node")
+        if isinstance(said, dict) and "event" in said:
+            self._take_block(said, str(metadata.get("run_id", "")), node)
+        else:
+            self._take_whole(said, node)
+        return True
+
+    def _take_block(self, said: Any, run_id: str, node: str | None) -> None:
+        kind = said.get("event")
+        if kind == "message-start":
+            if said.get("role") == "tool":
+                self._ignored_runs.add(run_id)
+                return
+            id = said.get("message_id")
+            stream = self._by_run[run_id] = self._new(node, None if id is None else str(id))
+            self._log.push(stream)
+        if run_id in self._by_run:
+            self._by_run[run_id].dispatch(said)
+        if kind == "message-finish":
+            self._by_run.pop(run_id, None)
+            self._ignored_runs.discard(run_id)
+
+    def _take_whole(self, message: Any, node: str | None) -> None:
+        if langchain_messages() is None:
+            self._log.push(message)
+            return
+        from langchain_core.language_models._compat_bridge import message_to_events
+        from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+
+        if not isinstance(message, BaseMessage) or isinstance(
+            message, (AIMessageChunk, ToolMessage)
+        ):
+            return
+        stream = self._new(node, message.id)
+        for event in message_to_events(message, message_id=message.id):
+            stream.dispatch(event)
+        self._log.push(stream)
+
+    def _new(self, node: str | None, message_id: str | None) -> AnyModelStream:
+        """A stream for one answer, whose consumer can drive the run."""
+        from langchain_core.language_models.chat_model_stream import (
+            AsyncChatModelStream,
+            ChatModelStream,
+        )
+
+        if self._apump_fn is None and self._pump_fn is not None:
+            stream = ChatModelStream(namespace=[], node=node, message_id=message_id)
+            stream.set_request_more(self._pump_fn)
+            return stream
+        astream = AsyncChatModelStream(namespace=[], node=node, message_id=message_id)
+        if self._apump_fn is not None:
+            astream.set_arequest_more(self._apump_fn)
+        return astream
+
+    def finalize(self) -> None:
+        """Forget what was not finished."""
+        self._by_run.clear()
+        self._ignored_runs.clear()
+
+    def fail(self, err: BaseException) -> None:
+        """Let those who wait for the rest of an answer know."""
+        for stream in list(self._by_run.values()):
+            stream.fail(err)
+        self.finalize()

@@ -1,0 +1,231 @@
+"""Shows every event of a run to the transformers, and keeps what comes of it.
+
+What happens is written once, as generators that yield hooks: the sync methods call them, the async
+ones await them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, TypeAlias
+
+from milepost._internal.generators import adrive, drive
+from milepost.stream._convert import new_event
+from milepost.stream._types import (
+    Hook,
+    ProtocolEvent,
+    StreamTransformer,
+    await_hook,
+    call_hook,
+    scheduled_by,
+    transformer_requires_async,
+)
+from milepost.stream.stream_channel import StreamChannel
+
+TransformerFactory: TypeAlias = Callable[[tuple[str, ...]], StreamTransformer]
+"""Makes a transformer for the graph with this namespace: a transformer class is one."""
+Hooks: TypeAlias = Generator[Hook, Any, None]
+
+
+class StreamMux:
+    """The events of one graph of a run, and the streams that transformers make of them."""
+
+    def __init__(
+        self,
+        transformers: Sequence[StreamTransformer] | None = None,
+        *,
+        is_async: bool = False,
+        factories: Sequence[TransformerFactory] | None = None,
+        scope: tuple[str, ...] = (),
+        numbers_events: bool = True,
+    ) -> None:
+        """`factories` make the transformers, for this graph and for those inside it.
+
+        `transformers` are for this graph alone. Events of an inner graph are those of the
+        outermost, which alone numbers them.
+        """
+        self.is_async = is_async
+        self.scope = scope
+        self.extensions: dict[str, Any] = {}
+        """All streams by name."""
+        self.native_keys: set[str] = set()
+        """Those that are attributes of the run stream."""
+        self._factories = None if factories is None else tuple(factories)
+        self._numbers_events = numbers_events
+        self._seq = 0
+        self._push_seq = 0
+        self._transformers: list[StreamTransformer] = []
+        self._by_key: dict[str, StreamTransformer] = {}
+        self._channels: list[StreamChannel[Any]] = []
+        self._events: StreamChannel[ProtocolEvent] = StreamChannel()
+        self._events._bind(is_async=is_async)
+        self._events._bind_mux(self)
+        self._pump_fn: Callable[[], bool] | None = None
+        self._apump_fn: Callable[[], Awaitable[bool]] | None = None
+        for group in ([make(scope) for make in factories or ()], transformers or ()):
+            for transformer in sorted(group, key=lambda t: not t.before_builtins):
+                self._register(transformer)
+
+    def transformer_by_key(self, key: str) -> StreamTransformer | None:
+        """The transformer that a stream comes from."""
+        return self._by_key.get(key)
+
+    def _register(self, transformer: StreamTransformer) -> None:
+        kind = type(transformer).__name__
+        if transformer_requires_async(transformer) and not self.is_async:
+            raise RuntimeError(
+                f"{kind} requires an async run: it overrides aprocess, afinalize or afail, or has "
+                "requires_async = True. Use astream_events."
+            )
+        streams = transformer.init()
+        if not isinstance(streams, dict):
+            raise TypeError(
+                f"{kind}.init() must return a dict of streams, not {type(streams).__name__}."
+            )
+        for key in streams:
+            if key in self.extensions:
+                raise ValueError(
+                    f"The streams of {kind} conflict with others: '{key}' is a stream of "
+                    f"{type(self._by_key[key]).__name__}. Give it another name."
+                )
+        native = bool(getattr(transformer, "_native", False))
+        for stream in streams.values():
+            if isinstance(stream, StreamChannel):
+                self._adopt(stream, native=native)
+        self._transformers.append(transformer)
+        self._by_key.update(dict.fromkeys(streams, transformer))
+        self.extensions.update(streams)
+        if native:
+            self.native_keys.update(streams)
+        transformer._on_register(self)
+
+    def _adopt(self, channel: StreamChannel[Any], *, native: bool) -> None:
+        channel._bind(is_async=self.is_async)
+        channel._bind_mux(self)
+        self._channels.append(channel)
+        if channel.name is not None:
+            method = channel.name if native else f"custom:{channel.name}"
+            # Transformers are not shown it: one that pushes in `process` would see it again.
+            channel._wire(lambda item: self._append(new_event(method, [], item)))
+
+    def _next_push_seq(self) -> int:
+        self._push_seq += 1
+        return self._push_seq
+
+    # -- driving the run
+
+    def bind_pump(self, fn: Callable[[], bool]) -> None:
+        """Let everyone who waits for an item here drive the run with this function."""
+        self._pump_fn = fn
+        for channel in (self._events, *self._channels):
+            channel._request_more = fn
+        for transformer in self._transformers:
+            if (bind := getattr(transformer, "_bind_pump", None)) is not None:
+                bind(fn)
+
+    def bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
+        """`bind_pump`, for use on an event loop."""
+        self._apump_fn = fn
+        for channel in (self._events, *self._channels):
+            channel._arequest_more = fn
+        for transformer in self._transformers:
+            if (bind := getattr(transformer, "_bind_apump", None)) is not None:
+                bind(fn)
+
+    def _make_child(self, scope: tuple[str, ...]) -> StreamMux:
+        """One for a graph inside: it has transformers of its own, and drives the same run."""
+        if self._factories is None:
+            raise RuntimeError(
+                "A StreamMux that was given transformers, and no factories, cannot make those of "
+                "an inner graph."
+            )
+        child = StreamMux(
+            factories=self._factories, is_async=self.is_async, scope=scope, numbers_events=False
+        )
+        if self._pump_fn is not None:
+            child.bind_pump(self._pump_fn)
+        if self._apump_fn is not None:
+            child.bind_apump(self._apump_fn)
+        return child
+
+    # -- events
+
+    def push(self, event: ProtocolEvent) -> None:
+        """Show an event to all transformers in turn, then keep it if none of them objects."""
+        drive(self._pushing(event), call_hook)
+
+    async def apush(self, event: ProtocolEvent) -> None:
+        """`push`, for use on an event loop."""
+        await adrive(self._pushing(event), await_hook)
+
+    def _pushing(self, event: ProtocolEvent) -> Hooks:
+        keep = True
+        for transformer in self._transformers:
+            if not (yield Hook(transformer, "process", (event,))):
+                keep = False
+        if keep:
+            self._append(event)
+
+    def _append(self, event: ProtocolEvent) -> None:
+        if self._numbers_events:
+            self._seq += 1
+            event["seq"] = self._seq
+        self._events.push(event)
+
+    # -- the end
+
+    def close(self) -> None:
+        """The run has ended: everything is closed, whatever a transformer raises meanwhile."""
+        drive(self._closing(), call_hook)
+
+    async def aclose(self) -> None:
+        """`close`, once everything that was scheduled has ended."""
+        pending = self._pending()
+        failed = [
+            result
+            for result in await asyncio.gather(*pending, return_exceptions=True)
+            if isinstance(result, Exception)
+        ]
+        if failed:
+            raise failed[0]
+        await adrive(self._closing(), await_hook)
+
+    def _closing(self) -> Hooks:
+        errors = yield from self._each(Hook(None, "finalize"))
+        for channel in self._channels:
+            channel.close()
+        self._events.close()
+        if errors:
+            raise errors[0]
+
+    def fail(self, err: BaseException) -> None:
+        """The run has failed: every stream ends with this error."""
+        drive(self._failing(err), call_hook)
+
+    async def afail(self, err: BaseException) -> None:
+        """`fail`, once everything that was scheduled is cancelled."""
+        pending = self._pending()
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        await adrive(self._failing(err), await_hook)
+
+    def _failing(self, err: BaseException) -> Hooks:
+        yield from self._each(Hook(None, "fail", (err,)))
+        for channel in (*self._channels, self._events):
+            if not channel._closed:
+                channel.fail(err)
+
+    def _each(self, hook: Hook) -> Generator[Hook, Any, list[Exception]]:
+        """Call a method of every transformer; what some of them raised."""
+        errors: list[Exception] = []
+        for transformer in self._transformers:
+            try:
+                yield hook._replace(owner=transformer)
+            except Exception as error:
+                errors.append(error)
+        return errors
+
+    def _pending(self) -> list[asyncio.Task[Any]]:
+        return [t for each in self._transformers for t in scheduled_by(each) if not t.done()]

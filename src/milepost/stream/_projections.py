@@ -1,0 +1,81 @@
+"""Transformers that pass one stream mode on: what the graph itself says, without inner graphs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from milepost.stream._types import ProtocolEvent, StreamTransformer
+from milepost.stream.stream_channel import StreamChannel
+
+
+class _Projection(StreamTransformer):
+    """The events of one mode as a stream of the mode's name."""
+
+    _native = True
+    mode: ClassVar[str]
+
+    def __init_subclass__(cls, mode: str, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.mode = mode
+        cls.required_stream_modes = (mode,)
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._log: StreamChannel[Any] = StreamChannel()
+        self._scope_list = list(scope)
+
+    def init(self) -> dict[str, Any]:
+        """The one stream."""
+        return {self.mode: self._log}
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Pass an event on if it is of this mode and this graph."""
+        if event["method"] == self.mode and event["params"]["namespace"] == self._scope_list:
+            self._take(event)
+        return True
+
+    def _take(self, event: ProtocolEvent) -> None:
+        self._log.push(event["params"]["data"])
+
+
+class ValuesTransformer(_Projection, mode="values"):
+    """`run.values`: the state after each step."""
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._latest: Any = None
+        self._interrupts: list[Any] = []
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the run failed with."""
+        return self._log._error
+
+    @property
+    def _interrupted(self) -> bool:
+        return bool(self._interrupts)
+
+    def _take(self, event: ProtocolEvent) -> None:
+        self._latest = event["params"]["data"]
+        self._interrupts.extend(event["params"].get("interrupts", ()))
+        super()._take(event)
+
+
+class UpdatesTransformer(_Projection, mode="updates"):
+    """`run.updates`: what each node wrote, by its name."""
+
+
+class CustomTransformer(_Projection, mode="custom"):
+    """`run.custom`: what nodes gave their stream writers."""
+
+
+class CheckpointsTransformer(_Projection, mode="checkpoints"):
+    """`run.checkpoints`: checkpoints as they are made."""
+
+
+class TasksTransformer(_Projection, mode="tasks"):
+    """`run.tasks`: tasks as they begin and end."""
+
+
+class DebugTransformer(_Projection, mode="debug"):
+    """`run.debug`: checkpoints and tasks, with step and time."""

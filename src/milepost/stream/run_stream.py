@@ -1,0 +1,366 @@
+"""A run as its caller sees it: streams to iterate over, and the output.
+
+Iterating over any of the streams drives the run, event by event. Nothing runs in the background.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from milepost.stream._convert import convert_to_protocol_event
+from milepost.stream.stream_channel import StreamChannel
+
+if TYPE_CHECKING:
+    from milepost.stream._lifecycle import LifecyclePayload, SubgraphStatus
+    from milepost.stream._mux import StreamMux
+    from milepost.stream._types import ProtocolEvent
+
+
+class _RunStream:
+    """What both kinds of run streams know."""
+
+    values: StreamChannel[Any]
+    messages: StreamChannel[Any]
+    """One stream for each answer of a chat model."""
+    lifecycle: StreamChannel[LifecyclePayload]
+    # These are there if their transformers were asked for.
+    updates: StreamChannel[dict[str, Any]]
+    custom: StreamChannel[Any]
+    checkpoints: StreamChannel[dict[str, Any]]
+    debug: StreamChannel[dict[str, Any]]
+    tasks: StreamChannel[dict[str, Any]]
+
+    def __init__(self, mux: StreamMux) -> None:
+        self._mux = mux
+        self.extensions: Mapping[str, Any] = MappingProxyType(mux.extensions)
+        """All streams by name."""
+        self._exhausted = False
+        self._latest: Any = None
+        self._interrupts: list[Any] = []
+        self._scope_list = list(mux.scope)
+        for key in mux.native_keys:
+            setattr(self, key, mux.extensions[key])
+
+    def __getattr__(self, name: str) -> Any:
+        """Only for what is not there: streams are attributes of the object itself."""
+        mux = self.__dict__.get("_mux")
+        streams = ", ".join(sorted(mux.native_keys)) if mux is not None else "none"
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}. Registered projections: "
+            f"{streams}. compile(transformers=[...]) and stream_events(transformers=[...]) add "
+            "more."
+        )
+
+    def _observe_event(self, event: ProtocolEvent) -> None:
+        """Note what the output is."""
+        params = event["params"]
+        if event["method"] == "values" and params["namespace"] == self._scope_list:
+            self._latest = params["data"]
+            self._interrupts.extend(params.get("interrupts", ()))
+
+    def _raise_error(self) -> None:
+        if (error := self._mux._events._error) is not None:
+            raise error
+
+
+class GraphRunStream(_RunStream):
+    """A run in sync code: what `stream_events(version="v3")` returns.
+
+    As a context manager it stops the run when the block is left.
+    """
+
+    subgraphs: StreamChannel[SubgraphRunStream]
+
+    def __init__(
+        self, graph_iter: Iterator[Any] | None, mux: StreamMux, *, wire_pump: bool = True
+    ) -> None:
+        """`graph_iter` gives the parts of the run; None for a graph inside another run."""
+        super().__init__(mux)
+        self._graph_iter = graph_iter
+        if wire_pump:
+            mux.bind_pump(self._pump_next)
+
+    def _pump_next(self) -> bool:
+        """Take one part of the run; False if there is none left."""
+        if self._exhausted or self._graph_iter is None:
+            return False
+        try:
+            event = convert_to_protocol_event(next(self._graph_iter))
+            self._observe_event(event)
+            self._mux.push(event)
+        except StopIteration:
+            self._exhausted = True
+            self._mux.close()
+            return False
+        except Exception as error:
+            self._exhausted = True
+            self._mux.fail(error)
+            return False
+        return True
+
+    def abort(self) -> None:
+        """Stop the run; what it has done is saved. A second call does nothing."""
+        if self._exhausted:
+            return
+        self._exhausted = True
+        graph_iter, self._graph_iter = self._graph_iter, None
+        with suppress(Exception):
+            if (close := getattr(graph_iter, "close", None)) is not None:
+                close()
+        with suppress(Exception):
+            self._mux.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def _finish(self) -> None:
+        while self._pump_next():
+            pass
+        self._raise_error()
+
+    @property
+    def output(self) -> Any:
+        """Run to the end; the final state. Raises what the run failed with."""
+        self._finish()
+        return self._latest
+
+    @property
+    def interrupted(self) -> bool:
+        """Run to the end; whether it stopped at a question."""
+        self._finish()
+        return bool(self._interrupts)
+
+    @property
+    def interrupts(self) -> list[Any]:
+        """Run to the end; the questions that it stopped at."""
+        self._finish()
+        return self._interrupts
+
+    def __iter__(self) -> Iterator[ProtocolEvent]:
+        """All events of the run."""
+        return iter(self._mux._events)
+
+    def interleave(self, *names: str) -> Iterator[tuple[str, Any]]:
+        """Items of several streams in the order in which they came, each with its stream's name."""
+        channels: dict[str, StreamChannel[Any]] = {}
+        try:
+            for name in names:
+                channel = self.extensions[name]
+                if not isinstance(channel, StreamChannel):
+                    raise TypeError(
+                        f"interleave() takes streams: '{name}' is a {type(channel).__name__}."
+                    )
+                channel._subscribe(is_async=False)
+                channels[name] = channel
+            while open_channels := {n: c for n, c in channels.items() if not c._is_at_end()}:
+                waiting = {n: c._items[0][0] for n, c in open_channels.items() if c._items}
+                if waiting:
+                    first = min(waiting, key=waiting.__getitem__)
+                    yield first, channels[first]._items.popleft()[1]
+                    continue
+                pump = self._mux._pump_fn
+                if (pump is None or not pump()) and not any(
+                    c._items or c._closed for c in open_channels.values()
+                ):
+                    return
+        finally:
+            for channel in channels.values():
+                channel._subscribed = False
+
+
+class AsyncGraphRunStream(_RunStream):
+    """A run on an event loop: what `await astream_events(version="v3")` returns.
+
+    Several tasks may consume streams of it at once: one of them drives the run at a time, and the
+    others wait for what it brings. As an async context manager it stops the run when the block is
+    left.
+    """
+
+    subgraphs: StreamChannel[AsyncSubgraphRunStream]
+
+    def __init__(
+        self, graph_aiter: AsyncIterator[Any] | None, mux: StreamMux, *, wire_pump: bool = True
+    ) -> None:
+        """`graph_aiter` gives the parts of the run; None for a graph inside another run."""
+        super().__init__(mux)
+        self._graph_aiter = graph_aiter
+        self._progress = asyncio.Condition()
+        """Notified when the run has been driven by one event."""
+        self._is_driven = False
+        self._pull: asyncio.Future[Any] | None = None
+        self._is_aborted = False
+        if wire_pump:
+            mux.bind_apump(self._apump_next)
+
+    async def _apump_next(self) -> bool:
+        """Take one part of the run, or wait until another task has; False if none is left."""
+        async with self._progress:
+            if self._exhausted or self._graph_aiter is None:
+                return False
+            if self._is_driven:
+                await self._progress.wait()
+                return not self._exhausted
+            self._is_driven = True
+        try:
+            return await self._take_next(self._graph_aiter)
+        finally:
+            async with self._progress:
+                self._is_driven = False
+                self._progress.notify_all()
+
+    async def _take_next(self, graph_aiter: AsyncIterator[Any]) -> bool:
+        try:
+            # A task of its own, so that `abort` can cancel it and the nodes that it waits for.
+            pull = self._pull = asyncio.ensure_future(anext(graph_aiter))
+            try:
+                part = await pull
+            except asyncio.CancelledError:
+                if self._is_aborted:
+                    self._exhausted = True
+                    return False
+                pull.cancel()
+                raise
+            finally:
+                self._pull = None
+            event = convert_to_protocol_event(part)
+            self._observe_event(event)
+            await self._mux.apush(event)
+        except StopAsyncIteration:
+            self._exhausted = True
+            await self._mux.aclose()
+            return False
+        except Exception as error:
+            self._exhausted = True
+            await self._mux.afail(error)
+            return False
+        return True
+
+    async def abort(self) -> None:
+        """Stop the run; what it has done is saved. A second call does nothing."""
+        async with self._progress:
+            if self._exhausted:
+                return
+            self._exhausted = self._is_aborted = True
+            graph_aiter, self._graph_aiter = self._graph_aiter, None
+            pull = self._pull
+            self._progress.notify_all()
+        if pull is not None and not pull.done():
+            pull.cancel()
+            await asyncio.wait([pull])
+        with suppress(Exception):
+            if (aclose := getattr(graph_aiter, "aclose", None)) is not None:
+                await aclose()
+        with suppress(Exception):
+            await self._mux.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.abort()
+
+    async def _finish(self) -> None:
+        while await self._apump_next():
+            pass
+        self._raise_error()
+
+    async def output(self) -> Any:
+        """Run to the end; the final state. Raises what the run failed with."""
+        await self._finish()
+        return self._latest
+
+    async def interrupted(self) -> bool:
+        """Run to the end; whether it stopped at a question."""
+        await self._finish()
+        return bool(self._interrupts)
+
+    async def interrupts(self) -> list[Any]:
+        """Run to the end; the questions that it stopped at."""
+        await self._finish()
+        return self._interrupts
+
+    def __aiter__(self) -> AsyncIterator[ProtocolEvent]:
+        """All events of the run."""
+        return aiter(self._mux._events)
+
+
+class _Inside:
+    """What a stream of an inner graph knows of that graph."""
+
+    path: tuple[str, ...]
+    """Its namespace."""
+    graph_name: str | None
+    trigger_call_id: str | None
+    """The id of the task that it runs in."""
+    status: SubgraphStatus
+    error: str | None
+    _seen_terminal: bool
+
+    def _name(
+        self, path: tuple[str, ...], graph_name: str | None, trigger_call_id: str | None
+    ) -> None:
+        self.path = path
+        self.graph_name = graph_name
+        self.trigger_call_id = trigger_call_id
+        self.status = "started"
+        self.error = None
+        self._seen_terminal = False
+
+
+class SubgraphRunStream(GraphRunStream, _Inside):
+    """A graph inside a run; iterating over its streams drives the whole run."""
+
+    def __init__(
+        self,
+        mux: StreamMux,
+        *,
+        path: tuple[str, ...],
+        graph_name: str | None = None,
+        trigger_call_id: str | None = None,
+    ) -> None:
+        self._parent_pump_fn: Callable[[], bool] | None = mux._pump_fn
+        super().__init__(None, mux, wire_pump=False)
+        self._name(path, graph_name, trigger_call_id)
+
+    def _pump_next(self) -> bool:
+        if self._exhausted or self._seen_terminal or self._mux._events._closed:
+            return False
+        return self._parent_pump_fn is not None and self._parent_pump_fn()
+
+
+class AsyncSubgraphRunStream(AsyncGraphRunStream, _Inside):
+    """A graph inside a run on an event loop; iterating over its streams drives the whole run."""
+
+    def __init__(
+        self,
+        mux: StreamMux,
+        *,
+        path: tuple[str, ...],
+        graph_name: str | None = None,
+        trigger_call_id: str | None = None,
+    ) -> None:
+        self._parent_apump_fn: Callable[[], Awaitable[bool]] | None = mux._apump_fn
+        super().__init__(None, mux, wire_pump=False)
+        self._name(path, graph_name, trigger_call_id)
+
+    async def _apump_next(self) -> bool:
+        if self._exhausted or self._seen_terminal or self._mux._events._closed:
+            return False
+        return self._parent_apump_fn is not None and await self._parent_apump_fn()
