@@ -197,3 +197,9 @@ def shared_uri(server: Any) -> str:
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE matrix")
     return str(server.get_uri("matrix"))
+
+
+@pytest.fixture
+def strictly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs that the test builds refuse what they would warn of."""
+    monkeypatch.setenv("MILEPOST_STRICT", "1")

@@ -39,6 +39,7 @@
     │   ├── DeserializationError (ValueError)  stored bytes that do not decode
     │   ├── DamagedRowError                 stored bytes are not those that were written
     │   ├── UnregisteredTypeError           stored bytes name a type that is not registered
+    │   │   └── InvalidModuleError          the same, in LangGraph's older JSON
     │   └── DecryptionError                 a wrong key, or a row that was altered or moved
     ├── StoreError
     │   ├── InvalidNamespaceError (ValueError)  a namespace that no item can have
@@ -404,6 +405,15 @@ class DamagedRowError(DeserializationError):
 
 class UnregisteredTypeError(DeserializationError):
     """Stored bytes name a type that this program has not registered."""
+
+
+class InvalidModuleError(UnregisteredTypeError):
+    """Stored JSON names a type that is not allowed. `allowed_json_modules` allows it."""
+
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self)
 
 
 class DecryptionError(DeserializationError):

@@ -328,8 +328,8 @@ def failed_sweeper(context: Context) -> Steps:
     with context.recorder.call("look", how="failed sweeper"):
         try:
             first = yield plain(threads, "start_sweeper", ttl=0.001, every=0.001)
-            if not (yield from until(context, first.done)):
-                return
+            if not (yield from until(context, first.done)) or first.exception() is None:
+                return  # it was another actor's, which has stopped it
             second = yield plain(threads, "start_sweeper", ttl=86400.0, every=0.001)
             yield from until(context, has_swept.is_set)
         finally:

@@ -168,8 +168,8 @@ def branches_know_all_nodes() -> None:
 
     branch_route = _compile.branch_route  # type: ignore[attr-defined]
 
-    def made_ready(router: Any, source: Any, ends: Any) -> Any:
-        route = branch_route(router, source, ends)
+    def made_ready(router: Any, source: Any, ends: Any, culprit: Any = None) -> Any:
+        route = branch_route(router, source, ends, culprit)
         for name in router.nodes if ends is None else ends:
             with contextlib.suppress(Exception):
                 route(name)

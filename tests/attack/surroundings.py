@@ -105,8 +105,12 @@ def read_only(context: Context) -> Steps:
 
 
 def sent_away(context: Context) -> Steps:
-    """A saver or a store is pickled or copied deeply, which no connection survives."""
-    send = context.random.choice((pickle.dumps, copy.deepcopy))
+    """A saver or a store is pickled or copied deeply, which no connection survives.
+
+    One in memory has none, and can be copied.
+    """
+    ways: Any = (pickle.dumps, copy.deepcopy) if context.place.is_shared else (pickle.dumps,)
+    send = context.random.choice(ways)
     thing = context.random.choice((context.saver, context.store))
     told = f"{send.__name__} of a {type(thing).__name__}"
     with context.recorder.call("look", how="sent away", what=told):

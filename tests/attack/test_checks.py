@@ -172,3 +172,20 @@ def test_a_conflict_needs_another_party():
     error = ["milepost.errors.ThreadConflict", "taken"]
     story.call("update", error=error, thread="t", run="u", token="x", at=None)
     assert story.broken() == {TYPED}
+
+
+def test_what_an_operation_says_is_wrong_is_a_violation():
+    story = Story()
+    told = {"promise": "nothing is lost", "what": "a row"}
+    story.events.append(Event("0.0", 0, 0, "note", 0, "wrong", told))
+    assert story.broken() == {"nothing is lost"}
+
+
+def test_a_connection_of_the_checkers_own_fails_only_by_a_fault():
+    hindered = ["attack.aside.Hindered", "disk I/O error"]
+    for faults, broken in (((), {TYPED}), (("full",), set())):
+        story = Story()
+        for kind in faults:
+            story.call("fault", kind=kind)
+        story.call("look", error=hindered, thread="t", how="rows gone")
+        assert story.broken() == broken

@@ -263,3 +263,15 @@ def test_an_item_that_expired_in_a_round_lives_again_only_if_it_was_not_deleted(
     second.get(11, 12, "x", clock=START - 3600)
     found = {violation.promise for violation in checks.violations(second.events)}
     assert found == ({"an item is what somebody put"} if deleted else set())
+
+
+def test_what_a_probe_says_is_wrong_is_found(history):
+    told = {"promise": "filters agree", "what": "they do not"}
+    history.events.append(Event("w", 0, 0, "note", 0, "wrong of a store", told))
+    assert history.broken() == {"filters agree"}
+
+
+@pytest.mark.parametrize(("error", "is_broken"), [("KeyError", True), ("StorageError", False)])
+def test_a_probe_ends_with_an_error_that_is_typed(history, error, is_broken):
+    history.call(0, 1, operation="probe", error=f"some.{error}")
+    assert bool(history.broken()) == is_broken

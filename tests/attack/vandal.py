@@ -231,7 +231,7 @@ def odd_cell(context: Context) -> Steps:
 
 
 OPERATIONS = [
-    Operation("rows gone", rows_gone, ("saver.verify",), 0.6, DATABASES),
+    Operation("rows gone", rows_gone, ("saver.verify",), 1.2, DATABASES),
     Operation("damaged entry", damaged_entry, ("saver.list_threads",), 0.3, DATABASES),
     Operation("odd cell", odd_cell, ("saver.verify",), 0.5, SQLITE),
 ]

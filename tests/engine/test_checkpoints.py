@@ -238,9 +238,10 @@ def test_metadata_of_the_call_is_saved_and_can_be_searched(run, saver, config):
     assert [snapshot.metadata["step"] for snapshot in found] == [1, 0, -1]
 
 
-def test_the_metadata_holds_nothing_of_the_config_that_was_not_asked_for(run, saver, durability):
+def test_the_metadata_holds_no_secrets_of_the_config(run, saver, durability):
     graph = line("a").compile(checkpointer=saver)
-    secretive = {"configurable": {"thread_id": "t", "api_key": "canary", "user": "canary"}}
+    given = {"api_key": "canary", "Auth-Header": "canary", "__x": "canary", "user": ["canary"]}
+    secretive = {"configurable": {"thread_id": "t", **given}}
     run.invoke(graph, {}, secretive, durability=durability)
     run.update_state(graph, secretive, {"log": ["edit"]})
     assert "canary" not in repr(run.saver(saver, "list", thread("t")))
@@ -348,6 +349,7 @@ def test_without_a_checkpointer_there_is_no_state_to_ask_for(run, config):
             call()
 
 
+@pytest.mark.usefixtures("strictly")
 def test_an_unknown_checkpoint_id_is_refused_and_changes_nothing(run, documented, config):
     unknown = {
         "configurable": {"thread_id": "t", "checkpoint_id": "1ef663ba-28fe-6528-8002-5a559208592c"}

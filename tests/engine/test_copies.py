@@ -248,6 +248,7 @@ def test_an_input_can_be_copied_in_the_same_call(run, saver, config):
     assert run.invoke(graph, None, config)["count"] == 3
 
 
+@pytest.mark.usefixtures("strictly")
 def test_a_copy_takes_no_values_for_itself(run, saver, config):
     graph = build(OURS, saver)
     run.invoke(graph, INPUT, config)

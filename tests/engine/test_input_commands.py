@@ -51,6 +51,7 @@ def test_an_update_of_no_pairs_changes_nothing(run, saver, config):
 
 @pytest.mark.parametrize("update", [{"z": 2}, [("z", 2)]], ids=["dict", "pairs"])
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
+@pytest.mark.usefixtures("strictly")
 def test_an_unknown_key_is_the_commands_not_a_nodes(run, saver, config, update, begun):
     graph = build(saver)
     if begun:
@@ -61,6 +62,7 @@ def test_an_unknown_key_is_the_commands_not_a_nodes(run, saver, config, update, 
 
 
 @pytest.mark.parametrize("update", ["text", 5, [["x", 2]], [("x", 2, 3)]], ids=repr)
+@pytest.mark.usefixtures("strictly")
 def test_an_update_of_another_form_is_the_commands_not_a_nodes(run, saver, config, update):
     graph = build(saver)
     run.invoke(graph, {"x": 1}, config)

@@ -88,6 +88,7 @@ class TestInterruptsInParallelNodes:
         assert not [one for one in state.interrupts if one.id in answers]
         assert all(isinstance(entry, str) for entry in state.values["log"])
 
+    @pytest.mark.usefixtures("strictly")
     def test_answers_to_none_of_the_open_ones_are_refused(self, run, three, config, durability):
         opened = run.invoke(three, {"log": []}, config, durability=durability)
         with pytest.raises(UnknownInterruptError) as refused:

@@ -69,6 +69,7 @@ def test_an_update_without_values_only_moves_on(run, graph, config):
     assert (state.values, state.next) == ({"log": ["a"]}, ("c",))
 
 
+@pytest.mark.usefixtures("strictly")
 def test_a_wrong_key_in_an_update_is_refused_by_name_and_changes_nothing(run, graph, config):
     before = run.history(graph, config)
     with pytest.raises(InvalidUpdateError, match="lgo"):

@@ -86,7 +86,7 @@ def test_context_variables_that_an_async_node_sets_end_with_it():
 @pytest.mark.parametrize(
     ("config", "error"),
     [
-        ({"max_concurrency": 0}, "max_concurrency must be a number of tasks from 1 up, not 0"),
+        ({"max_concurrency": -1}, "max_concurrency must be a number of tasks from 1 up, not -1"),
         ({"max_concurrency": "2"}, "max_concurrency must be a number of tasks from 1 up, not '2'"),
         ({"recursion_limit": 0}, "recursion_limit must be a number of steps from 1 up, not 0"),
         ({"recursion_limit": "5"}, "recursion_limit must be a number of steps from 1 up, not '5'"),
@@ -110,6 +110,7 @@ def test_a_retry_policy_that_could_not_work_is_refused_when_it_is_given(wrong):
         StateGraph(Log).add_node("a", lambda state: None, retry_policy=RetryPolicy(retry_on=wrong))
 
 
+@pytest.mark.filterwarnings("ignore:.*a checkpointer would refuse")
 def test_a_cached_node_whose_input_gives_no_key_is_told_to_make_one(run):
     def cached(state: Log):
         return {"log": ["ran"]}
@@ -137,6 +138,7 @@ def test_a_reducer_that_fails_is_named_with_its_key_and_the_nodes(run):
     assert "In the reducer of key 'log'. Written by: 'bad'." in caught.value.__notes__
 
 
+@pytest.mark.usefixtures("strictly")
 def test_a_generator_function_is_refused_as_a_node():
     def parts(state: Log):
         yield {"log": ["one"]}

@@ -23,6 +23,11 @@ from milepost._internal import fork_guard, log
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.event_hooks import (
+    SerdeEvent,
+    emit_serde_event,
+    register_serde_event_listener,
+)
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
@@ -239,6 +244,15 @@ def a_sweep_fails(stage: Stage) -> None:
         Sweeper(sweep).start(0.001).result(30)
 
 
+def a_listener_fails(stage: Stage) -> None:
+    def listener(_: SerdeEvent) -> None:
+        raise Trouble
+
+    end = register_serde_event_listener(listener)
+    emit_serde_event({"kind": "msgpack_blocked", "module": "m", "name": "n"})
+    end()
+
+
 def connections_are_ended(stage: Stage) -> None:
     psycopg = pytest.importorskip("psycopg")
     uri = stage.asks_for("uri")
@@ -402,6 +416,9 @@ TROUBLE: dict[Callable[[Stage], None], list[tuple[str, str, str]]] = {
             "DEBUG",
             "SQLite: free pages were not given back at the end (ProgrammingError).",
         )
+    ],
+    a_listener_fails: [
+        (STORAGE, "WARNING", "A listener to serializer events has failed: Trouble.")
     ],
     a_fork_is_not_renewed: [
         (STORAGE, "WARNING", "A Left could not be renewed in a forked process: Trouble.")

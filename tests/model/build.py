@@ -133,12 +133,15 @@ class Built:
             words += [self.library.interrupt(f"{who}: {at}?") for at in range(node.asks)]
             words += [result[inner][-1] for result in results]
             update: dict[str, Any] = {log: words, "count": 1}
+            if node.stray:
+                update["stray"] = words
             if state.get("arg") is None:
                 update[f"by_{node.name}"] = [state.get("count", 0), len(state.get(log, ()))]
             self._note("end")
             if node.leaves is not None:
                 return self.library.command(
-                    update={f"log{spec.level - 1}": words, "count": 1},
+                    update={f"log{spec.level - 1}": words, "count": 1}
+                    | ({"stray": words} if node.stray else {}),
                     goto=node.leaves,
                     graph=self.library.command.PARENT,
                 )

@@ -43,6 +43,8 @@ class Node:
     """The child is called inside a function, instead of being the node itself."""
     twice: bool = False
     """It calls the child a second time."""
+    stray: bool = False
+    """It also returns a key that the state does not have."""
     leaves: str | None = None
     """It returns a Command for the graph around its own, with this destination there."""
 

@@ -39,7 +39,8 @@ def _remembers(node: Node) -> bool:
 
 @st.composite
 def routes(draw: Any, targets: list[str], sendable: list[str]) -> Route:
-    one = st.sampled_from(targets).map(Go)
+    # Now and then to a node that is not there.
+    one = st.sampled_from([*targets, *targets, "nowhere"]).map(Go)
     if sendable:
         one |= st.builds(Go, st.sampled_from(sendable), st.integers(1, 3))
     some = st.lists(one, min_size=1, max_size=3, unique_by=lambda go: (go.node, go.arg))
@@ -67,6 +68,7 @@ def graphs(draw: Any, level: int = 0, prefix: str = "", fails: bool | None = Non
                 memory=draw(st.sampled_from([None, None, True])) if child is not None else None,
                 called=(called := child is not None and draw(st.booleans())),
                 twice=called and draw(st.integers(0, 2)) == 0,
+                stray=draw(st.integers(0, 3)) == 0,
             )
         )
     sendable = [

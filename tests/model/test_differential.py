@@ -25,6 +25,9 @@ from milepost._engine.reading import snapshot
 from milepost._engine.superstep import pending_writes, plan
 from milepost.channels import NamedBarrierValue
 
+# Unknown keys and unknown targets are part of the examples; that they are warned of is not.
+pytestmark = pytest.mark.filterwarnings("ignore::milepost.warnings.MilepostWarning")
+
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 EXAMPLES = 1500 if LONG else 60
 PLANTED = 200
@@ -78,6 +81,7 @@ def test_milepost_does_what_langgraph_does(saved: str) -> None:
 
 NODE_FEATURES = (
     *("route", "goto", "asks", "fails", "defer", "child", "memory", "called", "twice", "leaves"),
+    "stray",
 )
 
 
@@ -94,6 +98,8 @@ def features(case: Case) -> Iterator[str]:
         yield from (name for name in NODE_FEATURES if getattr(node, name))
         if any(go.arg is not None for option in node.route + node.goto for go in option):
             yield "send"
+        if any(go.node == "nowhere" for option in node.route + node.goto for go in option):
+            yield "nowhere"
         if node.child is not None:
             yield f"level {node.child.level}"
 
@@ -111,6 +117,7 @@ def test_the_examples_have_everything() -> None:
     assert seen >= {
         *(f"operation {kind}" for kind in kinds),
         *("limit", "before", "after", "streamed", "join", "conditional entry", "send"),
+        "nowhere",
         *NODE_FEATURES,
         *("level 1", "level 2"),
     }

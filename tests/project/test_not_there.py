@@ -72,11 +72,6 @@ def test_methods_of_a_compiled_graph(name: str) -> None:
         ("graph.StateGraph.compile", "transformers", "compile(transformers=)"),
         ("graph.StateGraph.add_node", "trace_policy", "add_node(trace_policy=)"),
         ("func.entrypoint", "timeout", "@entrypoint(timeout=)"),
-        (
-            "checkpoint.serde.jsonplus.JsonPlusSerializer",
-            "allowed_msgpack_modules",
-            "JsonPlusSerializer(allowed_msgpack_modules=)",
-        ),
         ("types.interrupt", "response_schema", "interrupt(value, response_schema=)"),
     ],
 )

@@ -25,10 +25,16 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
     if isinstance(action, Pregel):
         return (action,)
-    found = {
-        id(thing): thing for thing in _reached(function_of(action)) if isinstance(thing, Pregel)
-    }
+    found = {id(thing): thing for thing in _reached(_called(action)) if isinstance(thing, Pregel)}
     return tuple(found.values())
+
+
+def _called(action: Any) -> Any:
+    """The function that an action calls; of a LangChain RunnableLambda the one that it wraps."""
+    for name in ("func", "afunc"):
+        if callable(getattr(action, "invoke", None)) and (wrapped := getattr(action, name, None)):
+            return function_of(wrapped)
+    return function_of(action)
 
 
 def calls_tasks(action: Any) -> bool:
@@ -38,7 +44,7 @@ def calls_tasks(action: Any) -> bool:
     """
     if isinstance(action, TaskStarter):
         return True
-    waiting: list[Any] = [function_of(action)]
+    waiting: list[Any] = [_called(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
@@ -91,6 +97,6 @@ def _contents(thing: Any) -> tuple[Any, ...]:
         return tuple(thing)
     if isinstance(thing, MethodType):
         return (thing.__self__,)
-    if isinstance(thing, type) or callable(thing):
+    if isinstance(thing, (type, FunctionType)):
         return ()
     return tuple(getattr(thing, "__dict__", {}).values())

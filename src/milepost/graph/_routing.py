@@ -188,16 +188,16 @@ def update_writer(
 
     def from_value(output: Any) -> list[Write] | None:
         """The writes of a mapping or of an object with fields; None for anything else."""
-        if is_root:
-            return None if callable(getattr(output, "invoke", None)) else [(ROOT, output)]
         if isinstance(output, Mapping):
             return from_mapping(output)
+        if callable(getattr(output, "invoke", None)) and not isinstance(output, type):
+            return None
+        if is_root:
+            return [(ROOT, output)]
         if dataclasses.is_dataclass(output) and not isinstance(output, type):
             report(field.name for field in dataclasses.fields(output))
             return [(k, getattr(output, k)) for k in keys if hasattr(output, k)]
         if is_pydantic(type(output)):
-            if callable(getattr(output, "invoke", None)):
-                return None
             report(output.model_fields_set)
             return _fields_that_count(output, keys)
         if not isinstance(output, type) and (fields := annotated_keys(type(output))):

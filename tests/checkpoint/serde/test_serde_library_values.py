@@ -12,6 +12,7 @@ from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
 from milepost.checkpoint.serde.registry import TypeRegistry
 from milepost.errors import DeserializationError, SerializationError
+from milepost.store.memory import InMemoryStore
 
 attrs = pytest.importorskip("attrs")
 pd = pytest.importorskip("pandas")
@@ -237,3 +238,13 @@ def test_writing_text_imports_none_of_these_libraries() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
+
+
+def test_items_of_a_store_come_back() -> None:
+    store = InMemoryStore()
+    store.put(("a", "b"), "k", {"x": (1, 2)})
+    for item in (store.get(("a", "b"), "k"), store.search(("a",))[0]):
+        back = again(item)
+        assert type(back) is type(item)
+        assert back == item
+        assert (back.created_at, back.version) == (item.created_at, item.version)

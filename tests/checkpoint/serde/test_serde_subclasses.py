@@ -144,6 +144,12 @@ def test_strict_refuses_beside_a_serializer_that_does_not() -> None:
             strict.dumps_typed(value)
 
 
+def test_the_environment_makes_serializers_strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILEPOST_STRICT", "1")
+    with pytest.raises(SerializationError, match="Name is not registered"):
+        fresh().dumps_typed(Name("a"))
+
+
 def test_where_the_warning_is_an_error_nothing_is_stored() -> None:
     serde = fresh()
     with warnings.catch_warnings():

@@ -312,7 +312,9 @@ def test_a_new_file_that_cannot_be_written_to_says_so(path):
 def test_a_saver_or_store_is_not_pickled_or_deep_copied(send, path, postgres, uri):
     with SqliteSaver.from_conn_string(path) as sqlite, PostgresStore.from_conn_string(uri) as store:
         things = [sqlite, SqliteStore(sqlite.engine), postgres, store]
-        for thing in (*things, InMemorySaver(), InMemoryStore()):
+        if send is pickle.dumps:  # what is in memory can be copied
+            things += [InMemorySaver(), InMemoryStore()]
+        for thing in things:
             with pytest.raises(ProcessBoundError, match="in the other process") as refused:
                 send(thing)
             assert type(thing).__name__ in str(refused.value)

@@ -8,13 +8,12 @@ a server, does not pay for it.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost._internal.warn import warn_of
 from milepost.constants import START
-from milepost.warnings import MilepostWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,11 +58,9 @@ class StorableCheck:
     def _look_into(self, node: str, key: str, value: Any) -> None:
         for cls, reason in _refused(value):
             if (node, cls) not in self._warned:
-                warnings.warn(
+                warn_of(
                     f"{_named(node)} wrote to '{key}' what a checkpointer would refuse: {reason}."
-                    " Compile the graph with checkpointer=False if it never gets one.",
-                    MilepostWarning,
-                    stacklevel=2,
+                    " Compile the graph with checkpointer=False if it never gets one."
                 )
                 self._warned.add((node, cls))
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from milepost._internal.warn import strict_by_default
 from milepost.checkpoint.serde._msgpack import engine
 from milepost.checkpoint.serde._msgpack.codec import Level, native_pack, native_unpack
 from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
-from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
+from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
+
+__all__ = ["InvalidModuleError", "JsonPlusSerializer"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,21 +23,13 @@ Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
 """Types that a program allows: classes, or modules and names."""
 
 
-class InvalidModuleError(UnregisteredTypeError):
-    """Stored JSON names a type that is not allowed. `allowed_json_modules` allows it."""
-
-    @property
-    def message(self) -> str:
-        """The text of the error."""
-        return str(self)
-
-
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
     What cannot be read back exactly is refused when it is written, with one exception: a subclass
     of a built-in type, such as a `class Name(str)`, that is not registered is stored as that type,
-    with a warning. `strict=True` refuses such values too. `pickle_fallback=True` writes
+    with a warning. `strict=True` refuses such values too, and so does MILEPOST_STRICT=1 in the
+    environment. `pickle_fallback=True` writes
     such values with pickle instead, and is needed to read them: anyone who can change stored pickle
     can run code in the reader, so it is off unless asked for.
 
@@ -50,13 +45,16 @@ class JsonPlusSerializer:
         *,
         pickle_fallback: bool = False,
         registry: TypeRegistry | None = None,
-        strict: bool = False,
+        strict: bool | None = None,
         allowed_json_modules: Allowed | Literal[True] | None = None,
         allowed_msgpack_modules: Allowed | Literal[True] | None = None,
     ) -> None:
         self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
-        self.level = Level(self.registry, strict=strict or pickle_fallback)
+        self.level = Level(
+            self.registry,
+            strict=pickle_fallback or (strict_by_default() if strict is None else strict),
+        )
         for allowed in (allowed_json_modules, allowed_msgpack_modules):
             if allowed is not None and allowed is not True:
                 self.registry.allow(*allowed)

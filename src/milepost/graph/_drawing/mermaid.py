@@ -29,8 +29,8 @@ _STYLES = """\
 	classDef default fill:#f2f0ff,line-height:1.2
 	classDef first fill-opacity:0
 	classDef last fill:#bfb6fc
-	classDef deferred stroke-dasharray:5 3
 """
+_DEFERRED = "\tclassDef deferred stroke-dasharray:5 3\n"
 _WORDS = {"call", "class", "click", "default", "end", "graph", "href", "style", "subgraph"}
 """Words of Mermaid's language, which cannot be ids."""
 
@@ -41,7 +41,8 @@ def mermaid(picture: Graph, *, with_styles: bool = True) -> str:
     body = "".join(f"\t{line}\n" for line in lines)
     if not with_styles:
         return f"graph TD;\n{body}"
-    return f"{_HEAD}graph TD;\n{body}{_STYLES}"
+    deferred = _DEFERRED if any(node.is_deferred for node in picture.nodes.values()) else ""
+    return f"{_HEAD}graph TD;\n{body}{_STYLES}{deferred}"
 
 
 def _cluster(picture: Graph, prefix: str, *, with_nodes: bool) -> Iterator[str]:

@@ -8,14 +8,13 @@ The content is taken as the base type has it: methods of the subclass are not ca
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack.signals import NotExact
 from milepost.checkpoint.serde._msgpack.survey import only_native
 from milepost.checkpoint.serde._types import records
-from milepost.warnings import MilepostWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,11 +92,9 @@ def warn(cls: type, base: type) -> None:
         if records.is_data_type(cls)
         else f"register_type({name}, encode={base.__name__}, decode={name})"
     )
-    warnings.warn(
+    warn_of(
         f"values of the type {cls.__module__}.{name}, which is not registered, are stored as plain"
         f" {base.__name__} and read back as such; to keep the type, call {keep} (from"
         " milepost.checkpoint.serde import register_type). JsonPlusSerializer(strict=True) refuses"
-        " such values.",
-        MilepostWarning,
-        stacklevel=2,
+        " such values."
     )

@@ -91,6 +91,9 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     if root == "langchain_core":
         message: Writer | None = _langchain().writer_for(cls, registry)
         return message
+    if root == "milepost" and cls.__name__.endswith("Item"):
+        item: Writer | None = _own().writer_for(cls, registry)
+        return item
     if root in _PYDANTIC and (value := _pydantic().writer_for(cls, registry)) is not None:
         found: Writer = value
         return found
@@ -117,6 +120,8 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the type stored as `name` if it is one that needs no registration."""
     if name.startswith("langchain_core:"):
         _langchain().allow_name(name, registry)
+    elif name.startswith("milepost:"):
+        _own().allow_name(name, registry)
     elif name.startswith("pydantic:"):
         _pydantic().allow_name(name, registry)
     elif name.endswith("]") and len(name) < _LONGEST_NAME and registry.generics < _MOST_GENERICS:
@@ -135,6 +140,10 @@ def allow_error(name: str, registry: TypeRegistry) -> None:
 
 def _langchain() -> Any:
     return import_module(f"{_PACKAGE}.langchain")
+
+
+def _own() -> Any:
+    return import_module(f"{_PACKAGE}.own")
 
 
 def _pydantic() -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._types.records import RecordType, make
 from milepost.messages import _light
@@ -22,6 +23,8 @@ from milepost.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from milepost.checkpoint.serde.registry import TypeRegistry, Writer
 
 _TYPES: tuple[type, ...] = (
     CacheKey,
@@ -53,6 +56,46 @@ def _encode_send(send: Send) -> dict[str, Any]:
 
 def _decode_send(fields: dict[str, Any]) -> Send:
     return Send(fields["node"], fields["arg"], timeout=fields.get("timeout"))
+
+
+_ITEM: Final = ("value", "key", "namespace", "created_at", "updated_at", "version")
+_ITEMS: Final = {"Item": _ITEM, "SearchItem": (*_ITEM, "score")}
+"""What a store gives back, and its arguments. Stores are above serializers, so their module is
+looked up when the first item is met."""
+
+
+def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
+    """The writer of an item of a store; None for any other class."""
+    if cls is not _item_class(cls.__name__):
+        return None
+    _register_item(cls, registry)
+    return registry.writers[cls]
+
+
+def allow_name(name: str, registry: TypeRegistry) -> None:
+    """Register the class of items that is stored as `name`, if it is one."""
+    cls = _item_class(name.partition(":")[2])
+    if cls is not None:
+        _register_item(cls, registry)
+
+
+def _item_class(name: str) -> type | None:
+    if name not in _ITEMS:
+        return None
+    found: type = getattr(import_module("milepost.store.base"), name)
+    return found
+
+
+def _register_item(cls: Any, registry: TypeRegistry) -> None:
+    names = _ITEMS[cls.__name__]
+
+    def encode(item: Any) -> dict[str, Any]:
+        return {name: getattr(item, name) for name in names}
+
+    def decode(fields: dict[str, Any]) -> Any:
+        return cls(**fields)
+
+    registry.register(cls, name=f"milepost:{cls.__name__}", encode=encode, decode=decode)
 
 
 def _encode_interrupt(interrupt: Interrupt) -> dict[str, Any]:

@@ -120,10 +120,12 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname != _ROOT and not fullname.startswith(f"{_ROOT}."):
             return None
-        if any(fullname == name or fullname.startswith(f"{name}.") for name in self._original):
+        if fullname in self._original:
             parents = fullname.split(".")[:-1]
-            where = path or [os.path.join(entry, *parents) for entry in sys.path]
-            return PathFinder.find_spec(fullname, where, target)
+            path = [os.path.join(entry, *parents) for entry in sys.path]
+            return PathFinder.find_spec(fullname, path, target)
+        if any(fullname.startswith(f"{name}.") for name in self._original):
+            return PathFinder.find_spec(fullname, path, target)
         ours = _counterpart(fullname)
         if ours is None:
             raise _lacking(fullname)

@@ -1,0 +1,1 @@
+"""For private modules of `langgraph.stream`."""

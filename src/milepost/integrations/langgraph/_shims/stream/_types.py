@@ -1,0 +1,5 @@
+"""Needed by langchain's create_agent and langgraph-prebuilt."""
+
+from milepost.stream import ProtocolEvent, StreamTransformer
+
+__all__ = ["ProtocolEvent", "StreamTransformer"]

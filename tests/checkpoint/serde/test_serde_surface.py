@@ -1,0 +1,171 @@
+"""Allowlists, serializers of the older form, LangGraph's JSON, and listeners."""
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.serde.base import (
+    SerializerCompat,
+    SerializerProtocol,
+    maybe_add_typed_methods,
+)
+from milepost.checkpoint.serde.encrypted import EncryptedSerializer
+from milepost.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from milepost.checkpoint.serde.jsonplus import InvalidModuleError, JsonPlusSerializer
+from milepost.checkpoint.serde.registry import TypeRegistry
+from milepost.checkpoint.serde.types import ChannelProtocol, SendProtocol
+from milepost.errors import DeserializationError, SerializationError, UnregisteredTypeError
+from milepost.graph import START, StateGraph
+from milepost.types import Interrupt, Send
+
+
+@dataclass
+class Order:
+    total: int
+
+
+def fresh(**options: Any) -> JsonPlusSerializer:
+    return JsonPlusSerializer(registry=TypeRegistry(), **options)
+
+
+@pytest.mark.parametrize("option", ["allowed_msgpack_modules", "allowed_json_modules"])
+@pytest.mark.parametrize("entry", [Order, (__name__, "Order")], ids=["class", "name"])
+def test_a_type_in_an_allowlist_is_written_and_read(option: str, entry: Any) -> None:
+    with pytest.raises(SerializationError):
+        fresh().dumps_typed(Order(1))
+    allowing: Any = {option: [entry]}
+    stored = fresh(**allowing).dumps_typed(Order(1))
+    assert fresh(**allowing).loads_typed(stored) == Order(1)
+    assert fresh().with_msgpack_allowlist([entry]).loads_typed(stored) == Order(1)
+    with pytest.raises(UnregisteredTypeError):
+        fresh().loads_typed(stored)
+
+
+@pytest.mark.parametrize("nothing", [None, True, [], ()])
+def test_an_allowlist_that_names_nothing_changes_nothing(nothing: Any) -> None:
+    with pytest.raises(SerializationError):
+        fresh(allowed_msgpack_modules=nothing).dumps_typed(Order(1))
+    assert fresh(allowed_json_modules=nothing).loads_typed(("json", b"[1]")) == [1]
+
+
+def test_a_name_in_an_allowlist_is_imported_when_it_is_met_and_no_other_is() -> None:
+    code = """
+import sys
+from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+from milepost.errors import DeserializationError, UnregisteredTypeError
+import ormsgpack
+serde = JsonPlusSerializer(allowed_msgpack_modules=[("wsgiref.types", "NoSuch"), ("cgitb", "Hook")])
+print("cgitb" in sys.modules, "this" in sys.modules)
+for name in ("this:s", "cgitb:Hook"):
+    stored = ormsgpack.packb(ormsgpack.Ext(37, ormsgpack.packb([name, {}])))
+    try:
+        serde.loads_typed(("msgpack", stored))
+    except (UnregisteredTypeError, DeserializationError):
+        print("cgitb" in sys.modules, "this" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "False", "False", "False", "True", "False"]
+
+
+def test_a_sealed_serializer_hands_the_allowlist_on() -> None:
+    pytest.importorskip("Crypto")
+    serde = EncryptedSerializer.from_pycryptodome_aes(fresh(), key=b"k" * 16)
+    allowing = serde.with_msgpack_allowlist([Order])
+    assert allowing.loads_typed(allowing.dumps_typed(Order(1))) == Order(1)
+
+
+def test_a_serializer_of_the_older_form_is_taken_by_a_saver() -> None:
+    config: Any = {"configurable": {"thread_id": "t"}}
+    builder = StateGraph(dict[str, Any])
+    builder.add_node("n", lambda state: {**state, "b": {1, 2}})
+    builder.add_edge(START, "n")
+    saver = InMemorySaver(serde=pickle)  # type: ignore[arg-type]
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"a": 1}, config)
+    assert graph.get_state(config).values == {"a": 1, "b": {1, 2}}
+    assert isinstance(saver.serde, SerializerCompat)
+
+
+def test_a_serializer_of_the_present_form_stays_as_it_is() -> None:
+    serde = fresh()
+    assert maybe_add_typed_methods(serde) is serde
+    old = maybe_add_typed_methods(pickle)  # type: ignore[arg-type]
+    assert isinstance(old, SerializerProtocol)
+    assert old.dumps_typed({"a": 1})[0] == "dict"
+    assert old.loads_typed(old.dumps_typed({"a": 1})) == {"a": 1}
+
+
+def lc(*path: str, **named: Any) -> tuple[str, bytes]:
+    return "json", json.dumps(
+        {"x": {"lc": 2, "type": "constructor", "id": path, "kwargs": named}}
+    ).encode()
+
+
+def test_json_of_older_versions_is_read() -> None:
+    serde = fresh(allowed_json_modules=[(*__name__.split("."), "Order")])
+    assert serde.loads_typed(lc(*__name__.split("."), "Order", total=3)) == {"x": Order(3)}
+    old = lc(
+        "langgraph", "types", "Interrupt", value="v", resumable=True, ns=["a:b"], when="during"
+    )
+    assert serde.loads_typed(old) == {"x": Interrupt("v", ns=["a:b"])}
+    assert fresh().loads_typed(("bytearray", b"x")) == bytearray(b"x")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [lc("os", "system", command="true"), lc("builtins", "eval"), lc(__name__, "Order", total=1)],
+)
+def test_json_that_names_what_is_not_allowed_is_refused(stored: tuple[str, bytes]) -> None:
+    with pytest.raises(InvalidModuleError, match="allowed_json_modules") as caught:
+        fresh().loads_typed(stored)
+    assert caught.value.message == str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"lc": 2, "type": "constructor", "id": 5}', b"\xff"])
+def test_json_that_is_none_is_a_typed_error(body: bytes) -> None:
+    with pytest.raises(DeserializationError):
+        fresh().loads_typed(("json", body))
+
+
+def test_listeners_hear_of_stored_types_that_are_refused() -> None:
+    stored = fresh(allowed_msgpack_modules=[Order]).dumps_typed(Order(1))
+    heard: list[SerdeEvent] = []
+
+    def fails(event: SerdeEvent) -> None:
+        raise ValueError(event)
+
+    ends = [register_serde_event_listener(one) for one in (fails, heard.append)]
+    try:
+        with pytest.raises(UnregisteredTypeError):
+            fresh().loads_typed(stored)
+    finally:
+        for end in (*ends, *ends):
+            end()
+    assert heard
+    assert heard[0] == {"kind": "msgpack_blocked", "module": __name__, "name": "Order"}
+    told = len(heard)
+    with pytest.raises(UnregisteredTypeError):
+        fresh().loads_typed(stored)
+    assert len(heard) == told
+
+
+def test_the_protocols_describe_what_there_is() -> None:
+    assert isinstance(Send("n", 1), SendProtocol)
+    assert {"get", "update", "checkpoint"} <= vars(ChannelProtocol).keys()
+
+
+def test_an_interrupt_takes_the_arguments_of_older_versions() -> None:
+    old = Interrupt("v", resumable=True, ns=["a:b", "c:d"], when="during")
+    assert old == Interrupt(value="v", ns=("a:b", "c:d"))
+    assert old.id not in ("placeholder-id", Interrupt("v", ns=["a:b"]).id)
+    assert Interrupt("v", "given", ns=["a:b"]).id == "given"
+    assert Interrupt("v", resumable=False) == Interrupt("v")
+    assert fresh().loads_typed(fresh().dumps_typed(old)) == old

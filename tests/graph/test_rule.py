@@ -1,0 +1,490 @@
+"""A program that runs on LangGraph without an error runs here without one, with a warning where
+something was passed over; `strict=True` refuses it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import json
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from both import names_of
+from milepost._internal.warn import REMEMBERED, Strictness
+from milepost.errors import (
+    CheckpointNotFoundError,
+    EmptyInputError,
+    GraphBuildError,
+    InvalidUpdateError,
+    MilepostError,
+    OutsideRunError,
+    UnknownInterruptError,
+)
+from milepost.graph import START, StateGraph
+from milepost.warnings import MilepostWarning
+
+T: Any = {"configurable": {"thread_id": "t"}}
+
+
+class State(TypedDict, total=False):
+    a: int
+    log: Annotated[list[Any], operator.add]
+
+
+class Model(BaseModel):
+    a: int = 0
+    extra: int = 0
+
+
+@dataclass
+class Record:
+    a: int = 0
+    extra: int = 0
+
+
+class Plain:
+    a: int
+    extra: int
+
+    def __init__(self) -> None:
+        self.a, self.extra = 7, 8
+
+
+class Other(BaseModel):
+    a: int
+    extra: int
+
+
+def one(lib: Any, node: Any, **options: Any) -> Any:
+    """A graph of one node."""
+    return lib.StateGraph(State).add_node("n", node).add_edge(lib.START, "n").compile(**options)
+
+
+def two(lib: Any, node: Any, **options: Any) -> Any:
+    """A graph of one node, and another that it may go to."""
+    builder = lib.StateGraph(State).add_node("n", node)
+    builder.add_node("m", lambda state: {"log": ["m", state.get("a")]})
+    return builder.add_edge(lib.START, "n").compile(**options)
+
+
+def routed(lib: Any, route: Any) -> Any:
+    builder = lib.StateGraph(State).add_node("n", lambda _: {"a": 1})
+    builder.add_node("m", lambda state: {"log": ["m", state.get("a")]})
+    return builder.add_edge(lib.START, "n").add_conditional_edges("n", route).compile().invoke({})
+
+
+def saved(lib: Any, node: Any, then: Any) -> Any:
+    """What a second call says to a thread that has had a first."""
+    graph = two(lib, node, checkpointer=lib.InMemorySaver())
+    graph.invoke({"a": 1}, T)
+    return graph.invoke(then, T)
+
+
+def ask(lib: Any) -> Callable[[Any], Any]:
+    return lambda _: {"log": [lib.interrupt("?")]}
+
+
+def said(_: Any) -> Any:
+    return {"log": ["x"]}
+
+
+def counted(_: Any) -> Any:
+    yield {"a": 1}
+    yield {"a": 2}
+
+
+async def counted_async(_: Any) -> Any:
+    yield {"a": 1}
+    yield {"a": 2}
+
+
+def with_lambda(lib: Any) -> Any:
+    builder = lib.StateGraph(State).add_node(lambda _: {"a": 1})
+    return builder.add_edge(lib.START, "<lambda>").compile().invoke({})
+
+
+def updated(lib: Any, values: Any) -> Any:
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    graph.invoke({"a": 1}, T)
+    graph.update_state(T, values)
+    return graph.get_state(T).values
+
+
+def asked_again(lib: Any) -> Any:
+    graph = one(lib, ask(lib), checkpointer=lib.InMemorySaver())
+    graph.invoke({}, T)
+    result = graph.invoke(lib.Command(resume={"0" * 32: "late"}), T)
+    return [one.value for one in result["__interrupt__"]]
+
+
+def state_at(lib: Any, **place: str) -> Any:
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    graph.invoke({}, T)
+    return tuple(graph.get_state({"configurable": {"thread_id": "t", **place}}))
+
+
+def begun_at(lib: Any) -> Any:
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    return graph.invoke({"a": 3}, {"configurable": {"thread_id": "t", "checkpoint_id": "1"}})
+
+
+def copied(lib: Any) -> Any:
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    graph.invoke({}, T)
+    graph.update_state(T, {"a": 1}, as_node="__copy__")
+    return graph.get_state(T).values
+
+
+def entered(lib: Any) -> Any:
+    @lib.entrypoint(checkpointer=lib.InMemorySaver())
+    def program(given: int) -> int:
+        return given
+
+    program.invoke(1, T)
+    return program.invoke(lib.Command(goto="x"), T)
+
+
+class Case(NamedTuple):
+    name: str
+    program: Callable[[Any], Any]
+    warning: str
+    refusal: type[Exception] = InvalidUpdateError
+
+
+CASES = [
+    Case("key", lambda lib: one(lib, lambda _: {"a": 1, "z": 2}).invoke({}), "'n' wrote the key"),
+    Case("only key", lambda lib: one(lib, lambda _: {"z": 2}).invoke({"a": 3}), "wrote the key"),
+    Case(
+        "streamed key", lambda lib: list(one(lib, lambda _: {"z": 2}).stream({})), "wrote the key"
+    ),
+    Case(
+        "key of a command",
+        lambda lib: one(lib, lambda _: lib.Command(update={"a": 1, "z": 2})).invoke({}),
+        "'n' wrote the key 'z'",
+    ),
+    Case(
+        "key of pairs",
+        lambda lib: one(lib, lambda _: lib.Command(update=[("a", 1), ("z", 2)])).invoke({}),
+        "'n' wrote the key 'z'",
+    ),
+    Case(
+        "key of an input",
+        lambda lib: one(lib, said).invoke({"a": 1, "z": 2}),
+        "The input has the key 'z'",
+    ),
+    Case(
+        "key of an input command",
+        lambda lib: saved(lib, ask(lib), lib.Command(update={"a": 4, "z": 1}, resume="r")),
+        "The command that is the input wrote the key 'z'",
+    ),
+    Case("key of an update", lambda lib: updated(lib, {"a": 2, "z": 3}), "'n' wrote the key 'z'"),
+    Case("model", lambda lib: one(lib, lambda _: Model(a=4, extra=1)).invoke({}), "key 'extra'"),
+    Case("record", lambda lib: one(lib, lambda _: Record(a=4)).invoke({}), "key 'extra'"),
+    Case("annotated object", lambda lib: one(lib, lambda _: Plain()).invoke({}), "key 'extra'"),
+    Case(
+        "result of a graph",
+        lambda lib: one(
+            lib,
+            functools.partial(
+                lambda graph, _: graph.invoke({"a": 1, "extra": 1}),
+                lib.StateGraph(Other)
+                .add_node("i", lambda _: {"a": 2})
+                .add_edge(lib.START, "i")
+                .compile(),
+            ),
+        ).invoke({}),
+        "'n' wrote the key 'extra'",
+    ),
+    Case(
+        "update of a command",
+        lambda lib: one(lib, lambda _: lib.Command(update=[3])).invoke({"a": 9}),
+        "has the update",
+    ),
+    Case(
+        "update of an input command",
+        lambda lib: saved(lib, ask(lib), lib.Command(update="text", resume="r")),
+        "has the update 'text'",
+    ),
+    *(
+        Case(
+            f"goto {name}",
+            lambda lib, target=target: two(
+                lib, lambda _: lib.Command(update={"a": 1}, goto=target(lib))
+            ).invoke({}),
+            warning,
+        )
+        for name, target, warning in [
+            ("an unknown node", lambda _: "z", "'n' goes to 'z', which is not a node"),
+            ("two, one unknown", lambda _: ["z", "m"], "goes to 'z'"),
+            ("START", lambda lib: lib.START, "goes to '__start__'"),
+            ("a number", lambda _: [3], "goes to 3"),
+            ("Send", lambda lib: lib.Send("z", 1), "sent to 'z'"),
+            ("Send to END", lambda lib: lib.Send("__end__", 1), "sent to '__end__'"),
+        ]
+    ),
+    Case("route", lambda lib: routed(lib, lambda _: "z"), "conditional edge of 'n' goes to 'z'"),
+    Case("routes", lambda lib: routed(lib, lambda _: ["z", "m"]), "goes to 'z'"),
+    Case("route to a number", lambda lib: routed(lib, lambda _: 3), "goes to 3"),
+    Case(
+        "routed Send",
+        lambda lib: routed(lib, lambda _: [lib.Send("z", 1), lib.Send("m", {"a": 4})]),
+        "sent to 'z'",
+    ),
+    Case(
+        "goto of an input command",
+        lambda lib: saved(lib, said, lib.Command(goto="z", update={"a": 5})),
+        "The command goes to 'z'",
+    ),
+    Case(
+        "END of an input command",
+        lambda lib: saved(lib, said, lib.Command(goto="__end__", update={"a": 5})),
+        "cannot go to END",
+    ),
+    Case(
+        "goto of a first command",
+        lambda lib: two(lib, said, checkpointer=lib.InMemorySaver()).invoke(
+            lib.Command(goto="z"), T
+        ),
+        "The command goes to 'z'",
+    ),
+    Case("goto of an entrypoint", entered, "An entrypoint has no nodes"),
+    Case(
+        "graph of a command",
+        lambda lib: one(lib, lambda _: lib.Command(graph="g", update={"a": 1})).invoke({}),
+        "Command for graph 'g'",
+    ),
+    Case("lambda", with_lambda, "has no name", GraphBuildError),
+    Case("generator", lambda lib: one(lib, counted).invoke({}), "is a generator", GraphBuildError),
+    Case(
+        "async generator",
+        lambda lib: asyncio.run(one(lib, counted_async).ainvoke({})),
+        "is a generator",
+        GraphBuildError,
+    ),
+    Case(
+        "resume of a new thread",
+        lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
+            lib.Command(resume="r"), T
+        ),
+        "nothing saved to resume",
+        EmptyInputError,
+    ),
+    Case(
+        "superfluous answer",
+        lambda lib: saved(lib, said, lib.Command(resume="r")),
+        "has no open interrupt",
+        UnknownInterruptError,
+    ),
+    Case("answer to none", asked_again, "No interrupt of thread 't'", UnknownInterruptError),
+    Case(
+        "checkpoint_id",
+        lambda lib: state_at(lib, checkpoint_id="nope"),
+        "has no checkpoint 'nope'",
+        CheckpointNotFoundError,
+    ),
+    Case("checkpoint_id of none", begun_at, "has no checkpoint '1'", CheckpointNotFoundError),
+    Case("values of a copy", copied, "has the values of the original"),
+    Case(
+        "get_store",
+        lambda lib: one(lib, lambda _: {"log": [lib.get_store()]}).invoke({}),
+        "has no store",
+        OutsideRunError,
+    ),
+    Case(
+        "durability",
+        lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
+            {}, T, durability="other"
+        ),
+        "Unknown durability 'other'",
+        ValueError,
+    ),
+    Case(
+        "stream_mode",
+        lambda lib: list(one(lib, said).stream({}, stream_mode=["other", "values"])),
+        "Unknown stream_mode 'other'",
+        ValueError,
+    ),
+    Case(
+        "option",
+        lambda lib: one(lib, said).invoke({}, other=1),
+        "Unknown option 'other'",
+        TypeError,
+    ),
+    Case(
+        "interrupt_before",
+        lambda lib: one(lib, said, checkpointer=lib.InMemorySaver()).invoke(
+            {}, T, interrupt_before=["z"]
+        ),
+        "Interrupt node 'z'",
+        GraphBuildError,
+    ),
+]
+
+
+def library(root: str) -> Any:
+    names = names_of(root)
+    names.get_store = __import__(f"{root}.config", fromlist=["get_store"]).get_store
+    return names
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_langgraph_lets_pass_ends_alike_here_with_a_warning(case: Case) -> None:
+    with pytest.warns(MilepostWarning) as warned:
+        ours = case.program(library("milepost"))
+    assert any(case.warning in str(one.message) for one in warned)
+    assert all(one.filename == __file__ for one in warned)
+    assert ours == case.program(library("langgraph"))
+
+
+@pytest.mark.usefixtures("strictly")
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_strict_graph_refuses_it(case: Case) -> None:
+    with pytest.raises(case.refusal, match=re.escape(case.warning)):
+        case.program(library("milepost"))
+
+
+SILENT: dict[str, Callable[[Any], Any]] = {
+    "partial": lambda lib: list(
+        lib.StateGraph(State).add_node(functools.partial(lambda x, _: {"a": x}, 3)).nodes
+    ),
+    "graph as a node": lambda lib: one(
+        lib,
+        lib.StateGraph(Inner)
+        .add_node("i", lambda _: {"a": 2, "extra": 3})
+        .add_edge(lib.START, "i")
+        .compile(),
+    ).invoke({"a": 1, "log": ["x"]}),
+    "graphs in nodes": lambda lib: found(lib),
+    "dict of runnables": lambda lib: one(lib, {"a": lambda _: 3, "log": lambda _: ["q"]}).invoke(
+        {"a": 4}
+    ),
+    "returned runnable": lambda lib: one(lib, lambda _: runnable()).invoke({"a": 4}),
+    "deep copy of a saver": lambda lib: copies(lib),
+    "metadata": lambda lib: metadata(lib),
+    "snapshot as JSON": lambda lib: len(json.loads(json.dumps(metadata(lib, whole=True)))),
+    "max_concurrency 0": lambda lib: asyncio.run(
+        one(lib, said).ainvoke({}, {"max_concurrency": 0})
+    ),
+    "recursion_limit as a float": lambda lib: one(lib, said).invoke({}, {"recursion_limit": 5.0}),
+}
+
+
+class Inner(TypedDict):
+    a: int
+    extra: int
+
+
+class Owner:
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def __call__(self, state: Any) -> Any:
+        return self.graph.invoke(state)
+
+
+def found(lib: Any) -> Any:
+    """The nodes in which a graph is found: an attribute in a closure, a closure, a runnable."""
+    from langchain_core.runnables import RunnableLambda
+
+    inner = one(lib, said)
+    owner = Owner(inner)
+    builder = lib.StateGraph(State)
+    builder.add_node("attribute", lambda state: owner.graph.invoke(state))
+    builder.add_node("closure", lambda state: inner.invoke(state))
+    builder.add_node("runnable", RunnableLambda(lambda state: inner.invoke(state)))
+    graph = builder.add_edge(lib.START, "closure").compile()
+    return [name for name, _ in graph.get_subgraphs()]
+
+
+def runnable() -> Any:
+    from langchain_core.runnables import RunnableLambda
+
+    return RunnableLambda(lambda state: {"a": state["a"] + 1})
+
+
+def copies(lib: Any) -> Any:
+    saver = lib.InMemorySaver()
+    graph = one(lib, said, checkpointer=saver)
+    graph.invoke({"log": ["long " * 100]}, T)
+    twin = one(lib, said, checkpointer=copy.deepcopy(saver))
+    twin.invoke({"log": ["there"]}, T)
+    graph.invoke({"log": ["here"]}, T)
+    return [list(graph.get_state(T).values["log"]), list(twin.get_state(T).values["log"])]
+
+
+def metadata(lib: Any, *, whole: bool = False) -> Any:
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    given = {"thread_id": "t", "user": "u", "n": 3, "some": [1], "__x": 1}
+    graph.invoke({}, {"configurable": given})
+    snapshot = graph.get_state(T)
+    return snapshot if whole else snapshot.metadata
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_no_mistake_ends_alike_without_a_warning(name: str) -> None:
+    assert SILENT[name](library("milepost")) == SILENT[name](library("langgraph"))
+
+
+# -- what stays refused
+
+
+def test_an_unknown_checkpoint_of_a_thread_that_has_others_is_refused_and_hides_nothing() -> None:
+    lib = library("milepost")
+    graph = one(lib, said, checkpointer=lib.InMemorySaver())
+    graph.invoke({}, T)
+    wrong = {"configurable": {"thread_id": "t", "checkpoint_id": "1"}}
+    for call in (lambda: graph.invoke({}, wrong), lambda: graph.update_state(wrong, {"a": 1})):
+        with pytest.raises(CheckpointNotFoundError, match="without a checkpoint_id"):
+            call()
+    assert graph.get_state(T).values == {"log": ["x"]}
+
+
+# -- warnings
+
+
+def build(strict: bool | None = None) -> Any:
+    builder = StateGraph(State, strict=strict).add_node("n", lambda _: {"z": 1})
+    return builder.add_edge(START, "n").compile()
+
+
+def test_a_place_is_reported_once_and_points_to_the_nodes_function() -> None:
+    graph = build()
+    with pytest.warns(MilepostWarning) as warned:
+        graph.batch([{}, {}], {"max_concurrency": 1})
+    assert [one.filename for one in warned] == [__file__]
+    assert warned[0].lineno == build.__code__.co_firstlineno + 1
+
+
+def test_a_filter_that_makes_errors_of_warnings_does_so_each_time() -> None:
+    graph = build()
+    for _ in range(2):
+        with pytest.raises(MilepostWarning):
+            graph.invoke({})
+
+
+@pytest.mark.usefixtures("strictly")
+def test_a_graph_that_says_so_is_not_strict_whatever_the_environment_says() -> None:
+    with pytest.warns(MilepostWarning):
+        assert build(strict=False).invoke({"a": 1}) == {"a": 1, "log": []}
+
+
+def test_strict_as_an_argument_refuses() -> None:
+    with pytest.raises(InvalidUpdateError, match="'z'"):
+        build(strict=True).invoke({})
+
+
+@pytest.mark.filterwarnings("ignore::milepost.warnings.MilepostWarning")
+def test_what_is_remembered_of_warnings_has_a_bound() -> None:
+    strictness = Strictness()
+    for place in range(REMEMBERED + 10):
+        strictness.check(place, lambda: MilepostError("wrong."), "Done.")
+    assert len(strictness._reported) == REMEMBERED
