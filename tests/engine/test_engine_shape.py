@@ -80,7 +80,6 @@ LONG_CHAINS = {
     "milepost.store.sqlite.aio": 5,
     # What programs catch: a name for each thing to do, below the names for everything.
     "milepost.errors": 5,
-    "milepost.checkpoint.serde.jsonplus": 5,
 }
 
 
