@@ -125,12 +125,6 @@ def asked_again(lib: Any) -> Any:
     return [one.value for one in result["__interrupt__"]]
 
 
-def state_at(lib: Any, **place: str) -> Any:
-    graph = one(lib, said, checkpointer=lib.InMemorySaver())
-    graph.invoke({}, T)
-    return tuple(graph.get_state({"configurable": {"thread_id": "t", **place}}))
-
-
 def copied(lib: Any) -> Any:
     graph = one(lib, said, checkpointer=lib.InMemorySaver())
     graph.invoke({}, T)
