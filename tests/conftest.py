@@ -44,10 +44,12 @@ ON_POSTGRES = {
         "gone_while_read",
         "names",
         "pending_writes",
+        "pregel",
         "reject",
         "renames",
         "replay",
         "saver_contract",
+        "step_timeout",
         "update_state",
         "versions",
     )
