@@ -147,3 +147,26 @@ def test_metadata_of_messages_name_the_run_in_both_libraries(given: dict[str, st
         ((_, metadata),) = graph.stream({}, {"configurable": given}, stream_mode="messages")
         told.append({key: metadata.get(key) for key in ("thread_id", "run_id", "graph_id")})
     assert told[0] == told[1] == {**dict.fromkeys(told[0]), **given}
+
+
+@pytest.mark.filterwarnings("ignore:.*'why':milepost.warnings.MilepostWarning")
+@pytest.mark.parametrize("lib", BOTH, ids=lambda lib: lib.name)
+def test_a_router_without_a_schema_sees_what_its_node_returned_besides_the_state(lib: Any) -> None:
+    seen: dict[str, Any] = {}
+
+    def decide(state: Any) -> Any:
+        return {"a": state["a"] + 1, "why": "because"}
+
+    def plain(state: Any) -> str:
+        seen["plain"] = dict(state)
+        return "__end__"
+
+    def typed(state: State) -> str:
+        seen["typed"] = dict(state)
+        return "__end__"
+
+    builder = lib.StateGraph(State).add_node(decide).add_edge(lib.START, "decide")
+    builder.add_conditional_edges("decide", plain).add_conditional_edges("decide", typed)
+    assert builder.compile().invoke({"a": 1}) == {"a": 2, "out": []}
+    assert seen["plain"] == {"a": 2, "out": [], "why": "because"}
+    assert seen["typed"] == {"a": 2, "out": []}
