@@ -150,6 +150,7 @@ def task(
         older = older_names("task", kwargs, _OLDER_NAMES, Strictness())
         retry_policy = retry_policy or older.get("retry_policy")
     retry = retry_policies(retry_policy)
+    limit = TimeoutPolicy.coerce(timeout)
 
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         return TaskFunction(
@@ -157,7 +158,7 @@ def task(
             name=name,
             retry=retry,
             cache=cache_policy,
-            timeout=TimeoutPolicy.coerce(timeout),
+            timeout=limit,
         )
 
     return decorate if __func_or_none__ is None else decorate(__func_or_none__)

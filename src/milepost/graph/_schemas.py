@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 from typing_extensions import is_typeddict
 
 from milepost._schema import is_pydantic, schema_of
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -167,7 +168,9 @@ class Schemas:
 
 def _deprecated(name: str) -> None:
     warnings.warn(
-        f"{name} is deprecated: use get_context_jsonschema.", DeprecationWarning, stacklevel=3
+        f"`{name}` is deprecated: use get_context_jsonschema",
+        LangGraphDeprecatedSinceV10,
+        stacklevel=3,
     )
 
 
