@@ -19,6 +19,7 @@ from milepost.errors import SerdeError
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
+    from milepost._engine.observers import RunObserver
     from milepost._engine.position import Position
     from milepost._engine.streaming.events import RunEvents
     from milepost._engine.superstep.channel_state import ChannelState
@@ -83,6 +84,7 @@ class CheckpointWriter:
         "mid_apply",
         "missing",
         "next_version",
+        "observers",
         "owns_thread",
         "pending",
         "position",
@@ -147,6 +149,12 @@ class CheckpointWriter:
         """Where the present checkpoint comes from, if there is no metadata of it yet."""
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
+        self.observers: Sequence[RunObserver] = ()
+        """Those that follow the run."""
+
+    def keep_with_checkpoints(self, key: str, value: str) -> None:
+        """Save something as metadata with every checkpoint that is made from now on."""
+        self._given[key] = value
 
     def join(self, thread: ThreadWriter, *, owned: bool) -> None:
         """Write to a thread; `owned`: no run around this one does so too."""
@@ -166,7 +174,7 @@ class CheckpointWriter:
         if self.stores_at_exit:
             self._unstored_writes.extend(writes)
             return
-        self._prepared.append(thread.prepare(self._commit(thread, writes, None)))
+        self._prepared.append(self._prepare(thread, writes, None))
         yield from self.store_prepared()
 
     def save_checkpoint(
@@ -215,7 +223,7 @@ class CheckpointWriter:
             if self.program.untracked:
                 writes = tracked_writes(writes, self.program.untracked, step_ends=True)
             new = self._new_checkpoint(new_id, copied)
-            self._prepared.append(thread.prepare(self._commit(thread, writes, new)))
+            self._prepared.append(self._prepare(thread, writes, new))
             if not with_next:
                 steps, self._prepared = self._prepared, []
                 yield Save(thread, steps, not thread.deferred)
@@ -260,14 +268,14 @@ class CheckpointWriter:
                 self._describe(self._source, ())
             try:
                 new = self._new_checkpoint(position.checkpoint_id)
-                prepared.append(thread.prepare(self._commit(thread, (), new)))
+                prepared.append(self._prepare(thread, (), new))
             except SerdeError as refused:
                 raise refused.at(node=self._authors.get(refused.channel or "")) from None
             position.stored_id = position.checkpoint_id
             self.channels.mark_saved()
             self._unstored = False
         if self._unstored_writes:
-            prepared.append(thread.prepare(self._commit(thread, self._unstored_writes, None)))
+            prepared.append(self._prepare(thread, self._unstored_writes, None))
             self._unstored_writes = []
         if prepared:
             yield Save(thread, prepared, True)
@@ -323,6 +331,16 @@ class CheckpointWriter:
                 self.channels, counters, made_by
             )
         self.metadata, self._source = metadata, None  # type: ignore[assignment]
+
+    def _prepare(
+        self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None
+    ) -> Any:
+        """Encode a step."""
+        step = self._commit(thread, writes, new)
+        prepared = thread.prepare(step)
+        if self.observers:
+            thread.tell_of(prepared, self.observers, step)
+        return prepared
 
     def _commit(
         self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
+from milepost._engine.observers import CommitWatch
 from milepost._engine.write_behind import LARGE, WriteBehindQueue
 from milepost.checkpoint._contract.records import Checkpoint, Place
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 
 if TYPE_CHECKING:
+    from milepost._engine.observers import RunObserver
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import Durability
 
@@ -29,6 +31,7 @@ class ThreadWriter:
 
     __slots__ = (
         "_opening",
+        "_watch",
         "deferred",
         "durability",
         "fence",
@@ -59,6 +62,8 @@ class ThreadWriter:
         self.queue: WriteBehindQueue | None = None
         """Steps that are still to be stored, once there have been any."""
         self._opening = threading.Lock()
+        self._watch: CommitWatch | None = None
+        """Who is to hear of commits, if a run that is followed has prepared some."""
 
     def prepare(self, step: StepCommit) -> Any:
         """Encode a step, so that what the program does next cannot change it."""
@@ -96,6 +101,13 @@ class ThreadWriter:
             ) from error
         return replace(step, writes=writes, new=new)
 
+    def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
+        """Let observers hear when a prepared step is stored."""
+        if self._watch is None:
+            self._watch = CommitWatch()
+        weight = 0 if self.native is None else self.native.weight(prepared)
+        self._watch.add(prepared, observers, step, weight)
+
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""
         with self._opening:  # graphs inside the run may run side by side
@@ -118,6 +130,13 @@ class ThreadWriter:
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in one of our own savers, in sync code."""
+        if self._watch is None:
+            self._store_now(steps)
+            return
+        with self._watch.commit(steps):
+            self._store_now(steps)
+
+    def _store_now(self, steps: Sequence[Any]) -> None:
         assert self.native is not None
         self._check_going_on()
         try:
@@ -129,6 +148,13 @@ class ThreadWriter:
 
     async def astore_now(self, steps: Sequence[Any]) -> None:
         """`store_now`, for use on an event loop."""
+        if self._watch is None:
+            await self._astore_now(steps)
+            return
+        with self._watch.commit(steps):
+            await self._astore_now(steps)
+
+    async def _astore_now(self, steps: Sequence[Any]) -> None:
         assert self.native is not None
         self._check_going_on()
         try:
@@ -140,6 +166,15 @@ class ThreadWriter:
 
     def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
         """Store prepared steps in any other saver, in order; raises the first failure."""
+        if self._watch is None:
+            return self._store(steps)
+        return self._observed_store(self._watch, steps)
+
+    def _observed_store(self, watch: CommitWatch, steps: Sequence[Any]) -> EffectGenerator[None]:
+        with watch.commit(steps):
+            yield from self._store(steps)
+
+    def _store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
         self._check_going_on()
         try:
             for step in steps:
