@@ -48,6 +48,7 @@ ON_POSTGRES = {
         "renames",
         "replay",
         "saver_contract",
+        "traces_on_savers",
         "update_state",
         "versions",
     )

@@ -76,7 +76,7 @@ def update_thread(
         yield from open_channels(run, saved)
         if saved is not None and (trace := saved.metadata.get(TRACE)) is not None:
             # A run that goes on from here is linked with the one that was updated.
-            run.checkpoints.keep_with_checkpoints(TRACE, trace)
+            run.checkpoints.keep_with_checkpoints(TRACE, str(trace))
         for updates in supersteps:
             yield from _superstep(run, updates, saved, explicit)
             explicit = False
