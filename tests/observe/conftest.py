@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from recorded import Recorded
 
 from milepost.observe import uninstrument
-from recorded import Recorded
 
 
 @pytest.fixture
