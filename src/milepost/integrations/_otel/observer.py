@@ -210,6 +210,8 @@ class TracingObserver(RunObserver):
 
     def _begin_task(self, task: Task, parent: TraceContext, more: Attributes) -> _Open:
         about: Attributes = {names.NODE: task.name, names.TASK: task.id, **more}
+        if (thread_id := self.run.position.thread_id) is not None:
+            about[names.CONVERSATION] = thread_id
         name = f"task {task.name}"
         if (tool := tool_call_of(task)) is not None:
             about |= tool
