@@ -19,7 +19,6 @@ from milepost.errors import SerdeError
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
-    from milepost._engine.observers import RunObserver
     from milepost._engine.position import Position
     from milepost._engine.streaming.events import RunEvents
     from milepost._engine.superstep.channel_state import ChannelState
@@ -84,7 +83,6 @@ class CheckpointWriter:
         "mid_apply",
         "missing",
         "next_version",
-        "observers",
         "owns_thread",
         "pending",
         "position",
@@ -149,8 +147,6 @@ class CheckpointWriter:
         """Where the present checkpoint comes from, if there is no metadata of it yet."""
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
-        self.observers: Sequence[RunObserver] = ()
-        """Those that follow the run."""
 
     def keep_with_checkpoints(self, key: str, value: str) -> None:
         """Save something as metadata with every checkpoint that is made from now on."""
@@ -336,23 +332,18 @@ class CheckpointWriter:
         self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None
     ) -> Any:
         """Encode a step."""
-        step = self._commit(thread, writes, new)
-        prepared = thread.prepare(step)
-        if self.observers:
-            thread.tell_of(prepared, self.observers, step)
-        return prepared
-
-    def _commit(
-        self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None
-    ) -> StepCommit:
         position = self.position
         status = thread.fence.waiting
         if new is not None and not position.ns and (not thread.instant or status != "running"):
             waiting = is_waiting(self.program, self.channels)
             status = status if waiting else "idle"
-        return StepCommit(
+        step = StepCommit(
             thread.thread_id, position.ns, position.stored_id, writes, new, thread.fence, status
         )
+        prepared = thread.prepare(step)
+        if self.events.observers:
+            thread.tell_of(prepared, self.events.observers, step)
+        return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:
         channels = self.channels

@@ -123,7 +123,8 @@ def load_checkpoint(
         yield Flush(shared, last=False)
     place = place_of(settings.config)
     position.thread_id = place.thread_id
-    thread = yield from _claim(saver, settings, place.thread_id, shared)
+    observed = bool(checkpoints.events.observers)
+    thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
@@ -163,7 +164,11 @@ def no_such_checkpoint(place: Place) -> CheckpointNotFoundError:
 
 
 def _claim(
-    saver: Saver, settings: RunSettings, thread_id: str, shared: ThreadWriter | None
+    saver: Saver,
+    settings: RunSettings,
+    thread_id: str,
+    shared: ThreadWriter | None,
+    observed: bool,
 ) -> EffectGenerator[ThreadWriter]:
     """Become a writer of the thread; claim it first if no other run may be busy with it."""
     if shared is None:
@@ -181,7 +186,12 @@ def _claim(
         yield HoldThread(saver, thread_id, fence)
         if not saver.instant:
             leases.keep(saver, thread_id, fence)
-    return ThreadWriter(saver, thread_id, settings.durability or "async", fence)
+    make = ThreadWriter
+    if observed:
+        from milepost._engine.watched_writer import WatchedThreadWriter
+
+        make = WatchedThreadWriter
+    return make(saver, thread_id, settings.durability or "async", fence)
 
 
 def _root_place(

@@ -20,8 +20,8 @@ run that is not followed has no observers, and asks for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Branch
     from milepost.checkpoint._contract.records import CheckpointTuple
-    from milepost.checkpoint._contract.step_saver import StepCommit
 
 R = TypeVar("R")
 
@@ -138,36 +137,6 @@ class StoredStep:
     """How many values tasks have written."""
     weight: int
     """About how many bytes the encoded step has; 0 if the saver does not say."""
-
-
-class CommitWatch:
-    """Knows which observers are to hear of the steps that a thread writer will store."""
-
-    __slots__ = ("_prepared",)
-
-    def __init__(self) -> None:
-        self._prepared: dict[int, tuple[Sequence[RunObserver], StoredStep]] = {}
-        """By identity of an encoded step, which the writer holds until it is stored."""
-
-    def add(
-        self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit, weight: int
-    ) -> None:
-        """A step was encoded in a run that these observers follow."""
-        new_id = None if step.new is None else step.new.checkpoint["id"]
-        writes = sum(len(task.writes) for task in step.writes)
-        told = StoredStep(step.checkpoint_ns, new_id, writes, weight)
-        self._prepared[id(prepared)] = (observers, told)
-
-    @contextmanager
-    def commit(self, steps: Sequence[Any]) -> Iterator[None]:
-        """Tell observers that these steps are being stored."""
-        known = [found for step in steps if (found := self._prepared.get(id(step))) is not None]
-        with ExitStack() as stack:
-            for observer in known[-1][0] if known else ():
-                stack.enter_context(observer.commit([told for _, told in known]))
-            yield
-        for step in steps:
-            self._prepared.pop(id(step), None)
 
 
 Watcher: TypeAlias = "Callable[[GraphRun, Any], RunObserver | None]"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
-from milepost._engine.observers import CommitWatch
 from milepost._engine.write_behind import LARGE, WriteBehindQueue
 from milepost.checkpoint._contract.records import Checkpoint, Place
 from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
@@ -31,7 +30,6 @@ class ThreadWriter:
 
     __slots__ = (
         "_opening",
-        "_watch",
         "deferred",
         "durability",
         "fence",
@@ -62,8 +60,6 @@ class ThreadWriter:
         self.queue: WriteBehindQueue | None = None
         """Steps that are still to be stored, once there have been any."""
         self._opening = threading.Lock()
-        self._watch: CommitWatch | None = None
-        """Who is to hear of commits, if a run that is followed has prepared some."""
 
     def prepare(self, step: StepCommit) -> Any:
         """Encode a step, so that what the program does next cannot change it."""
@@ -102,11 +98,7 @@ class ThreadWriter:
         return replace(step, writes=writes, new=new)
 
     def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
-        """Let observers hear when a prepared step is stored."""
-        if self._watch is None:
-            self._watch = CommitWatch()
-        weight = 0 if self.native is None else self.native.weight(prepared)
-        self._watch.add(prepared, observers, step, weight)
+        """Let observers of a run hear when a prepared step is stored; WatchedThreadWriter does."""
 
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""
@@ -130,13 +122,6 @@ class ThreadWriter:
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in one of our own savers, in sync code."""
-        if self._watch is None:
-            self._store_now(steps)
-            return
-        with self._watch.commit(steps):
-            self._store_now(steps)
-
-    def _store_now(self, steps: Sequence[Any]) -> None:
         assert self.native is not None
         self._check_going_on()
         try:
@@ -148,13 +133,6 @@ class ThreadWriter:
 
     async def astore_now(self, steps: Sequence[Any]) -> None:
         """`store_now`, for use on an event loop."""
-        if self._watch is None:
-            await self._astore_now(steps)
-            return
-        with self._watch.commit(steps):
-            await self._astore_now(steps)
-
-    async def _astore_now(self, steps: Sequence[Any]) -> None:
         assert self.native is not None
         self._check_going_on()
         try:
@@ -166,15 +144,6 @@ class ThreadWriter:
 
     def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
         """Store prepared steps in any other saver, in order; raises the first failure."""
-        if self._watch is None:
-            return self._store(steps)
-        return self._observed_store(self._watch, steps)
-
-    def _observed_store(self, watch: CommitWatch, steps: Sequence[Any]) -> EffectGenerator[None]:
-        with watch.commit(steps):
-            yield from self._store(steps)
-
-    def _store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
         self._check_going_on()
         try:
             for step in steps:
