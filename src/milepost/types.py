@@ -223,16 +223,16 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-def _retry_by_default(error: Exception) -> bool:
+def _retry_by_default(exc: Exception) -> bool:
     """Retry what may pass: connections, timeouts, server errors; but no programming errors."""
-    if isinstance(error, (ConnectionError, NodeTimeoutError)):
+    if isinstance(exc, (ConnectionError, NodeTimeoutError)):
         return True
     httpx = sys.modules.get("httpx")
-    if httpx is not None and isinstance(error, httpx.HTTPStatusError):
-        return bool(error.response.status_code >= 500)
+    if httpx is not None and isinstance(exc, httpx.HTTPStatusError):
+        return bool(exc.response.status_code >= 500)
     requests = sys.modules.get("requests")
-    if requests is not None and isinstance(error, requests.HTTPError):
-        return error.response is None or bool(error.response.status_code >= 500)
+    if requests is not None and isinstance(exc, requests.HTTPError):
+        return exc.response is None or bool(exc.response.status_code >= 500)
     permanent = (
         ValueError,
         TypeError,
@@ -247,7 +247,7 @@ def _retry_by_default(error: Exception) -> bool:
         StopAsyncIteration,
         OSError,
     )
-    return not isinstance(error, permanent)
+    return not isinstance(exc, permanent)
 
 
 class RetryPolicy(NamedTuple):

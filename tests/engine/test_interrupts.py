@@ -95,7 +95,7 @@ class TestWhereAnInterruptShows:
     def test_with_a_value_and_an_id_and_none_of_the_removed_fields(self):
         shown = Interrupt(value="sure?", id="x")
         assert (shown.value, shown.id) == ("sure?", "x")
-        for removed in ("ns", "when", "resumable", "interrupt_id"):
+        for removed in ("ns", "when", "resumable"):
             assert not hasattr(shown, removed)
 
     def test_whatever_its_value_is(self, run, trace, saver, config, durability):

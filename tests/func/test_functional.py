@@ -418,6 +418,29 @@ class TestTaskOptions:
 
         assert run.invoke(flow, 1) == 3
 
+    def test_a_retry_of_the_entrypoint_repeats_no_task_that_has_ended(self, lib):
+        policy = lib.RetryPolicy(initial_interval=0, jitter=False, retry_on=ValueError)
+        called = []
+
+        @lib.task
+        def paid():
+            called.append("paid")
+            return 1
+
+        @lib.task
+        def shipped():
+            called.append("shipped")
+            if len(called) < 4:
+                raise ValueError("again")
+            return 2
+
+        @lib.entrypoint(retry_policy=policy)
+        def flow(n):
+            return paid().result() + shipped().result()
+
+        assert flow.invoke(1) == 3
+        assert called == ["paid", "shipped", "shipped", "shipped"]
+
     def test_a_cache_policy_gives_known_results_from_the_cache(self, run, effects):
         @task(cache_policy=CachePolicy())
         def costly(n):

@@ -48,7 +48,7 @@ graph.invoke(full, on_conflict="reject", output_keys="count", control=None)
 graph.invoke(full, on_conflict="oldest")  #: Argument "on_conflict" to "invoke"
 graph.invoke(full, interupt_before=["a"])  #: Unexpected keyword argument "interupt_before"
 graph.invoke(full, stream_mode="valeus")  #: Argument "stream_mode" to "invoke"
-graph.invoke(full, stream_mode="updates", version="v2")  #: Argument "version" to "invoke"
+graph.invoke(full, stream_mode="updates", version="v9")  #: Argument "version" to "invoke"
 graph.stream(full, stream_mode=["updates", "custom"], subgraphs=True, durability="exit")
 graph.stream(full, stream_mode=["updates", "costum"])  #: List item 1 has incompatible type
 graph.stream(full, durability="snyc")  #: Argument "durability" to "stream"

@@ -20,7 +20,9 @@ class Library:
         "Overwrite": "types",
         "Send": "types",
         "RetryPolicy": "types",
+        "TracePolicy": "types",
         "interrupt": "types",
+        "omit_payload": "types",
         "DeltaChannel": "channels",
         "entrypoint": "func",
         "task": "func",
@@ -32,6 +34,8 @@ class Library:
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name == "callbacks":
+            return importlib.import_module(f"{self.name}.callbacks")
         return getattr(importlib.import_module(f"{self.name}.{self._HOMES[name]}"), name)
 
 

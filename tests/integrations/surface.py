@@ -174,14 +174,18 @@ def _catch_all(function: Any, signature: inspect.Signature) -> tuple[set[str], b
             if options is None:
                 named.add("*")
             else:
-                named |= _options(options[1])
+                named |= _options(options[1], function)
     return named, place
 
 
-def _options(name: str) -> set[str]:
+def _options(name: str, function: Any) -> set[str]:
     """The keys of a record that functions take as `**options: Unpack[...]`."""
-    for home in ("milepost.types", "milepost.checkpoint._contract.thread_metadata"):
-        record = getattr(importlib.import_module(home), name, None)
-        if record is not None:
-            return set().union(*(vars(c).get("__annotations__", {}) for c in record.__mro__))
+    package = (getattr(function, "__module__", None) or "").partition(".")[0]
+    root = Path(importlib.import_module(package).__file__ or "").parent
+    # Often it is imported for type checkers alone, so it is looked for in the sources.
+    for file in sorted(root.rglob("*.py")):
+        if f"class {name}(" in file.read_text("utf-8"):
+            parts = file.relative_to(root.parent).with_suffix("").parts
+            record = getattr(importlib.import_module(".".join(parts)), name)
+            return set().union(*(inspect.get_annotations(c) for c in record.__mro__))
     raise LookupError(f"Where is {name}?")

@@ -1,6 +1,7 @@
 """What milepost logs: a line for each thing that an operator asks about, and never a value."""
 
 import ast
+import asyncio
 import logging
 import re
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from quiet_trouble import QUIET_TROUBLE
 
 import milepost
 from graphs import Log, elsewhere, line, until
@@ -32,6 +34,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.errors import SaverError, ThreadConflict
 from milepost.graph import START, StateGraph
 from milepost.store.sqlite import SqliteStore
+from milepost.stream import StreamTransformer
 from milepost.types import RetryPolicy
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "logging.md"
@@ -331,6 +334,32 @@ def a_fork_is_not_renewed(stage: Stage) -> None:
 
 
 THREADS, STORAGE, STORE = "milepost.threads", "milepost.storage", "milepost.store"
+
+
+def scheduled_work_fails(stage: Stage) -> None:
+    """In a transformer of a run's events."""
+
+    class Careless(StreamTransformer):
+        def init(self) -> dict[str, Any]:
+            return {}
+
+        async def aprocess(self, event: Any) -> bool:
+            self.schedule(self.work())
+            return True
+
+        async def work(self) -> None:
+            raise Trouble
+
+    async def run() -> None:
+        builder = StateGraph(dict)
+        builder.add_node("a", lambda state: {})
+        builder.add_edge(START, "a")
+        graph = builder.compile(transformers=[Careless])
+        await (await graph.astream_events({"x": 1}, version="v3")).output()
+
+    asyncio.run(run())
+
+
 TROUBLE: dict[Callable[[Stage], None], list[tuple[str, str, str]]] = {
     a_node_is_retried: [
         (
@@ -393,6 +422,9 @@ TROUBLE: dict[Callable[[Stage], None], list[tuple[str, str, str]]] = {
             "Thread 't': channel 'log' is stored whole; its last version is not cached.",
         )
     ],
+    scheduled_work_fails: [
+        ("milepost.run", "WARNING", "Work that Careless has scheduled has failed: Trouble.")
+    ],
     a_commit_is_slow: [(STORAGE, "WARNING", "A commit of 1 steps took 0.? s.")],
     a_sweep_fails: [
         (STORAGE, "DEBUG", "A sweep has ended."),
@@ -431,6 +463,7 @@ TROUBLE: dict[Callable[[Stage], None], list[tuple[str, str, str]]] = {
         ),
         (STORE, "WARNING", "Items that lack vectors were not embedded: Trouble."),
     ],
+    **QUIET_TROUBLE,
 }
 """Trouble, and the lines that it leaves; `*` and `?` where a line is not the same each time."""
 

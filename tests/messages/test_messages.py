@@ -434,7 +434,7 @@ class TestLangchainInsideANode:
 
         config = {"callbacks": [Listener()], "tags": ["t"], "metadata": {"mine": 1}}
         run.invoke(self.calling(run, model), {"messages": []}, config)
-        assert heard == [(["t"], "node", 1)]
+        assert heard == [(["seq:step:1", "t"], "node", 1)]
 
     def test_with_tags_and_metadata_of_their_own_still_name_the_node(self, run, model):
         own = model.with_config(tags=["own"], metadata={"own": 1})

@@ -1,19 +1,19 @@
 """Every tool call of a ToolNode is a durable task: stored as it ends, and not repeated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from fake_models import ScriptedModel, calling
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
 
+from milepost.channels import UntrackedValue
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import END, START, MessagesState, StateGraph
 from milepost.prebuilt import ToolNode, ToolRuntime, create_react_agent
+from milepost.prebuilt.chat_agent_executor import AgentState
 from milepost.runtime import Runtime
 from milepost.types import Command, RetryPolicy, interrupt
 
@@ -249,8 +249,8 @@ def test_a_sync_run_on_a_loop_waits_for_its_tools(shop):
 
 def test_the_state_is_not_stored_again_with_each_call(run, saver, shop, config):
     graph = as_agent(shop, [PAY, SHIP], saver, "v2")
-    graph.interrupt_before = ["tools"]
-    run.invoke(graph, {"messages": [("user", "x" * 10_000)]}, config)
+    long = {"messages": [("user", "x" * 10_000)]}
+    run.invoke(graph, long, config, interrupt_before=["tools"])
     (found,) = [t for t in [run.saver(saver, "get_tuple", config)] if t]
     sends = found.checkpoint["channel_values"]["__pregel_tasks"]
     assert [send.arg[0]["id"] for send in sends] == ["1", "2"]
@@ -299,6 +299,77 @@ def test_a_tool_may_call_a_graph_that_asks(run, saver, config):
         first, second = run.invoke(agent, INPUT, config)["__interrupt__"]
         done = run.invoke(agent, Command(resume={first.id: 1, second.id: 2}), config)
         assert results(done) == ["inner 1", "inner 2"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_wrapper_may_ask_before_it_executes(run, shop, version, config):
+    def approve(request: Any, execute: Any) -> Any:
+        if request.tool_call["name"] == "pay":
+            answer = interrupt({"what": request.tool_call["id"]})
+            if answer != "yes":
+                return ToolMessage("refused", tool_call_id=request.tool_call["id"])
+        return execute(request)
+
+    calls = [("pay", {"sum": 1}, "1"), ("pay", {"sum": 2}, "2"), SHIP]
+    model = ScriptedModel(script=[calls, "done"])
+    node = ToolNode(shop.tools(), wrap_tool_call=approve)
+    agent = create_react_agent(model, node, checkpointer=InMemorySaver(), version=version)
+    asked = questions(run.invoke(agent, INPUT, config))
+    assert sorted(asked) == ["1", "2"]
+    done = run.invoke(agent, Command(resume={asked["1"]: "yes", asked["2"]: "no"}), config)
+    assert results(done) == ["paid 1", "refused", "shipped to home"]
+    assert sorted(shop.done) == ["pay 1", "ship home"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_commands_of_tools_are_stored_and_applied(run, saver, shop, version, config):
+    @tool
+    def hand_over(runtime: ToolRuntime) -> Any:
+        """Hand over."""
+        shop.done.append("handed over")
+        answer = ToolMessage("handed over", tool_call_id=runtime.tool_call_id)
+        return Command(update={"messages": [answer]})
+
+    model = ScriptedModel(script=[[("hand_over", {}, "1"), SHIP], "done"])
+    tools = [hand_over, *shop.tools()]
+    agent = create_react_agent(model, tools, checkpointer=saver, version=version)
+    shop.broken = True
+    with pytest.raises(ConnectionError):
+        run.invoke(agent, INPUT, config)
+    shop.broken = False
+    assert results(run.invoke(agent, None, config)) == ["handed over", "shipped to home"]
+    assert shop.done.count("handed over") == 1
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_tool_may_write_what_is_never_stored(run, saver, version, config):
+    class State(AgentState):
+        socket: Annotated[Any, UntrackedValue]
+
+    @tool
+    def connect(runtime: ToolRuntime) -> Any:
+        """Connect."""
+        answer = ToolMessage("connected", tool_call_id=runtime.tool_call_id)
+        return Command(update={"socket": object(), "messages": [answer]})
+
+    model = ScriptedModel(script=[[("connect", {}, "1")], "done"])
+    agent = create_react_agent(
+        model, [connect], checkpointer=saver, state_schema=State, version=version
+    )
+    assert results(run.invoke(agent, INPUT, config)) == ["connected"]
+
+
+def test_a_tool_that_a_function_calls_may_return_a_command(run):
+    @tool
+    def go(x: int) -> Any:
+        """Go."""
+        return Command(update={"messages": [AIMessage(f"went {x}")]})
+
+    def node(state: MessagesState) -> Any:
+        return go.invoke({"name": "go", "args": {"x": 1}, "id": "1", "type": "tool_call"})
+
+    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+    assert run.invoke(graph, INPUT)["messages"][-1].content == "went 1"
 
 
 def test_a_runtime_outside_a_run_has_no_key():

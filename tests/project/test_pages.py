@@ -43,6 +43,24 @@ config = {{"configurable": {{"thread_id": "t-1"}}}}
 input, values = {{"log": [1]}}, {{"log": [2]}}
 """
 OURS, THEIRS = GRAPH.format(library="milepost"), GRAPH.format(library="langgraph")
+MODEL = """
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+class Script(BaseChatModel):
+    _llm_type = "script"
+    def bind_tools(self, tools, **kwargs):
+        return self
+    def _generate(self, messages, *args, **kwargs):
+        calls = [{"name": "pay", "args": {"amount": n}, "id": str(n)} for n in (1, 2)]
+        message = AIMessage("", tool_calls=[] if messages[-1].type == "tool" else calls)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+keys = []
+class bank:
+    def pay(amount, idempotency_key):
+        keys.append(idempotency_key)
+        return "paid"
+"""
 POOL = """
 from psycopg_pool import ConnectionPool
 pool = ConnectionPool(DB_URI, open=True)
@@ -81,6 +99,12 @@ SETTINGS: dict[str, dict[int, str]] = {
         0: THEIRS,
         1: f"{OURS}\nfrom langgraph.checkpoint.memory import InMemorySaver\ntheir_saver = InMemorySaver()",
         2: "graph.invoke(input, config)",
+    },
+    "prebuilt.md": {
+        0: f"{MODEL}\nmodel = Script()",
+        1: "assert len(keys) == len(set(keys)) == 2\nbound_model = Script()",
+        2: "asked = graph.invoke({'messages': [('user', 'buy')]}, config)['__interrupt__']\n"
+        "assert len(asked) == 2",
     },
     "savers.md": {
         0: OURS,

@@ -1,18 +1,13 @@
 """Where SQLite and PostgreSQL differ.
 
-Queries are written once, with `?` for parameters and these names in braces. `LOOKUP t a ON … END`
-is a join that looks up the rows of table `t`, called `a`, for one row at a time, by the key that
-the condition gives. As an ordinary join PostgreSQL, which knows little about a new table, would
-rather read all rows of a thread.
+What both databases can say in the same words is written once, with `?` for parameters and these
+names in braces.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import NamedTuple
-
-_LOOKUP = re.compile(r"\bLOOKUP (\w+) (\w+) ON (.*?) END\b", re.DOTALL)
 
 
 class Bounds(NamedTuple):
@@ -51,12 +46,8 @@ class Dialect:
     """A relation (a) made from a JSON array of text, passed as one parameter."""
     int: str
     """The type of a column of 64-bit integers."""
-    lookup: str
-    """The join, with the table, its name and the condition as groups 1 to 3."""
     lock: str
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
-    lock_threads: str
-    """The same, where `threads` is not the only relation."""
     remote: bool
     """Whether each query is a round trip, so that what may be needed is asked for at once."""
     refuses: bool
@@ -80,9 +71,8 @@ class Dialect:
             items=self.items,
             int=self.int,
             lock=self.lock,
-            lock_threads=self.lock_threads,
         )
-        return self.placed(_LOOKUP.sub(self.lookup, text))
+        return self.placed(text)
 
     def placed(self, query: str) -> str:
         """`query`, with the sign for a parameter that the driver wants."""
@@ -101,9 +91,7 @@ SQLITE = Dialect(
     " FROM json_each(?))",
     items="(SELECT value AS a FROM json_each(?))",
     int="INTEGER",
-    lookup=r"CROSS JOIN \1 \2 ON \3",
     lock="",
-    lock_threads="",
     remote=False,
     refuses=False,
     settled=(),
@@ -126,9 +114,7 @@ POSTGRES = Dialect(
     f" FROM json_array_elements(?::json){_FEW})",
     items=f'(SELECT value COLLATE "C" AS a FROM json_array_elements_text(?::json){_FEW})',
     int="BIGINT",
-    lookup=r"JOIN LATERAL (SELECT * FROM \1 \2 WHERE \3 OFFSET 0) \2 ON TRUE",
     lock=" FOR UPDATE",
-    lock_threads=" FOR UPDATE OF threads",
     remote=True,
     refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),

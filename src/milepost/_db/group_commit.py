@@ -66,10 +66,6 @@ class Committer(Generic[Step]):
         self._queue.append(waiting)
         return waiting
 
-    def has_more(self) -> bool:
-        """Whether a caller waits for the next transaction."""
-        return bool(self._queue)
-
     def commit(self, waiting: Waiting[Step], run: Callable[[Work[Outcome]], Outcome]) -> Outcome:
         """Return when the steps are stored, by this caller or by one that came before."""
         try:

@@ -135,20 +135,12 @@ def load_checkpoint(
     saved = yield from LoadCheckpoint(saver, place.config())
     saved = checkpoints.program.renames.apply(saved)
     explicit = place.checkpoint_id is not None
+    if explicit and saved is None:
+        raise no_such_checkpoint(place)
     loaded: str | None = saved.checkpoint["id"] if saved else None
     head = loaded
     if explicit or place.checkpoint_ns:
         head = yield from head_of(saver, place.thread_id)
-    if explicit and saved is None:
-        if head is not None:
-            # A run from nothing would hide what the thread has.
-            raise no_such_checkpoint(place)
-        checkpoints.program.strictness.check(
-            ("checkpoint", place),
-            lambda: no_such_checkpoint(place),
-            "The thread has none at all, and is begun.",
-        )
-        explicit = False
     if shared is None:
         thread.fence.head, thread.fence.forced = head, explicit and loaded != head
     return saved, explicit

@@ -68,6 +68,9 @@ class RunObserver:
         """A super-step has ended: applied and committed, stopped at an interrupt, or failed."""
         return nothing(tasks, error)
 
+    def task_called(self, task: Task, context: TaskContext) -> None:
+        """The code of an attempt calls a task, which begins later; told in the caller's context."""
+
     def task_begins(self, task: Task) -> EffectGenerator[None]:
         """A task is started; one whose result is stored or cached is not."""
         return nothing(task)
@@ -81,10 +84,13 @@ class RunObserver:
         return nothing(context, handler)
 
     def attempt_ends(
-        self, context: TaskContext, error: BaseException | None
+        self, context: TaskContext, output: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
-        """The node has returned `context.output` and its branches were followed, or it failed."""
-        return nothing(context, error)
+        """The node has returned and its branches were followed, or it has failed.
+
+        A command that an inner graph has handed up is an error too, though the task goes on.
+        """
+        return nothing(context, output, error)
 
     def branch_begins(
         self, context: TaskContext, branch: Branch, state: Any
@@ -154,6 +160,14 @@ def observers_of(run: GraphRun, input: Any) -> tuple[RunObserver, ...]:
         if observer is not None:
             found = (*found, observer)
     return found
+
+
+def tell(
+    observers: Sequence[RunObserver], say: Callable[[RunObserver], EffectGenerator[None]]
+) -> EffectGenerator[None]:
+    """Tell each of them something."""
+    for observer in observers:
+        yield from say(observer)
 
 
 def observed(

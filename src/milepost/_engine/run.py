@@ -28,7 +28,7 @@ from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._engine.superstep.pending_writes import is_worth_storing, to_store
 from milepost._engine.superstep.plan import Task, finished_writes, in_path_order, plan
 from milepost._engine.superstep.subtasks import Subtasks, gather_interrupts
-from milepost._engine.superstep.task import addressed_here, perform
+from milepost._engine.superstep.task import addressed_here, perform, perform_observed
 from milepost.constants import INTERRUPT, START
 from milepost.errors import (
     GraphDrained,
@@ -337,12 +337,14 @@ class GraphRun:
         if not tasks:
             return unsaved
         checkpoints, subtasks = self.checkpoints, self.subtasks
-        subtasks.begin_step()
+        if subtasks.called:
+            subtasks.begin_step()
         apart = self.program.starts_tasks and self._stores_calls(tasks)
         wait = AWAIT
         if (limit := self.settings.step_timeout) is not None:
             wait, apart = Await(monotonic() + limit), True
-        ended = yield Start([(task, perform(self, task)) for task in tasks], at_once, apart)
+        start = perform_observed if self.observers else perform
+        ended = yield Start([(task, start(self, task)) for task in tasks], at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
         while left or subtasks.running:

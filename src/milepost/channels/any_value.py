@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
-from milepost.channels.base import Value
-from milepost.channels.last_value import LastValue
+from milepost.channels.base import Value, ValueChannel
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class AnyValue(LastValue[Value], Generic[Value]):
+class AnyValue(ValueChannel[Value, Value, Value], Generic[Value]):
     """Keeps one of a step's writes, and loses its value in a step that does not write it."""
 
     __slots__ = ()
@@ -21,7 +20,7 @@ class AnyValue(LastValue[Value], Generic[Value]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AnyValue)
 
-    __hash__ = LastValue.__hash__
+    __hash__ = ValueChannel.__hash__
 
     def update(self, values: Sequence[Any]) -> bool:
         if values:

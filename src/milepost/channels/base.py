@@ -113,6 +113,11 @@ class ValueChannel(BaseChannel[Value, Update, Stored], Generic[Value, Update, St
         super().__init__(typ, key)
         self.value: Any = MISSING
 
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        new = self.__class__(self.typ, self.key)
+        new.value = checkpoint
+        return new
+
     def checkpoint(self) -> Any:
         return self.value
 

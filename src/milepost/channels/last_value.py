@@ -33,11 +33,6 @@ class LastValue(ValueChannel[Value, Value, Value], Generic[Value]):
 
     __hash__ = ValueChannel.__hash__
 
-    def from_checkpoint(self, checkpoint: Any) -> Self:
-        new = self.__class__(self.typ, self.key)
-        new.value = checkpoint
-        return new
-
     def update(self, values: Sequence[Value]) -> bool:
         if not values:
             return False

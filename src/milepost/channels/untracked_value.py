@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from milepost.channels.base import Value
-from milepost.channels.last_value import LastValue, one_write
+from milepost.channels.base import Value, ValueChannel
+from milepost.channels.last_value import one_write
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class UntrackedValue(LastValue[Value], Generic[Value]):
+class UntrackedValue(ValueChannel[Value, Value, Value], Generic[Value]):
     """Keeps the last value for the rest of the run, and stores nothing."""
 
     __slots__ = ("guard",)
@@ -26,7 +26,7 @@ class UntrackedValue(LastValue[Value], Generic[Value]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntrackedValue) and self.guard == other.guard
 
-    __hash__ = LastValue.__hash__
+    __hash__ = ValueChannel.__hash__
 
     def copy(self) -> Self:
         new = self.from_checkpoint(MISSING)

@@ -10,7 +10,8 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.constants import START
+from milepost.constants import END, START
+from milepost.errors import GraphBuildError
 from milepost.graph._compile import compile_program
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def attach_node(graph: Compiled, key: str, node: NodeSpec | None) -> None:
 def attach_edge(graph: Compiled, starts: str | Sequence[str], end: str) -> None:
     """Add an edge, or a join of several nodes."""
     builder = _copied(graph)
+    _check(graph, *([starts] if isinstance(starts, str) else starts), end)
     builder.add_edge(starts if isinstance(starts, str) else list(starts), end)
     _remake(graph, builder)
 
@@ -41,8 +43,17 @@ def attach_edge(graph: Compiled, starts: str | Sequence[str], end: str) -> None:
 def attach_branch(graph: Compiled, start: str, name: str, branch: BranchSpec) -> None:
     """Add a conditional edge under a name."""
     builder = _copied(graph)
+    _check(graph, start)
     builder.branches.setdefault(start, {})[name] = branch
     _remake(graph, builder)
+
+
+def _check(graph: Compiled, *names: str) -> None:
+    for name in names:
+        if name not in graph.builder.nodes and name not in (START, END):
+            raise GraphBuildError(
+                f"'{name}' is not a node of graph '{graph.program.name}': attach the node first."
+            )
 
 
 def _copied(graph: Compiled) -> AnyBuilder:

@@ -20,7 +20,8 @@ def langchain_messages() -> ModuleType | None:
     from importlib.util import find_spec
 
     try:
-        found = "langchain_core" in sys.modules or find_spec("langchain_core") is not None
+        loaded = sys.modules.get("langchain_core") is not None
+        found = loaded or find_spec("langchain_core") is not None
     except (ImportError, ValueError):
         found = False
     return import_module(_LANGCHAIN) if found else None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from milepost._internal.lazy_imports import on_demand
 
 if TYPE_CHECKING:
+    from milepost.prebuilt._tools.streaming import ToolCallTransformer
     from milepost.prebuilt.chat_agent_executor import create_react_agent
     from milepost.prebuilt.tool_node import (
         InjectedState,
@@ -20,6 +21,7 @@ else:
         {
             "InjectedState": "milepost.prebuilt.tool_node",
             "InjectedStore": "milepost.prebuilt.tool_node",
+            "ToolCallTransformer": "milepost.prebuilt._tools.streaming",
             "ToolNode": "milepost.prebuilt.tool_node",
             "ToolRuntime": "milepost.prebuilt.tool_node",
             "ValidationNode": "milepost.prebuilt.tool_validator",
@@ -31,6 +33,7 @@ else:
 __all__ = [
     "InjectedState",
     "InjectedStore",
+    "ToolCallTransformer",
     "ToolNode",
     "ToolRuntime",
     "ValidationNode",

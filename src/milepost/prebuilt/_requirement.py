@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-if find_spec("langchain_core") is None:
+try:
+    import langchain_core  # noqa: F401
+except ImportError as error:
     raise ImportError(
         "milepost.prebuilt needs LangChain for models and tools: run `pip install langchain-core`."
-    )
+    ) from error

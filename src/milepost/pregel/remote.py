@@ -2,5 +2,8 @@
 
 from milepost.pregel._remote.graph import RemoteGraph
 from milepost.pregel._remote.streaming import RemoteException
+from milepost.pregel.protocol import PregelProtocol
+
+PregelProtocol.register(RemoteGraph)
 
 __all__ = ["RemoteException", "RemoteGraph"]

@@ -3,6 +3,7 @@
 from milepost.types import (
     All,
     CachePolicy,
+    PregelExecutableTask,
     PregelTask,
     RetryPolicy,
     StateSnapshot,
@@ -10,14 +11,17 @@ from milepost.types import (
     StreamMode,
     StreamWriter,
 )
+from milepost.types import _retry_by_default as default_retry_on
 
 __all__ = [
     "All",
     "CachePolicy",
+    "PregelExecutableTask",
     "PregelTask",
     "RetryPolicy",
     "StateSnapshot",
     "StateUpdate",
     "StreamMode",
     "StreamWriter",
+    "default_retry_on",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
+from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore
 from milepost.store._core.records import (
@@ -26,13 +27,14 @@ from milepost.store._core.tasks import Group
 from milepost.store._core.ttl import Clock
 from milepost.store._memory.core import Embedding, MemoryCore
 from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
+from milepost.store.base import BaseStore
 
 __all__ = ["InMemoryStore"]
 
 _NO_SETTINGS: Final = (None, None, None)
 
 
-class InMemoryStore(CoreStore):
+class InMemoryStore(CoreStore, ProcessBound, BaseStore):
     """Keeps items in memory. Sync and async methods can be mixed, from any thread.
 
     `index` enables search by meaning, `ttl` sets how long items live, `serde` how values are

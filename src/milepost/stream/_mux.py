@@ -188,6 +188,7 @@ class StreamMux:
             if isinstance(result, Exception)
         ]
         if failed:
+            await self.afail(failed[0])
             raise failed[0]
         await adrive(self._closing(), await_hook)
 
@@ -228,4 +229,4 @@ class StreamMux:
         return errors
 
     def _pending(self) -> list[asyncio.Task[Any]]:
-        return [t for each in self._transformers for t in scheduled_by(each) if not t.done()]
+        return [task for each in self._transformers for task in scheduled_by(each)]

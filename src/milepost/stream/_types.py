@@ -133,11 +133,17 @@ class StreamTransformer(ABC):
         task = loop.create_task(_logged(coro, type(self).__name__) if on_error == "log" else coro)
         scheduled: set[asyncio.Task[Any]] = self.__dict__.setdefault("_scheduled", set())
         scheduled.add(task)
+
+        def forget(ended: asyncio.Task[Any]) -> None:
+            if ended.cancelled() or ended.exception() is None:
+                scheduled.discard(ended)
+
+        task.add_done_callback(forget)
         return task
 
 
 def scheduled_by(transformer: StreamTransformer) -> set[asyncio.Task[Any]]:
-    """What a transformer has scheduled; its subclass need not have called our `__init__`."""
+    """What a transformer has scheduled, without what has ended well."""
     scheduled: set[asyncio.Task[Any]] = transformer.__dict__.get("_scheduled", set())
     return scheduled
 

@@ -91,7 +91,7 @@ def test_wherever_a_commit_is_interrupted_the_others_get_their_outcome():
         assert {2, 3} <= set(shelf.stored)
         assert {n for n, _ in shelf.settled} == {1, 2, 3}
         assert committer.commit(committer.add([4]), at_once) == [None]
-        assert not committer.has_more()
+        assert not committer._queue
         if not interrupted:
             break
         number += 1

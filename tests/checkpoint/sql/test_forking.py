@@ -209,7 +209,7 @@ def test_steps_that_wait_for_their_commit_at_the_fork_are_not_stored_by_the_chil
         assert turn.wait(LIMIT)
         commit = threading.Thread(target=runs, args=(saver, "waits"))
         commit.start()
-        until(saver._committer.has_more, "the step in the queue")
+        until(lambda: saver._committer._queue, "the step in the queue")
         assert Child(lambda: (runs(saver, "c"), saver.get_tuple(thread("waits")))).result() == (
             DONE,
             None,

@@ -15,6 +15,7 @@ from milepost._db.dialect import POSTGRES, SQLITE
 from milepost._db.operations import ReadCells
 from milepost._db.sqlite.cells import read_cells
 from milepost.checkpoint._sql.large import through_values
+from milepost.checkpoint._sql.saver import queries_for
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.serde.keyring import AesKeyRing
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -145,8 +146,10 @@ def test_cells_are_read_alike_where_the_module_can_only_ask_for_them():
 
 
 def test_elsewhere_values_are_in_their_rows():
-    query = "INSERT INTO checkpoint_values VALUES (?) UNLESS THERE"
-    assert through_values(POSTGRES, query) == (
-        "INSERT INTO checkpoint_blobs VALUES (?) ON CONFLICT DO NOTHING"
-    )
-    assert through_values(SQLITE, query) == "INSERT INTO checkpoint_values VALUES (?) "
+    query = "SELECT blob FROM checkpoint_values"
+    assert through_values(POSTGRES, query) == "SELECT blob FROM checkpoint_blobs"
+    assert through_values(SQLITE, query) == query
+    assert "INTO checkpoint_blobs" in queries_for(POSTGRES).add_blob
+    assert queries_for(POSTGRES).add_blob.endswith("ON CONFLICT DO NOTHING")
+    assert "INTO checkpoint_values" in queries_for(SQLITE).add_blob
+    assert "CONFLICT" not in queries_for(SQLITE).add_blob

@@ -164,7 +164,7 @@ class SqliteEngine:
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""
-        return committer.commit(waiting, lambda work: self.run(work, write=True))
+        return committer.commit(waiting, partial(self.run, write=True))
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop; a cancellation waits until it has ended."""

@@ -203,8 +203,6 @@ class TaskContext:
     """Graphs called in this attempt so far: keeps their namespaces apart."""
     calls: int = 0
     """Tasks called in this attempt so far: keeps their ids apart."""
-    output: Any = None
-    """What the node has returned."""
     came_up: ParentCommand | None = None
     """A command that an inner graph of the node has sent to the graph of this task."""
     callbacks: Any = None

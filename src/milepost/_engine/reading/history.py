@@ -59,11 +59,8 @@ def read_state(
     saved = view.program.renames.apply(saved)
     if saved is None:
         if place.checkpoint_id is not None:
-            view.program.strictness.check(
-                ("checkpoint", place),
-                lambda: no_such_checkpoint(place),
-                "Its state is shown as that of a new thread.",
-            )
+            # It may have been removed: what was written there is not an empty state.
+            raise no_such_checkpoint(place)
         return empty_snapshot(config)
     latest = place.checkpoint_id is None
     return (

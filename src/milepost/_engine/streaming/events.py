@@ -13,7 +13,7 @@ from milepost._engine.streaming import payloads
 from milepost._engine.streaming.messages import messages_in, messages_of
 from milepost._internal.ids import random_uuid
 from milepost.constants import INTERRUPT, NS_SEP
-from milepost.errors import ParentCommand
+from milepost.errors import GraphBubbleUp
 from milepost.messages._kinds import is_removal
 
 if TYPE_CHECKING:
@@ -222,8 +222,10 @@ class RunEvents:
             self.returned_messages(task)
         if task.finished and stream.wants("updates"):
             self.push("updates", payloads.update_of(self.keys, task))
-        if payloads.is_cached(task) or isinstance(task.error, ParentCommand):
-            return  # it has not run, or what it wrote is for the graph around this one
+        if payloads.is_cached(task) or isinstance(task.error, GraphBubbleUp):
+            # It has not run; or what it wrote is for the graph around; or a graph inside it was
+            # asked to stop, and goes on later.
+            return
         if task.paused and not task.interrupts:
             return  # a graph inside it stopped at a breakpoint: it has no result, and asks nothing
         if stream.wants("tasks"):

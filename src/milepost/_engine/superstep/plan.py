@@ -31,8 +31,6 @@ class Task:
     finished: bool = False
     caller: Task | None = None
     """The running task that called it; one that was called is no part of the plan."""
-    callbacks: Any = None
-    """Of a called task: what the code that called it reports to."""
     cancellation: Cancellation | None = None
     """Of a called task: how its caller can end it."""
     error: BaseException | str | None = None

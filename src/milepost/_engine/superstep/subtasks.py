@@ -10,10 +10,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.superstep.pending_writes import recall, returned
 from milepost._engine.superstep.plan import Task
-from milepost._engine.superstep.task import perform
+from milepost._engine.superstep.task import perform, perform_observed
 from milepost._internal.threads import Cancellation, runs_here
 from milepost.constants import PUSH, RETURN
 from milepost.errors import GraphInterrupt
@@ -105,8 +104,8 @@ def call(
     task.caller = caller
     if (earlier := run.subtasks.earlier_call(task)) is not None:
         return earlier
-    if run.observers:
-        task.callbacks = callbacks_around(context)
+    for observer in run.observers:
+        observer.task_called(task, context)
     future = new_future() if future is None else future
     pending = run.checkpoints.pending
     result = returned(pending).get(task.id, MISSING)
@@ -122,7 +121,8 @@ def call(
     if not node.silent:
         run.events.tasks_start([task])
     task.cancellation = cancellation = Cancellation()
-    run.subtasks.start(task, perform(run, task), lambda: _settle(run.events, task, future))
+    effects = (perform_observed if run.observers else perform)(run, task)
+    run.subtasks.start(task, effects, lambda: _settle(run.events, task, future))
     future.add_done_callback(lambda ended: cancellation.ask() if ended.cancelled() else None)
     return future
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
-from milepost._engine.observers import observed
+from milepost._engine.observers import observed, tell
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
@@ -30,9 +30,7 @@ from milepost.types import Command, RetryPolicy
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
-    from milepost._engine.superstep.program import Branch, Node, Write
-
-R = TypeVar("R")
+    from milepost._engine.superstep.program import Branch
 
 
 class ReturnedRunnable(Exception):
@@ -43,20 +41,19 @@ class ReturnedRunnable(Exception):
         self.runnable = runnable
 
 
-def perform(run: GraphRun, task: Task) -> TaskGenerator:
-    """Run a task to its end."""
-    if not run.observers:
-        return _perform(run, task)
+def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
+    """Run a task of a run that is followed."""
     return observed(
         run.observers,
-        _perform(run, task),
+        perform(run, task),
         lambda o: o.task_begins(task),
         lambda o, _, crash: o.task_ends(task, crash),
     )
 
 
-def _perform(run: GraphRun, task: Task) -> TaskGenerator:
-    node = task.node
+def perform(run: GraphRun, task: Task) -> TaskGenerator:
+    """Run a task to its end."""
+    node, observers = task.node, run.observers
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
     cache = run.resources.cache if task.called else None
@@ -68,10 +65,50 @@ def _perform(run: GraphRun, task: Task) -> TaskGenerator:
         attempt += 1
         context = TaskContext(run, task, attempt)
         try:
-            work = _attempt(run, task, context)
-            if run.observers:
-                work = _observed_attempt(work, context, handler=False)
-            task.writes = yield from work
+            if observers:
+                yield from _tell_begin(context)
+            try:
+                timeout = node.timeout
+                if task.send is not None and task.send.timeout is not None:
+                    timeout = task.send.timeout
+                try:
+                    output = yield Call(node.callee, task.input, context, timeout)
+                except ParentCommand as up:
+                    if up.command.graph is not None:
+                        raise
+                    # A graph inside this node addressed it to the one we are in.
+                    output, context.came_up = up.command, up
+                while True:
+                    try:
+                        writes = node.writes_of(output)
+                        break
+                    except ReturnedRunnable as returned:
+                        callee = callee_of(returned.runnable, task.name)
+                        output = yield Call(callee, task.input, context, timeout)
+                if context.pushed:
+                    writes[:0] = context.pushed
+                if node.branches:
+                    values = run.channels.preview(writes)
+                    writes.extend(node.edges)
+                    for branch in node.branches:
+                        state = branch.reader.shape(values, run.position.step + 1, run.stop)
+                        call = Call(branch.callee, state, context, routes=True)
+                        if observers:
+                            answer = yield from _observed_branch(call, branch)
+                        else:
+                            answer = yield call
+                        writes.extend(branch.route(answer))
+                elif node.edges:
+                    writes.extend(node.edges)
+            except GeneratorExit:
+                raise  # it was dropped: no driver carries out what it would ask for
+            except BaseException as error:
+                if observers:
+                    yield from _tell_end(context, None, error)
+                raise
+            if observers:
+                yield from _tell_end(context, output, context.came_up)
+            task.writes = writes
             task.finished = True
             break
         except GraphInterrupt as pause:
@@ -96,54 +133,15 @@ def _perform(run: GraphRun, task: Task) -> TaskGenerator:
         yield from keep_cached(cache, [task])
 
 
-def _attempt(run: GraphRun, task: Task, context: TaskContext) -> EffectGenerator[list[Write]]:
-    """Call the node, and follow its branches; return what is written."""
-    node = task.node
-    timeout = node.timeout
-    if task.send is not None and task.send.timeout is not None:
-        timeout = task.send.timeout
-    try:
-        output = yield Call(node.callee, task.input, context, timeout)
-    except ParentCommand as up:
-        if up.command.graph is not None:
-            raise
-        context.came_up = up
-        output = up.command  # a graph inside this node addressed it to the one we are in
-    while True:
-        context.output = output
-        try:
-            writes = node.writes_of(output)
-            break
-        except ReturnedRunnable as returned:
-            callee = callee_of(returned.runnable, task.name)
-            output = yield Call(callee, task.input, context, timeout)
-    if context.pushed:
-        writes[:0] = context.pushed
-    if node.branches:
-        values = run.channels.preview(writes)
-        writes.extend(node.edges)
-        for branch in node.branches:
-            state = branch.reader.shape(values, run.position.step + 1, run.stop)
-            call = Call(branch.callee, state, context, routes=True)
-            if run.observers:
-                answer = yield from _observed_branch(call, branch)
-            else:
-                answer = yield call
-            writes.extend(branch.route(answer))
-    elif node.edges:
-        writes.extend(node.edges)
-    return writes
+def _tell_begin(context: TaskContext) -> EffectGenerator[None]:
+    return tell(context.run.observers, lambda o: o.attempt_begins(context, False))
 
 
-def _observed_attempt(
-    work: EffectGenerator[R], context: TaskContext, *, handler: bool
-) -> EffectGenerator[R]:
-    return observed(
-        context.run.observers,
-        work,
-        lambda o: o.attempt_begins(context, handler),
-        lambda o, _, error: o.attempt_ends(context, error or context.came_up),
-    )
+def _tell_end(
+    context: TaskContext, output: Any, error: BaseException | None
+) -> EffectGenerator[None]:
+    observers = tuple(reversed(context.run.observers))
+    return tell(observers, lambda o: o.attempt_ends(context, output, error))
 
 
 def _observed_branch(call: Call, branch: Branch) -> EffectGenerator[Any]:
@@ -167,25 +165,22 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
     context.failure = NodeError(task.name, error, task.input)
     try:
-        work = _handle(task, context, handler)
-        if context.run.observers:
-            work = _observed_attempt(work, context, handler=True)
-        task.writes = yield from work
+        observers = context.run.observers
+        call = Call(handler.callee, task.input, context, handler.timeout)
+        output = yield from observed(
+            observers,
+            iter(call),
+            lambda o: o.attempt_begins(context, True),
+            lambda o, output, error: o.attempt_ends(context, output, error),
+        )
+        # The node has not run to its end, so its edges are not followed: the handler says where
+        # to go, with a Command, or the path ends here.
+        task.writes = task.node.writes_of(output)
         task.finished = True
     except GraphInterrupt as pause:
         task.pause(pause.interrupts)
     except Exception as worse:
         task.error = worse
-
-
-def _handle(task: Task, context: TaskContext, handler: Node) -> EffectGenerator[list[Write]]:
-    """Call an error handler.
-
-    The node has not run to its end, so its edges are not followed: the handler says where to go,
-    with a Command, or the path ends here.
-    """
-    output = context.output = yield Call(handler.callee, task.input, context, handler.timeout)
-    return task.node.writes_of(output)
 
 
 def _pause_before_retry(

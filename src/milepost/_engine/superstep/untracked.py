@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from milepost.constants import NO_WRITES, START, TASKS
-from milepost.types import Send
+from milepost.constants import NO_WRITES, RETURN, START, TASKS
+from milepost.types import Command, Send
 
 if TYPE_CHECKING:
     from milepost.checkpoint._contract.step_saver import TaskWrites
@@ -32,11 +32,22 @@ def tracked_writes(
         kept = [
             (name, tracked_value(name, value, untracked))
             for name, value in task.writes
-            if name not in untracked
+            if name not in untracked and not (name == RETURN and _returns_some(value, untracked))
         ]
         if kept or step_ends:
             found.append(replace(task, writes=kept or [(NO_WRITES, None)]))
     return found
+
+
+def _returns_some(result: Any, untracked: Keys) -> bool:
+    """Whether a called task has returned a Command that writes untracked values."""
+    results = result if isinstance(result, list) else (result,)
+    return any(
+        isinstance(one, Command)
+        and isinstance(one.update, dict)
+        and not untracked.isdisjoint(one.update)
+        for one in results
+    )
 
 
 def tracked_value(channel: str, value: Any, untracked: Keys) -> Any:

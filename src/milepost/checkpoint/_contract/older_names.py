@@ -13,7 +13,7 @@ from milepost.checkpoint._contract.records import (
     now,
 )
 from milepost.errors import EmptyChannelError
-from milepost.types import RunnableConfig
+from milepost.types import MISSING, RunnableConfig
 
 EXCLUDED_METADATA_KEYS: Final = {
     "thread_id",
@@ -77,9 +77,11 @@ def create_checkpoint(
         for name, channel in channels.items():
             if name in checkpoint["channel_versions"]:
                 try:
-                    values[name] = channel.checkpoint()
+                    value = channel.checkpoint()
                 except EmptyChannelError:
                     continue
+                if value is not MISSING:
+                    values[name] = value
     return Checkpoint(
         v=FORMAT_VERSION,
         id=id or checkpoint_id(checkpoint["id"]),

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from milepost._internal import log
 from milepost._internal.dataclass_tools import record
-from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.ids import LateId, random_token
 from milepost.checkpoint._contract.records import Checkpoint, CheckpointMetadata, PendingWrite
 from milepost.checkpoint._contract.thread_metadata import metadata_text
@@ -218,8 +217,9 @@ class StepCommit:
     """What the registry says of the thread afterwards: idle, interrupted, error or running."""
 
 
-class StepSaver(ProcessBound, BaseCheckpointSaver[str], Generic[Prepared]):
-    """A saver that stores a step in one transaction and fences writers."""
+class StepSaver(Generic[Prepared]):
+    """What a saver has besides the five methods if it stores a step in one transaction and fences
+    writers. A class inherits it beside `BaseCheckpointSaver`."""
 
     instant = False
     """Whether a commit is only memory traffic, so that deferring it would cost more."""

@@ -56,7 +56,7 @@ class Parts(NamedTuple):
 
     def join(self) -> bytes:
         """The value in one piece."""
-        return self.head + b"".join(self.elements)
+        return b"".join(self.pieces())
 
 
 def difference(old: Parts, new: Parts, old_size: int | None = None) -> Delta:

@@ -69,9 +69,11 @@ def in_parts(value: Value) -> Encoded:
     return Encoded(kind, Parts(b"", [data]), len(data))
 
 
-def in_one_piece(value: Value) -> Typed:
-    """An encoded value, its parts joined."""
-    return (value.kind, value.parts.join()) if isinstance(value, Encoded) else value
+def in_brief(value: Value, most: int) -> Typed | None:
+    """An encoded value in one piece, unless it has more bytes than that."""
+    if isinstance(value, Encoded):
+        return (value.kind, value.parts.join()) if value.size <= most else None
+    return value if len(value[1]) <= most else None
 
 
 def size_of(value: Value) -> int:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any, Self, TypeAlias
 
 from milepost._internal import fork_guard, log
+from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint._contract.names import Names, check_name
 from milepost.checkpoint._contract.records import (
     WRITES_IDX_MAP,
@@ -49,6 +50,7 @@ from milepost.checkpoint._memory.value_log import (
     read,
     whole,
 )
+from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.constants import ERROR, INTERRUPT, START
 from milepost.errors import SerdeError
@@ -57,7 +59,7 @@ _STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interru
 """What a special write says of its thread, by its place."""
 
 
-class MemoryStorage(StepSaver[Prepared]):
+class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]):
     """Three mappings, and how steps get into them and out again."""
 
     instant = True

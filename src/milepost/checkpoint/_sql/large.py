@@ -73,14 +73,10 @@ _STATEMENTS: Final = (
 LARGE: Final = tuple(("sqlite", statement) for statement in _STATEMENTS)
 """For the migrations, after the tables."""
 
-UNLESS_THERE: Final = "UNLESS THERE"
-"""Ends an INSERT into `checkpoint_values` that leaves a row alone if there is one."""
-
 
 def through_values(dialect: Dialect, query: str) -> str:
     """A query that speaks of these views, in the words of a database."""
-    if dialect.name == "sqlite":
-        return query.replace(UNLESS_THERE, "")  # the view sees to that
-    for view in ("checkpoint_values", "checkpoint_held"):
-        query = query.replace(view, "checkpoint_blobs")
-    return query.replace(UNLESS_THERE, "ON CONFLICT DO NOTHING")
+    if dialect.name != "sqlite":
+        for view in ("checkpoint_values", "checkpoint_held"):
+            query = query.replace(view, "checkpoint_blobs")
+    return query

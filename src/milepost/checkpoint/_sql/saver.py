@@ -7,12 +7,14 @@ nothing but how they wait.
 from __future__ import annotations
 
 from binascii import b2a_base64
-from functools import partial
+from dataclasses import fields
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost._db.group_commit import Committer, Outcome
 from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
+from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
@@ -40,16 +42,19 @@ from milepost.checkpoint._contract.versions import counter_in, counter_text
 from milepost.checkpoint._delta.encode import Codec
 from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
 from milepost.checkpoint._sql.cache import ThreadCache
+from milepost.checkpoint._sql.postgres_statements import POSTGRES
 from milepost.checkpoint._sql.read.delta_history import history
 from milepost.checkpoint._sql.read.listing import Listing
 from milepost.checkpoint._sql.read.reader import Reader
 from milepost.checkpoint._sql.rows import Prepared
-from milepost.checkpoint._sql.statements import queries_for
+from milepost.checkpoint._sql.sqlite_statements import SQLITE
+from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint._sql.threads import leases
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.checkpoint._sql.write.prepare import Preparer
 from milepost.checkpoint._sql.write.store import Storer
+from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -64,7 +69,17 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
     return saver.admin
 
 
-class SqlSaver(FacetedSaver, StepSaver[Prepared]):  # type: ignore[misc] # what prune returns
+@cache
+def queries_for(dialect: Dialect) -> Statements:
+    """The statements in one dialect."""
+    found = SQLITE if dialect.name == "sqlite" else POSTGRES
+    names = [field.name for field in fields(Statements)]
+    return Statements(**{name: dialect.placed(getattr(found, name)) for name in names})
+
+
+class SqlSaver(  # type: ignore[misc] # what prune returns
+    FacetedSaver, StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str]
+):
     """Keeps threads in a database."""
 
     dialect: ClassVar[Dialect]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.callbacks.manager import AsyncCallbackManager, CallbackManager
 
 from milepost._engine.context.config import node_config
+from milepost._engine.context.langchain_bridge import callbacks_around
 from milepost._engine.drivers.effects import Abandoned, EffectGenerator, Tell
 from milepost._engine.observers import RunObserver
 from milepost._internal import log
@@ -108,6 +109,8 @@ class CallbackObserver(RunObserver):
         """The chain of the graph."""
         self._chains: dict[TaskContext, Any] = {}
         """Chains of attempts that have not ended, in the order in which they began."""
+        self._callers: dict[Task, Any] = {}
+        """Called tasks, and what the code that called them reports to."""
         self._branches: dict[TaskContext, tuple[Any, Any]] = {}
         """Chains of branches that have not ended, with the callbacks of their nodes."""
 
@@ -179,6 +182,15 @@ class CallbackObserver(RunObserver):
 
     # -- tasks
 
+    def task_called(self, task: Task, context: TaskContext) -> None:
+        """Remember whose call it is: perhaps that of a runnable inside the node."""
+        self._callers[task] = callbacks_around(context)
+
+    def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
+        """Forget whose call it was."""
+        self._callers.pop(task, None)
+        return super().task_ends(task, crash)
+
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Begin the chain of a node, and let what the node calls report to it."""
         task = context.task
@@ -186,8 +198,8 @@ class CallbackObserver(RunObserver):
             return  # it only passes the input on
         name, metadata = self._about(task, handler)
         manager = self._graph.get_child(f"graph:step:{metadata['langgraph_step']}")
-        if task.called and task.callbacks is not None:
-            manager = type(manager).configure(task.callbacks)
+        if (caller := self._callers.get(task)) is not None:
+            manager = type(manager).configure(caller)
         tags = [*task.node.tags, *([TAG_HIDDEN] if task.name == START else ())]
         manager.add_tags(tags)
         manager.add_metadata(metadata)
@@ -213,7 +225,7 @@ class CallbackObserver(RunObserver):
         return name, metadata
 
     def attempt_ends(
-        self, context: TaskContext, error: BaseException | None
+        self, context: TaskContext, output: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
         """End the chain of a node."""
         chain = self._chains.pop(context, None)
@@ -222,7 +234,6 @@ class CallbackObserver(RunObserver):
         if error is not None:
             yield from Tell(partial(chain.on_chain_error, error))
             return
-        output = context.output
         yield from Tell(_nothing, partial(_show_in_streams, chain, output))
         yield from _end(chain, output, context.task.node.trace)
 

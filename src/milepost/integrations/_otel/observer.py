@@ -270,7 +270,7 @@ class TracingObserver(RunObserver):
         return nothing()
 
     def attempt_ends(
-        self, context: TaskContext, error: BaseException | None
+        self, context: TaskContext, output: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
         """End that span."""
         opened = self._open.pop(context, None)
@@ -278,7 +278,7 @@ class TracingObserver(RunObserver):
             return nothing()
         self._mark(opened.span, error)
         if error is None:
-            self._show(opened.span, names.OUTPUT, context.output)
+            self._show(opened.span, names.OUTPUT, output)
         opened.span.end()
         return nothing()
 

@@ -23,6 +23,7 @@ from milepost.prebuilt._agent.states import (
 )
 from milepost.prebuilt._agent.steps import CallModel, Structure
 from milepost.prebuilt._tools.node import ToolNode
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from milepost.graph.state import CompiledStateGraph
@@ -157,20 +158,10 @@ def _old_keyword(given: dict[str, Any], context_schema: type[Any] | None) -> typ
         return context_schema
     warnings.warn(
         "`config_schema` is deprecated and will be removed. Please use `context_schema` instead.",
-        category=_deprecation(),
+        category=LangGraphDeprecatedSinceV10,
         stacklevel=3,
     )
     return context_schema or former
-
-
-def _deprecation() -> type[Warning]:
-    try:
-        from milepost.warnings import (  # type: ignore[import-not-found,unused-ignore]
-            LangGraphDeprecatedSinceV10,
-        )
-    except ImportError:
-        return DeprecationWarning
-    return LangGraphDeprecatedSinceV10  # type: ignore[no-any-return,unused-ignore]
 
 
 def _state_schema(given: type[Any] | None, *, with_response: bool) -> type[Any]:

@@ -69,7 +69,8 @@ class AgentModel:
                 "Async model callable provided but agent invoked synchronously. Use "
                 "agent.ainvoke() or agent.astream(), or give a function that is not async."
             )
-        return self._prompt | chosen
+        chain: Runnable[Any, Any] = self._prompt | chosen
+        return chain
 
 
 def prompt_runnable(prompt: Prompt[Any] | None) -> Runnable[Any, Any]:

@@ -27,7 +27,7 @@ class AgentNode(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the logic."""
 
-        def run(state: Any, config: RunnableConfig) -> Any:
+        def run(state: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
             return drive_sync(self._logic(state, _runtime(), config))
 
         return self._call_with_config(run, input, config, **kwargs)
@@ -35,7 +35,7 @@ class AgentNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """`invoke`, on an event loop."""
 
-        async def run(state: Any, config: RunnableConfig) -> Any:
+        async def run(state: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
             return await drive_async(self._logic(state, _runtime(), config))
 
         return await self._acall_with_config(run, input, config, **kwargs)
@@ -60,11 +60,11 @@ class StateFunction(Runnable[Any, Any]):
         function = self._callee.sync
         if function is None:
             raise RuntimeError(
-                f"The {self.name.lower()} is an async function, and the agent was called from sync "
-                "code: use ainvoke() or astream(), or give a sync function."
+                f"'{self.name}' is an async function, and the agent was called from sync code: use "
+                "ainvoke() or astream(), or give a sync function."
             )
 
-        def run(state: Any, config: RunnableConfig) -> Any:
+        def run(state: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
             result = function(state, **self._arguments(config))
             return result.invoke(state, config) if isinstance(result, Runnable) else result
 
@@ -76,7 +76,7 @@ class StateFunction(Runnable[Any, Any]):
         if function is None:
             return self.invoke(input, config, **kwargs)
 
-        async def run(state: Any, config: RunnableConfig) -> Any:
+        async def run(state: Any, run_manager: Any, config: RunnableConfig) -> Any:  # noqa: ARG001
             result = await function(state, **self._arguments(config))
             return await result.ainvoke(state, config) if isinstance(result, Runnable) else result
 

@@ -69,16 +69,17 @@ def with_messages(state: Any, messages: Sequence[Any]) -> Any:
     return dataclasses.replace(state, messages=messages)
 
 
-def model_input_schema(state_schema: Any) -> Any:
+def model_input_schema(state_schema: type[Any]) -> type[Any]:
     """The schema of an agent's state, and the key for messages that only the model sees."""
     name = "CallModelInput"
     if isinstance(state_schema, type) and issubclass(state_schema, BaseModel):
         empty: Any = (list[AnyMessage], [])
         return create_model(name, __base__=state_schema, **{MODEL_INPUT: empty})
     if dataclasses.is_dataclass(state_schema):
-        field = dataclasses.field(default_factory=list)
+        field: list[AnyMessage] = dataclasses.field(default_factory=list)
+        bases: tuple[type[Any], ...] = (state_schema,)
         added = [(MODEL_INPUT, list[AnyMessage], field)]
-        return dataclasses.make_dataclass(name, added, bases=(state_schema,), kw_only=True)
+        return dataclasses.make_dataclass(name, added, bases=bases, kw_only=True)
 
     class CallModelInput(state_schema):  # type: ignore[misc]
         llm_input_messages: list[AnyMessage]

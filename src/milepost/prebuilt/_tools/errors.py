@@ -13,7 +13,7 @@ from milepost.prebuilt import _requirement  # noqa: F401
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import ToolException
 
-import milepost.errors
+from milepost.errors import is_invalid_resume
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -141,8 +141,7 @@ def handled_types(handler: Callable[..., str]) -> tuple[type[Exception], ...]:
 
 def is_for_the_caller(error: BaseException) -> bool:
     """Whether a model can do nothing about an error: an answer to an interrupt was invalid."""
-    is_invalid_resume = getattr(milepost.errors, "is_invalid_resume", None)
-    return is_invalid_resume is not None and bool(is_invalid_resume(error))
+    return is_invalid_resume(error)
 
 
 def error_message(call: ToolCall, content: str) -> ToolMessage:

@@ -53,7 +53,7 @@ class Injected:
 
 def injected_into(tool: BaseTool) -> Injected:
     """What the annotations of a tool ask for."""
-    schema = tool.get_input_schema()
+    schema: Any = tool.get_input_schema()
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     annotations = {**_hints(function), **get_all_basemodel_annotations(schema)}
     state: dict[str, str | None] = {}

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
 
 READ_STATE = "__pregel_read"
-"""The key of `configurable` under which LangGraph's runtime has a function that reads the state."""
+"""The key of `configurable` under which code outside a run can give a function that reads the
+state, as in LangGraph."""
 
 
 class InputKind(Enum):
@@ -71,11 +72,9 @@ def _last_calls(messages: Sequence[Any]) -> list[ToolCall]:
 
 def state_of_run(context: TaskContext | None, config: RunnableConfig) -> Any:
     """The state of the graph around a ToolNode that was sent a call without it."""
-    read = (config.get("configurable") or {}).get(READ_STATE)
-    if read is not None:
-        return read(list(read.args[1]), True)
     if context is None:
-        return {}
+        read = (config.get("configurable") or {}).get(READ_STATE)
+        return {} if read is None else read(list(read.args[1]), True)
     run, reader = context.run, context.task.node.reader
     if reader.channel is not None or reader.build is not None:
         return reader.read(run.channels, context.task.base[2], run.stop)

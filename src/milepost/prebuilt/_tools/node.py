@@ -16,7 +16,6 @@ from langchain_core.runnables.config import (
     ensure_config,
     get_config_list,
     get_executor_for_config,
-    run_in_executor,
 )
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
@@ -26,6 +25,7 @@ from milepost._engine.context.node_callable import Callee
 from milepost._engine.context.task_context import Runtime, TaskContext, find_context
 from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._engine.superstep.subtasks import TaskStarter
+from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBubbleUp
 from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
@@ -200,7 +200,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
 
         if wrap is None:
             if self._wrap_tool_call is not None:
-                return await run_in_executor(None, self._perform, planned)
+                return await in_thread(self._perform, planned)
             return await execute(request)  # type: ignore[no-any-return]
         try:
             return await wrap(request, execute)

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import _DirectlyInjectedToolArg
 
-from milepost._engine.streaming.tool_output import tool_output_writer
+from milepost._engine.streaming.tool_calls import current_writer
 from milepost.runtime import ExecutionInfo
 from milepost.store.base import BaseStore
 from milepost.types import StreamWriter
@@ -56,7 +56,7 @@ class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
 
     def emit_output_delta(self, delta: Any) -> None:
         """Stream a part of the output; without effect unless such parts are listened to."""
-        write = tool_output_writer.get()
+        write = current_writer.get()
         if write is not None:
             write(delta)
 

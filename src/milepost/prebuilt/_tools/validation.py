@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from milepost.prebuilt import _requirement  # noqa: F401
 
@@ -84,9 +84,10 @@ def _named_schema(given: Any) -> tuple[str, type[BaseModel]]:
                 f"Tool {given.name} has the args_schema {schema!r}: a ValidationNode needs a "
                 "pydantic model."
             )
-        return given.name, schema
+        return given.name, cast("type[BaseModel]", schema)
     if isinstance(given, type) and issubclass(given, (BaseModel, OldBaseModel)):
-        return given.__name__, given  # type: ignore[return-value]
+        return given.__name__, cast("type[BaseModel]", given)
     if callable(given):
-        return given.__name__, create_schema_from_function("Validation", given)
+        schema = create_schema_from_function("Validation", given)
+        return given.__name__, cast("type[BaseModel]", schema)
     raise ValueError(f"A ValidationNode takes pydantic models, tools and functions, not {given!r}.")

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from milepost._db.migrations import TableSetup
 from milepost._db.sweeper import Sweeper
-from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint.serde import _rotation
 from milepost.store._core.batching import Batcher
@@ -16,13 +15,12 @@ from milepost.store._core.core import StoreCore
 from milepost.store._core.records import Op, Result, TTLConfig
 from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Transact
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
-from milepost.store.base import BaseStore
 
 R = TypeVar("R")
 
 
-class CoreStore(ProcessBound, BaseStore):
-    """A store made of a `StoreCore` and the drivers."""
+class CoreStore:
+    """A store made of a `StoreCore` and the drivers. A class inherits it beside `BaseStore`."""
 
     supports_ttl = True
     supports_versions = True

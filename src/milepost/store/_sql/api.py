@@ -7,13 +7,15 @@ from typing import Any
 
 from milepost._db.migrations import TableSetup
 from milepost._internal import fork_guard
+from milepost._internal.fork_guard import ProcessBound
 from milepost.store._core.api import CoreStore
 from milepost.store._core.records import Result
 from milepost.store._core.tasks import Group, Transact
 from milepost.store._sql.core import SqlCore
+from milepost.store.base import BaseStore
 
 
-class SqlStore(CoreStore):
+class SqlStore(CoreStore, ProcessBound, BaseStore):
     """A store in a database, with the sync names of its methods."""
 
     def __init__(self, engine: Any, core: SqlCore) -> None:

@@ -9,7 +9,7 @@ from milepost.checkpoint._contract.names import Names
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
 from milepost.checkpoint._contract.threads import is_trigger
 from milepost.checkpoint._delta.diff import Parts
-from milepost.checkpoint._delta.encode import Codec, Value, in_one_piece, in_parts, size_of
+from milepost.checkpoint._delta.encode import Codec, Value, in_brief, in_parts
 from milepost.checkpoint._delta.split import cut
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
@@ -198,8 +198,8 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
-        if size_of(encoded) <= INLINE:
-            return list(in_one_piece(encoded))
+        if (short := in_brief(encoded, INLINE)) is not None:
+            return list(short)
         large = in_parts(encoded)
         if self._codec.splices:
             if base is None and not again:

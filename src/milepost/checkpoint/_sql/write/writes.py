@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP
 from milepost.checkpoint._delta.diff import pack
-from milepost.checkpoint._delta.encode import Encoded, Value, in_one_piece, in_parts, size_of
+from milepost.checkpoint._delta.encode import Encoded, Value, in_brief, in_parts, size_of
 from milepost.checkpoint._delta.split import place_in
 from milepost.checkpoint._sql.cache import EarlyWrite, ThreadCache
 from milepost.checkpoint._sql.inline_writes import Entry, pack_inline, pack_several
@@ -49,11 +49,13 @@ def entries(
         left = _BRIEF
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-            size = size_of(value)
-            left -= size
-            if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
+            short = in_brief(value, left)
+            if short is None or channel in WRITES_IDX_MAP:
                 return None
-            kind, data = in_one_piece(value)
+            kind, data = short
+            if len(data) >= _REFERRED and channel in channels:
+                return None
+            left -= len(data)
             writes.append((position, channel, short_kind(kind), data))
         found.append((task.task_id, task.task_path, writes))
     return found or None

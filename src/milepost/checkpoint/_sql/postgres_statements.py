@@ -1,0 +1,233 @@
+"""The statements of a saver that PostgreSQL has in words of its own.
+
+`JOIN LATERAL (… OFFSET 0)` looks up the rows of a table for one row at a time, by their key. As an
+ordinary join PostgreSQL, which knows little about a new table, would rather read all rows of a
+thread. `LIMIT (SELECT 1000000)` makes the planner expect ten rows, not a hundred: else it thinks of
+a chain of differences as so much work that it compiles the query to machine code, which takes
+longer than all the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from milepost.checkpoint._sql.statements import Statements
+
+POSTGRES: Final = Statements(
+    lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ? FOR UPDATE",
+    lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ? FOR UPDATE",
+    holds_thread="""
+        SELECT 1 FROM threads WHERE thread_id = ? AND token = ?
+            AND epoch = ? FOR UPDATE OF threads""",
+    lock_lease="SELECT token, status, updated_at FROM threads WHERE thread_id = ? FOR UPDATE",
+    thread_size="""
+        SELECT 1, COUNT(*), SUM(LENGTH(frame) + LENGTH(metadata)) FROM checkpoints
+            WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(led), SUM(LENGTH(led)) FROM checkpoints WHERE thread_id = ?
+        UNION ALL SELECT 2, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_blobs WHERE thread_id = ?
+        UNION ALL SELECT 3, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes
+            WHERE thread_id = ?""",
+    add_if_held="""
+        INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id,
+            complete, run_id, frame, metadata_type, metadata, led)
+        SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS BYTEA) FROM threads
+            WHERE thread_id = ? AND token = ? AND epoch = ? FOR UPDATE""",
+    add_blob="""
+        INSERT INTO checkpoint_blobs
+            (thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
+    found="""
+        WITH RECURSIVE entry (head, epoch, newer) AS (
+            SELECT CASE WHEN status = 'running' THEN COALESCE((SELECT MAX(checkpoint_id)
+                FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END, epoch,
+                        CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
+                        FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
+                        WHERE thread_id = ?),
+        line (id, depth) AS (
+            SELECT COALESCE(?, (SELECT head FROM entry WHERE ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints
+                    WHERE thread_id = ? AND checkpoint_ns = ?)), 0
+            UNION ALL
+            SELECT c.parent_checkpoint_id, line.depth + 1 FROM line
+            JOIN LATERAL (SELECT * FROM checkpoints c WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id OFFSET 0) c ON TRUE
+            WHERE c.parent_checkpoint_id IS NOT NULL AND (c.complete = 0 OR line.depth = 0)
+                AND line.depth < ?)
+        SELECT -depth, checkpoint_id, parent_checkpoint_id, complete, metadata_type, frame,
+            metadata, NULL, NULL, NULL
+        FROM line JOIN LATERAL (SELECT * FROM checkpoints c
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, idx, type, blob, NULL, channel, task_path, base
+        FROM line JOIN LATERAL (SELECT * FROM checkpoint_writes w
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) w ON TRUE
+            WHERE depth < 2
+        UNION ALL
+        SELECT 1, id, checkpoint_id, complete, '#', led,
+            CASE depth WHEN 0 THEN frame END, '', '', NULL
+        FROM line JOIN LATERAL (SELECT * FROM checkpoints n
+            WHERE thread_id = ? AND checkpoint_ns = ?
+                AND checkpoint_id = COALESCE(NULL, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > id))
+                AND parent_checkpoint_id = id OFFSET 0) n ON TRUE WHERE depth < 2
+        UNION ALL
+        SELECT 2, head, newer, epoch, NULL, NULL, NULL, NULL, NULL, NULL FROM entry""",
+    ancestry="""
+        WITH RECURSIVE line (id) AS (
+            SELECT a FROM (SELECT value COLLATE "C" AS a
+                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS wanted
+            UNION
+            SELECT c.parent_checkpoint_id FROM line
+            JOIN LATERAL (SELECT * FROM checkpoints c WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id OFFSET 0) c ON TRUE
+            WHERE c.complete = 0)
+        SELECT checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata
+            FROM line
+        JOIN LATERAL (SELECT * FROM checkpoints c WHERE thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id = id OFFSET 0) c ON TRUE""",
+    blob="""
+        SELECT channel, version, base_channel, base, level, type, blob FROM checkpoint_blobs
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    blobs="""
+        WITH RECURSIVE chain (channel, version) AS (
+            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
+                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS wanted
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
+                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
+            WHERE c.base IS NOT NULL)
+        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
+        JOIN LATERAL (SELECT * FROM checkpoint_blobs b
+            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE""",
+    newest="""
+        WITH RECURSIVE tip (channel, version) AS (
+            (SELECT channel, version FROM checkpoint_blobs
+                WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY channel DESC, version DESC
+                    LIMIT 1)
+            UNION ALL
+            SELECT t.channel, t.version FROM tip, LATERAL (
+                SELECT channel, version FROM checkpoint_blobs
+                    WHERE thread_id = ? AND checkpoint_ns = ? AND channel < tip.channel
+                ORDER BY channel DESC, version DESC LIMIT 1) t),
+        chain (channel, version) AS (
+            SELECT channel, version FROM tip
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
+                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
+            WHERE c.base IS NOT NULL)
+        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
+        JOIN LATERAL (SELECT * FROM checkpoint_blobs b
+            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE""",
+    rows_of="""
+        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a,
+            (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT
+            (SELECT 1000000)) AS given),
+        done AS (
+            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
+            FROM wanted JOIN LATERAL (SELECT * FROM checkpoint_writes w
+                WHERE checkpoint_id = a AND thread_id = ? AND checkpoint_ns = ? OFFSET 0) w ON TRUE
+            UNION ALL
+            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
+            FROM wanted JOIN LATERAL (SELECT * FROM checkpoints n
+                WHERE thread_id = ? AND checkpoint_ns = ? AND led IS NOT NULL
+                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
+                AND parent_checkpoint_id = a OFFSET 0) n ON TRUE),
+        chain (channel, version) AS (
+            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
+                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
+            UNION
+            SELECT channel, base FROM done WHERE base IS NOT NULL
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
+                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
+            WHERE c.base IS NOT NULL)
+        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
+        FROM chain JOIN LATERAL (SELECT * FROM checkpoint_blobs b
+            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    rows_of_channels="""
+        WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a,
+            (value->>1) COLLATE "C" AS b FROM json_array_elements(?::json) LIMIT
+            (SELECT 1000000)) AS given),
+        done AS (
+            SELECT checkpoint_id, task_id, channel, base, idx, task_path, type, blob
+            FROM wanted JOIN LATERAL (SELECT * FROM checkpoint_writes w
+                WHERE checkpoint_id = a AND thread_id = ? AND checkpoint_ns = ? OFFSET 0) w ON TRUE
+            UNION ALL
+            SELECT a, checkpoint_id, '', NULL, 0, '', '#', led
+            FROM wanted JOIN LATERAL (SELECT * FROM checkpoints n
+                WHERE thread_id = ? AND checkpoint_ns = ? AND led IS NOT NULL
+                AND checkpoint_id = COALESCE(b, (SELECT MIN(m.checkpoint_id) FROM checkpoints m
+                    WHERE m.thread_id = ? AND m.checkpoint_ns = ? AND m.checkpoint_id > a))
+                AND parent_checkpoint_id = a OFFSET 0) n ON TRUE),
+        chain (channel, version) AS (
+            SELECT a, b FROM (SELECT (value->>0) COLLATE "C" AS a, (value->>1) COLLATE "C" AS b
+                FROM json_array_elements(?::json) LIMIT (SELECT 1000000)) AS pairs
+            UNION
+            SELECT channel, base FROM done WHERE base IS NOT NULL AND channel IN (SELECT a
+                FROM (SELECT value COLLATE "C" AS a
+                FROM json_array_elements_text(?::json) LIMIT (SELECT 1000000)) AS chosen)
+            UNION
+            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
+            JOIN LATERAL (SELECT * FROM checkpoint_blobs c
+                WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
+            WHERE c.base IS NOT NULL)
+        SELECT 0, b.channel, b.version, b.base_channel, b.base, b.level, NULL, b.type, b.blob
+        FROM chain JOIN LATERAL (SELECT * FROM checkpoint_blobs b
+            WHERE b.thread_id = ? AND b.checkpoint_ns = ?
+            AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, channel, base, idx, task_path, type, blob FROM done""",
+    lineage="""
+        WITH RECURSIVE line (id, first) AS (
+            SELECT COALESCE(?, (SELECT CASE WHEN status = 'running' THEN
+                COALESCE((SELECT MAX(checkpoint_id) FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')), head) ELSE head END FROM threads
+                        WHERE thread_id = ? AND ? = ''),
+                (SELECT MAX(checkpoint_id) FROM checkpoints
+                    WHERE thread_id = ? AND checkpoint_ns = ?)), 1
+            UNION
+            SELECT c.parent_checkpoint_id, 0 FROM line
+            JOIN LATERAL (SELECT * FROM checkpoints c WHERE c.thread_id = ? AND c.checkpoint_ns = ?
+                AND c.checkpoint_id = id OFFSET 0) c ON TRUE
+            WHERE c.parent_checkpoint_id IS NOT NULL)
+        SELECT (SELECT epoch FROM threads WHERE thread_id = ?),
+            (SELECT CASE WHEN status <> 'running' THEN (SELECT MAX(checkpoint_id)
+                FROM checkpoints c
+                WHERE c.thread_id = threads.thread_id AND c.checkpoint_ns = ''
+                    AND c.checkpoint_id > COALESCE(head, '')) END FROM threads
+                        WHERE thread_id = ?), checkpoint_id, parent_checkpoint_id, complete, frame,
+                        metadata_type, metadata
+        FROM line JOIN LATERAL (SELECT * FROM checkpoints c
+            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = id OFFSET 0) c ON TRUE
+        ORDER BY first DESC""",
+    blobs_of="""
+        SELECT checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?""",
+    dump_blobs="""
+        SELECT thread_id, checkpoint_ns, channel, version, base_channel, base, level, type, blob
+        FROM checkpoint_blobs WHERE thread_id = ?""",
+    cut_blob="""
+        UPDATE checkpoint_blobs SET base_channel = NULL, base = NULL, level = 0, blob = ?
+        WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ? AND version = ?""",
+    copy_blobs="""
+        INSERT INTO checkpoint_blobs SELECT ?, checkpoint_ns, channel, version, base_channel, base,
+            level, type, blob FROM checkpoint_blobs WHERE thread_id = ?""",
+)

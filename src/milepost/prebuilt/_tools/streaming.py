@@ -1,0 +1,134 @@
+"""The tool calls of a run as streams: one for each call, with the parts of its output."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+from milepost.prebuilt import _requirement  # noqa: F401
+
+# isort: split
+from langchain_core.messages import ToolMessage
+
+from milepost.stream._types import ProtocolEvent, StreamTransformer
+from milepost.stream.stream_channel import StreamChannel
+
+
+class ToolCallStream:
+    """One tool call: iterate over it for the parts of its output, as they come."""
+
+    def __init__(
+        self, tool_call_id: str, tool_name: str, input: dict[str, Any] | None = None
+    ) -> None:
+        self.tool_call_id = tool_call_id
+        self.tool_name = tool_name
+        self.input = input
+        self.output: Any = None
+        """What the tool returned, once the call has ended."""
+        self.error: str | None = None
+        """What went wrong, if the call has failed."""
+        self.completed = False
+        """Whether the call has ended."""
+        self._output_deltas: StreamChannel[Any] = StreamChannel()
+
+    @property
+    def output_deltas(self) -> StreamChannel[Any]:
+        """The parts of the output."""
+        return self._output_deltas
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._output_deltas)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return aiter(self._output_deltas)
+
+    def __repr__(self) -> str:
+        status = "running" if not self.completed else "failed" if self.error else "completed"
+        return (
+            f"ToolCallStream(tool_call_id={self.tool_call_id!r}, tool_name={self.tool_name!r}, "
+            f"status={status})"
+        )
+
+    def _end(self, output: Any = None, error: str | None = None) -> None:
+        self.output, self.error, self.completed = output, error, True
+        self._output_deltas.close()
+
+
+class ToolCallTransformer(StreamTransformer):
+    """Adds `tool_calls` to the stream of a run: a ToolCallStream for each call that begins.
+
+    Give it to `compile(transformers=[ToolCallTransformer])`.
+    """
+
+    _native = True
+    required_stream_modes = ("tools",)
+
+    def __init__(self, scope: tuple[str, ...] = ()) -> None:
+        super().__init__(scope)
+        self._log: StreamChannel[ToolCallStream] = StreamChannel()
+        self._active: dict[str, ToolCallStream] = {}
+        self._pump: Callable[[], bool] | None = None
+        self._apump: Callable[[], Awaitable[bool]] | None = None
+
+    def init(self) -> dict[str, Any]:
+        """The stream of calls."""
+        return {"tool_calls": self._log}
+
+    def _bind_pump(self, fn: Callable[[], bool]) -> None:
+        self._pump = fn
+
+    def _bind_apump(self, fn: Callable[[], Awaitable[bool]]) -> None:
+        self._apump = fn
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """See an event; all events stay in the run's own stream."""
+        params = event["params"]
+        if event["method"] == "tools" and tuple(params["namespace"]) == self.scope:
+            self._see(params["data"])
+        return True
+
+    def _see(self, data: dict[str, Any]) -> None:
+        id, kind = data.get("tool_call_id"), data.get("event")
+        if id is None:
+            return
+        if kind == "tool-started":
+            self._active[id] = stream = self._new(id, data)
+            self._log.push(stream)
+        elif kind == "tool-output-delta" and id in self._active:
+            self._active[id]._output_deltas.push(data.get("delta"))
+        elif kind == "tool-finished" and id in self._active:
+            self._active.pop(id)._end(_content(data.get("output")))
+        elif kind == "tool-error" and id in self._active:
+            self._active.pop(id)._end(error=data.get("message", ""))
+
+    def _new(self, id: str, data: dict[str, Any]) -> ToolCallStream:
+        stream = ToolCallStream(id, data.get("tool_name", ""), data.get("input"))
+        parts = stream._output_deltas
+        parts._bind(is_async=self._apump is not None)
+        parts._request_more, parts._arequest_more = self._pump, self._apump
+        return stream
+
+    def finalize(self) -> None:
+        """The run has ended: calls that were broken off have no output."""
+        for stream in self._active.values():
+            stream._end()
+        self._active.clear()
+
+    def fail(self, err: BaseException) -> None:
+        """The run has failed, and the calls with it."""
+        for stream in self._active.values():
+            stream._end(error=str(err))
+        self._active.clear()
+
+
+def _content(output: Any) -> Any:
+    """What a tool returned, out of the message that it came in."""
+    if isinstance(output, ToolMessage):
+        return output.content
+    if (
+        isinstance(output, dict)
+        and output.get("type") == "constructor"
+        and (output.get("id") or [None])[-1] == "ToolMessage"
+    ):
+        return (output.get("kwargs") or {}).get("content")
+    return output

@@ -1,0 +1,105 @@
+"""Trouble that no error tells of: a log line is all that there is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from milepost.cache.redis import RedisCache
+from milepost.cache.sqlite import SqliteCache
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.pregel.remote import RemoteGraph
+from milepost.store.sqlite import SqliteStore
+
+NAME = (("node",), "secret")
+
+
+class Unreachable(Exception):
+    """What a client of Redis raises."""
+
+
+def a_cached_result_cannot_be_read(stage: Any) -> None:
+    cache: Any = SqliteCache(path=stage.path)
+    cache.set({NAME: ("secret", None)})
+    cache._connection().execute("UPDATE milepost_cache SET kind = 'pickle'")
+    assert cache.get([NAME]) == {}
+    cache.close()
+
+
+def a_server_of_a_cache_is_away(stage: Any) -> None:
+    class Client:
+        def execute_command(self) -> None: ...
+
+        def mget(self, keys: Any) -> Any:
+            raise Unreachable("secret")
+
+    errors: Any = SimpleNamespace(ConnectionError=Unreachable, TimeoutError=Unreachable)
+    before = sys.modules.get("valkey.exceptions")
+    sys.modules["valkey.exceptions"] = errors
+    try:
+        cache: Any = RedisCache(Client())
+        assert cache.get([NAME]) == {}
+    finally:
+        del sys.modules["valkey.exceptions"]
+        if before is not None:
+            sys.modules["valkey.exceptions"] = before
+
+
+def a_serializer_has_no_allowlist(stage: Any) -> None:
+    class Own:
+        def dumps_typed(self, obj: Any) -> Any: ...
+        def loads_typed(self, data: Any) -> Any: ...
+
+    saver: Any = InMemorySaver(serde=Own())
+    assert saver.with_allowlist([("secret", "Secret")]) is saver
+
+
+def a_server_sends_nothing(stage: Any) -> None:
+    runs = SimpleNamespace(stream=lambda **_: iter(()))
+    graph = RemoteGraph("agent", sync_client=SimpleNamespace(runs=runs))
+    assert graph.invoke({"key": "secret"}) is None
+
+
+def a_distance_is_not_known_to_sqlite(stage: Any) -> None:
+    index: Any = {"dims": 1, "embed": lambda texts: [[1.0]], "distance_type": "l2"}
+    with SqliteStore.from_conn_string(":memory:", index=index):
+        pass
+
+
+QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
+    a_cached_result_cannot_be_read: [
+        (
+            "milepost.storage",
+            "WARNING",
+            "A cached result of node cannot be read (DeserializationError), so it counts as "
+            "missing.",
+        )
+    ],
+    a_server_of_a_cache_is_away: [
+        (
+            "milepost.storage",
+            "WARNING",
+            "RedisCache.get() could not reach its server (Unreachable); it goes on without the "
+            "cache.",
+        )
+    ],
+    a_serializer_has_no_allowlist: [
+        (
+            "milepost.storage",
+            "WARNING",
+            "Own has no list of allowed types, so with_allowlist() changes nothing.",
+        )
+    ],
+    a_server_sends_nothing: [
+        ("milepost.run", "WARNING", "RemoteGraph 'agent' got no values from its server.")
+    ],
+    a_distance_is_not_known_to_sqlite: [
+        (
+            "milepost.store",
+            "WARNING",
+            "A store in SQLite ranks by cosine; distance_type is for PostgreSQL.",
+        )
+    ],
+}
