@@ -50,6 +50,7 @@ ON_POSTGRES = {
         "replay",
         "saver_contract",
         "step_timeout",
+        "traces_on_savers",
         "update_state",
         "versions",
     )

@@ -12,6 +12,7 @@ import pytest
 
 import milepost._internal.log
 import milepost.errors
+import milepost.integrations._otel.names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -65,8 +66,35 @@ from psycopg_pool import ConnectionPool
 pool = ConnectionPool(DB_URI, open=True)
 """
 
+RECEIVER = """
+import os, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        received.append(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *said): pass
+received = []
+receiver = HTTPServer(("127.0.0.1", 0), Receiver)
+serving = threading.Thread(target=receiver.serve_forever)
+serving.start()
+os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{receiver.server_port}"
+os.environ["NO_PROXY"] = "127.0.0.1"
+"""
+"""What takes spans, in place of a tool that shows them."""
+
 SETTINGS: dict[str, dict[int, str]] = {
     "logging.md": {},
+    "observability.md": {
+        0: RECEIVER,
+        1: f"{OURS}\nfrom milepost.checkpoint.memory import InMemorySaver\n"
+        "graph = builder.compile(checkpointer=InMemorySaver())\nprint = lambda text: None",
+        2: "assert [node for node, _ in time_of_nodes('t-1')] == ['ask']\n"
+        "provider.shutdown()\nreceiver.shutdown()\nserving.join()\nreceiver.server_close()\n"
+        "assert b'invoke_workflow' in received[0]",
+    },
     "from-langgraph.md": {
         0: THEIRS,
         1: f"{OURS}\nfrom langgraph.checkpoint.memory import InMemorySaver\ntheir_saver = InMemorySaver()",
@@ -154,8 +182,11 @@ def resolved(name: str) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text("utf-8")
-    loggers = {value for value in vars(milepost._internal.log).values() if isinstance(value, str)}
-    for name in set(re.findall(r"`(milepost(?:\.\w+)+)`", text)) - loggers:
+    loggers, in_traces = (
+        {value for value in vars(module).values() if isinstance(value, str)}
+        for module in (milepost._internal.log, milepost.integrations._otel.names)
+    )
+    for name in set(re.findall(r"`(milepost(?:\.\w+)+)`", text)) - loggers - in_traces:
         resolved(name)
     for name in re.findall(r"\b[A-Z][A-Za-z]+Error\b", text):
         homes = (milepost.errors, builtins)

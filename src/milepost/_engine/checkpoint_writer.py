@@ -148,6 +148,10 @@ class CheckpointWriter:
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
 
+    def keep_with_checkpoints(self, key: str, value: str) -> None:
+        """Save something as metadata with every checkpoint that is made from now on."""
+        self._given[key] = value
+
     def join(self, thread: ThreadWriter, *, owned: bool) -> None:
         """Write to a thread; `owned`: no run around this one does so too."""
         self.thread, self.owns_thread = thread, owned
@@ -166,7 +170,7 @@ class CheckpointWriter:
         if self.stores_at_exit:
             self._unstored_writes.extend(writes)
             return
-        self._prepared.append(thread.prepare(self._commit(thread, writes, None)))
+        self._prepared.append(self._prepare(thread, writes, None))
         yield from self.store_prepared()
 
     def save_checkpoint(
@@ -215,7 +219,7 @@ class CheckpointWriter:
             if self.program.untracked:
                 writes = tracked_writes(writes, self.program.untracked, step_ends=True)
             new = self._new_checkpoint(new_id, copied)
-            self._prepared.append(thread.prepare(self._commit(thread, writes, new)))
+            self._prepared.append(self._prepare(thread, writes, new))
             if not with_next:
                 steps, self._prepared = self._prepared, []
                 yield Save(thread, steps, not thread.deferred)
@@ -260,14 +264,14 @@ class CheckpointWriter:
                 self._describe(self._source, ())
             try:
                 new = self._new_checkpoint(position.checkpoint_id)
-                prepared.append(thread.prepare(self._commit(thread, (), new)))
+                prepared.append(self._prepare(thread, (), new))
             except SerdeError as refused:
                 raise refused.at(node=self._authors.get(refused.channel or "")) from None
             position.stored_id = position.checkpoint_id
             self.channels.mark_saved()
             self._unstored = False
         if self._unstored_writes:
-            prepared.append(thread.prepare(self._commit(thread, self._unstored_writes, None)))
+            prepared.append(self._prepare(thread, self._unstored_writes, None))
             self._unstored_writes = []
         if prepared:
             yield Save(thread, prepared, True)
@@ -324,17 +328,22 @@ class CheckpointWriter:
             )
         self.metadata, self._source = metadata, None  # type: ignore[assignment]
 
-    def _commit(
+    def _prepare(
         self, thread: ThreadWriter, writes: Sequence[TaskWrites], new: NewCheckpoint | None
-    ) -> StepCommit:
+    ) -> Any:
+        """Encode a step."""
         position = self.position
         status = thread.fence.waiting
         if new is not None and not position.ns and (not thread.instant or status != "running"):
             waiting = is_waiting(self.program, self.channels)
             status = status if waiting else "idle"
-        return StepCommit(
+        step = StepCommit(
             thread.thread_id, position.ns, position.stored_id, writes, new, thread.fence, status
         )
+        prepared = thread.prepare(step)
+        if self.events.observers:
+            thread.tell_of(prepared, self.events.observers, step)
+        return prepared
 
     def _new_checkpoint(self, new_id: str, copied: CheckpointTuple | None = None) -> NewCheckpoint:
         channels = self.channels

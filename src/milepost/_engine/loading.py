@@ -124,7 +124,8 @@ def load_checkpoint(
         yield Flush(shared, last=False)
     place = place_of(settings.config)
     position.thread_id = place.thread_id
-    thread = yield from _claim(saver, settings, place.thread_id, shared)
+    observed = bool(checkpoints.events.observers)
+    thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)
@@ -156,7 +157,11 @@ def no_such_checkpoint(place: Place) -> CheckpointNotFoundError:
 
 
 def _claim(
-    saver: Saver, settings: RunSettings, thread_id: str, shared: ThreadWriter | None
+    saver: Saver,
+    settings: RunSettings,
+    thread_id: str,
+    shared: ThreadWriter | None,
+    observed: bool,
 ) -> EffectGenerator[ThreadWriter]:
     """Become a writer of the thread; claim it first if no other run may be busy with it."""
     if shared is None:
@@ -175,7 +180,12 @@ def _claim(
         yield HoldThread(native, thread_id, fence)
         if not native.instant:
             leases.keep(native, thread_id, fence)
-    return ThreadWriter(saver, thread_id, settings.durability or "async", fence)
+    make = ThreadWriter
+    if observed:
+        from milepost._engine.watched_writer import WatchedThreadWriter
+
+        make = WatchedThreadWriter
+    return make(saver, thread_id, settings.durability or "async", fence)
 
 
 def _root_place(

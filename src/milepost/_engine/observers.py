@@ -10,6 +10,8 @@ of a task begin and end:
           attempt       one call of the node; a retry is another one
             branch      the function of a conditional edge
           attempt       the error handler, after the last attempt has failed
+      load              what is saved of the thread is read
+      commit            steps are stored; in the background under `async` durability
 
 What an observer does is a generator of effects like the rest of the engine. Something that has to
 be called in sync code and awaited on an event loop is a `Tell`; most observers yield nothing. A
@@ -19,10 +21,12 @@ run that is not followed has no observers, and asks for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from milepost._engine.context import langchain_bridge
+from milepost._internal.dataclass_tools import record
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -30,8 +34,13 @@ if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
     from milepost._engine.superstep.program import Branch
+    from milepost.checkpoint._contract.records import CheckpointTuple
 
 R = TypeVar("R")
+
+TRACE = "milepost_trace"
+"""The key of a checkpoint's metadata under which the trace context of its run is kept, if some
+observer makes traces."""
 
 
 class RunObserver:
@@ -39,40 +48,40 @@ class RunObserver:
 
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """The run begins, before anything is loaded; `input` is what the caller passed."""
-        return _nothing(input)
+        return nothing(input)
 
     def run_opened(self) -> EffectGenerator[None]:
         """The run has loaded its thread and taken its input; `run.resumed` says if it goes on."""
-        return _nothing()
+        return nothing()
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
         """The run has ended and is saved: with an output, at an interrupt, or with an error."""
-        return _nothing(output, error)
+        return nothing(output, error)
 
     def step_begins(self, tasks: Sequence[Task]) -> EffectGenerator[None]:
         """A super-step begins: `tasks` are all of its tasks, stored and cached ones too."""
-        return _nothing(tasks)
+        return nothing(tasks)
 
     def step_ends(
         self, tasks: Sequence[Task], error: BaseException | None
     ) -> EffectGenerator[None]:
         """A super-step has ended: applied and committed, stopped at an interrupt, or failed."""
-        return _nothing(tasks, error)
+        return nothing(tasks, error)
 
     def task_called(self, task: Task, context: TaskContext) -> None:
         """The code of an attempt calls a task, which begins later; told in the caller's context."""
 
     def task_begins(self, task: Task) -> EffectGenerator[None]:
         """A task is started; one whose result is stored or cached is not."""
-        return _nothing(task)
+        return nothing(task)
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
         """A task has ended; the outcome is in the task, unless something ended the run."""
-        return _nothing(task, crash)
+        return nothing(task, crash)
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """A node is about to be called, or with `handler` its error handler."""
-        return _nothing(context, handler)
+        return nothing(context, handler)
 
     def attempt_ends(
         self, context: TaskContext, output: Any, error: BaseException | None
@@ -81,27 +90,59 @@ class RunObserver:
 
         A command that an inner graph has handed up is an error too, though the task goes on.
         """
-        return _nothing(context, output, error)
+        return nothing(context, output, error)
 
     def branch_begins(
         self, context: TaskContext, branch: Branch, state: Any
     ) -> EffectGenerator[None]:
         """The function of a conditional edge is about to be called."""
-        return _nothing(context, branch, state)
+        return nothing(context, branch, state)
 
     def branch_ends(
         self, context: TaskContext, answer: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
         """The function of a conditional edge has answered, or has failed."""
-        return _nothing(context, answer, error)
+        return nothing(context, answer, error)
+
+    def load_begins(self) -> EffectGenerator[None]:
+        """The run is about to find its thread, and to load what is saved there."""
+        return nothing()
+
+    def load_ends(
+        self, saved: CheckpointTuple | None, error: BaseException | None
+    ) -> EffectGenerator[None]:
+        """The run has loaded the checkpoint that it starts from; None if there is none."""
+        return nothing(saved, error)
+
+    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Entered while steps are stored, in the thread or task that stores them.
+
+        The last of the steps is of this observer's run, the others may be of graphs around it or
+        inside it.
+        """
+        return nullcontext()
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Set context variables that the code of an attempt sees: a span that is current."""
 
 
-def _nothing(*_told: Any) -> EffectGenerator[None]:
+# What an observer returns that has nothing for the driver to do.
+def nothing(*_told: Any) -> EffectGenerator[None]:
     return
     yield
+
+
+@record
+class StoredStep:
+    """What observers are told of a step that is stored."""
+
+    ns: str
+    checkpoint_id: str | None
+    """Of the new checkpoint; None if only writes of tasks are stored."""
+    writes: int
+    """How many values tasks have written."""
+    weight: int
+    """About how many bytes the encoded step has; 0 if the saver does not say."""
 
 
 Watcher: TypeAlias = "Callable[[GraphRun, Any], RunObserver | None]"

@@ -128,6 +128,7 @@ class GraphRun:
         self.observers = observers = observers_of(self, input)
         if not observers:
             return self._run(input)
+        self.events.observers = observers
         return observed(
             observers,
             self._run(input),

@@ -15,6 +15,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
+from milepost._engine.observers import observed
 from milepost._engine.position import start_lineage
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.pending_writes import (
@@ -54,7 +55,10 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
     saved: CheckpointTuple | None = None
     explicit = False
     if saver is not None:
-        saved, explicit = yield from load_checkpoint(saver, run.settings, position, run.checkpoints)
+        load = load_checkpoint(saver, run.settings, position, run.checkpoints)
+        if run.observers:
+            load = _observed_load(run, load)
+        saved, explicit = yield from load
     elif position.parent is None:
         position.present = LateId()  # the tasks of two runs have different ids
     yield from open_channels(run, saved)
@@ -66,6 +70,17 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
         yield from go_on(run, saved, explicit and position.parent is None)
     else:
         yield from take_input(run, input)
+
+
+def _observed_load(
+    run: GraphRun, load: EffectGenerator[tuple[CheckpointTuple | None, bool]]
+) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
+    return observed(
+        run.observers,
+        load,
+        lambda o: o.load_begins(),
+        lambda o, found, error: o.load_ends(None if found is None else found[0], error),
+    )
 
 
 def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerator[None]:

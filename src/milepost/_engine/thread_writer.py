@@ -21,6 +21,7 @@ from milepost.checkpoint._contract.step_saver import Fence, StepCommit
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 
 if TYPE_CHECKING:
+    from milepost._engine.observers import RunObserver
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.types import Durability
 
@@ -96,6 +97,9 @@ class ThreadWriter:
                 'Keep it out of the state, or run with durability="sync".'
             ) from error
         return replace(step, writes=writes, new=new)
+
+    def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
+        """Let observers of a run hear when a prepared step is stored; WatchedThreadWriter does."""
 
     def open_queue(self) -> tuple[WriteBehindQueue, bool]:
         """The queue, and whether it was opened just now and needs a worker that stores it."""

@@ -17,6 +17,7 @@ from milepost.errors import GraphBubbleUp
 from milepost.messages._kinds import is_removal
 
 if TYPE_CHECKING:
+    from milepost._engine.observers import RunObserver
     from milepost._engine.position import Position
     from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.plan import Task
@@ -145,7 +146,7 @@ class EventStream:
 class RunEvents:
     """Tells a stream what happens in one run."""
 
-    __slots__ = ("config", "keys", "position", "program", "quiet", "stream")
+    __slots__ = ("config", "keys", "observers", "position", "program", "quiet", "stream")
 
     def __init__(
         self,
@@ -163,6 +164,8 @@ class RunEvents:
         """The part of the state that the caller wants to see."""
         self.quiet = stream.silent
         """Whether the stream has no consumer."""
+        self.observers: Sequence[RunObserver] = ()
+        """Those that follow the run besides."""
 
     def push(self, mode: StreamMode, payload: Any) -> None:
         """Send an event of this graph."""

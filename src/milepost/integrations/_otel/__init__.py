@@ -1,0 +1,1 @@
+"""Traces and measurements of runs by OpenTelemetry; `milepost.observe` switches them on."""

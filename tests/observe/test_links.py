@@ -1,0 +1,131 @@
+"""A run is linked with the run that stopped where it goes on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from traced_graphs import story
+
+from milepost.checkpoint.memory import InMemorySaver
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.integrations._otel.marks import from_text
+from milepost.observe import uninstrument
+from milepost.types import Command
+
+CHILD = """
+import json, sys
+from recorded import Recorded
+from traced_graphs import story
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.types import Command
+
+recorded = Recorded()
+recorded.instrument()
+with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
+    graph = story().compile(checkpointer=saver, name="outer")
+    graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "t-1"}})
+span = recorded.one("invoke_workflow outer")
+links = [[link.context.trace_id, link.context.span_id, link.attributes["milepost.link"]]
+         for link in span.links]
+print(json.dumps({"trace": span.context.trace_id, "links": links, "tree": recorded.tree(["commit"])}))
+"""
+
+
+def links_of(span):
+    return [(link.context.span_id, link.attributes["milepost.link"]) for link in span.links]
+
+
+def test_a_resume_in_another_process_links_to_the_span_that_paused(run, tmp_path, recorded):
+    config = {"configurable": {"thread_id": "t-1"}}
+    file = str(tmp_path / "threads.db")
+    with SqliteSaver.from_conn_string(file) as saver:
+        run.invoke(story().compile(checkpointer=saver, name="outer"), {"log": []}, config)
+    paused = recorded.one("invoke_workflow outer").context
+
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, file], cwd=here, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["links"] == [[paused.trace_id, paused.span_id, "resume"]]
+    assert told["trace"] != paused.trace_id
+    assert "    task ask" in told["tree"]
+
+
+def test_a_replay_links_to_the_run_that_made_the_checkpoint(run, saver, config, recorded):
+    graph = story().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    first = recorded.one("invoke_workflow outer").context
+    past = run.history(graph, config)[-1]
+    recorded.clear()
+    run.invoke(graph, None, past.config)
+
+    assert links_of(recorded.one("invoke_workflow outer")) == [(first.span_id, "fork")]
+
+
+def test_a_run_after_an_update_links_to_the_run_that_was_updated(run, saver, config, recorded):
+    graph = story().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    first = recorded.one("invoke_workflow outer").context
+    updated = run.update_state(graph, config, {"log": ["more"]}, as_node="ask")
+    recorded.clear()
+    run.invoke(graph, None, updated)
+
+    assert links_of(recorded.one("invoke_workflow outer")) == [(first.span_id, "resume")]
+
+
+def test_a_new_input_on_the_thread_links_to_the_run_before(run, saver, config, recorded):
+    graph = story().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    first = recorded.one("invoke_workflow outer").context
+    recorded.clear()
+    run.invoke(graph, {"log": []}, config)
+
+    assert links_of(recorded.one("invoke_workflow outer")) == [(first.span_id, "continue")]
+
+
+def test_a_run_after_a_failure_links_to_the_run_that_failed(run, saver, config, recorded):
+    builder = story()
+    failures = [LookupError()]
+
+    def last(state):
+        if failures:
+            raise failures.pop()
+
+    builder.add_node("last", last).add_edge("ask", "last")
+    graph = builder.compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    recorded.clear()
+    with pytest.raises(LookupError):
+        run.invoke(graph, Command(resume="yes"), config)
+    failed = recorded.one("invoke_workflow outer").context
+    recorded.clear()
+    run.invoke(graph, None, config)
+
+    assert links_of(recorded.one("invoke_workflow outer")) == [(failed.span_id, "resume")]
+
+
+def test_the_metadata_of_checkpoints_has_a_trace_only_if_runs_are_traced(run, config, recorded):
+    graph = story().compile(checkpointer=InMemorySaver(), name="outer")
+    run.invoke(graph, {"log": []}, config)
+    root = recorded.one("invoke_workflow outer").context
+    for state in run.history(graph, config):
+        kept = from_text(state.metadata["milepost_trace"])
+        assert (kept.trace_id, kept.span_id) == (root.trace_id, root.span_id)
+
+    uninstrument()
+    other = {"configurable": {"thread_id": "untraced"}}
+    run.invoke(graph, {"log": []}, other)
+    run.update_state(graph, other, {"log": []}, as_node="ask")
+    for state in run.history(graph, other):
+        assert set(state.metadata) == {"source", "step", "parents"}
+
+
+@pytest.mark.parametrize(
+    "text", [None, 7, "", "00-0-0-00", f"01-{1:032x}-{1:016x}-01", "a-b-c-d", "00-1-1-01-x"]
+)
+def test_what_is_no_trace_context_gives_no_link(text):
+    assert from_text(text) is None
