@@ -21,7 +21,7 @@ from milepost.channels import (
 )
 from milepost.constants import END, INPUT, ROOT, START, TASKS
 from milepost.errors import GraphBuildError
-from milepost.graph._reachable import calls_tasks, graphs_in
+from milepost.graph._reachable import called_by, calls_tasks, graphs_in, types_held
 from milepost.graph._routing import (
     Router,
     branch_route,
@@ -260,7 +260,9 @@ def _register_types(builder: AnyBuilder) -> None:
     for spec in builder.nodes.values():
         default_registry.register_schema_types(spec.input_schema)
         modules.add(getattr(spec.input_schema, "__module__", ""))
-        modules.add(getattr(function_of(spec.action), "__module__", None) or "")
+        modules.add(getattr(called_by(spec.action), "__module__", None) or "")
+        for held in types_held(spec.action):
+            default_registry.register_schema_types(held)
     for name in modules:
         module = sys.modules.get(name)
         if module is not None and name != "builtins":
