@@ -45,8 +45,9 @@ def compile_program(
     renamed_keys: Mapping[str, str] | None = None,
 ) -> ExecutableGraph:
     """What the runtime needs to know of a graph."""
-    router = Router(name, builder.nodes, builder.strictness)
     keys = tuple(builder.channels)
+    delta = tuple(key for key in keys if isinstance(builder.channels[key], DeltaChannel))
+    router = Router(name, builder.nodes, builder.strictness, delta)
     known = dict.fromkeys(keys)
     readers = _Readers(keys)
     channels: Channels = dict(builder.channels)
@@ -99,7 +100,7 @@ def compile_program(
         stream_keys=ROOT if ROOT in builder.channels else keys,
         triggers=by_channel,
         waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
-        delta=tuple(name for name in keys if isinstance(channels[name], DeltaChannel)),
+        delta=delta,
         goto=router.goto,
         writes_of_update=update_writer(router, INPUT, keys, builder.managed),
         strictness=builder.strictness,

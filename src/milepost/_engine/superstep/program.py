@@ -148,6 +148,11 @@ class Node:
         object.__setattr__(self, "path", (PULL, self.name))
         object.__setattr__(self, "path_text", f"~{PULL}, {self.name}")
 
+    @property
+    def bound(self) -> Any:
+        """What was given to `add_node`."""
+        return self.callee.target
+
 
 @record(kw_only=True)
 class ExecutableGraph:
