@@ -44,7 +44,7 @@ def test_the_edge_of_a_node_that_writes_it_again_sees_that(run, lib):
     assert seen_by_edges(run, lib, hint, {"word": "two"}) == ["one", "two"]
 
 
-@pytest.mark.parametrize("second, later", [({}, None), ({"word": "two"}, ["two"])])
+@pytest.mark.parametrize(("second", "later"), [({}, None), ({"word": "two"}, ["two"])])
 def test_a_topic_shows_an_edge_what_its_own_step_wrote(run, lib, second, later):
     hint = Annotated[Any, lib.Topic(str)]
     assert seen_by_edges(run, lib, hint, second) == [["one"], later]
