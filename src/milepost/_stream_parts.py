@@ -13,6 +13,7 @@ from typing_extensions import TypeAliasType, TypedDict, TypeVar
 
 from milepost.constants import INTERRUPT
 from milepost.types import Interrupt, RunnableConfig, StateSnapshot
+from milepost.warnings import LangGraphDeprecatedSinceV11
 
 StateT = TypeVar("StateT", default=Any)
 OutputT = TypeVar("OutputT", default=Any)
@@ -198,7 +199,7 @@ class GraphOutput(Generic[OutputT]):
 
 def _warn(usage: str) -> None:
     warnings.warn(
-        f"`{usage}` of a GraphOutput is deprecated: use `result.value` and `result.interrupts`.",
-        DeprecationWarning,
+        f"`{usage}` of a GraphOutput is deprecated: use `result.value` and `result.interrupts`",
+        LangGraphDeprecatedSinceV11,
         stacklevel=3,
     )

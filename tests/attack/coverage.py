@@ -38,6 +38,28 @@ NOT_ATTACKED = {
     "graph.get_name": "of the object in memory",
     "graph.get_subgraphs": "walks through objects in memory",
     "graph.with_config": "of the object in memory",
+    "graph.stream_events": "shapes what `stream` gives",
+    "saver.with_allowlist": "allows types to be read; nothing is stored or read",
+    **{
+        f"graph.{name}": "of the object in memory"
+        for name in ("attach_branch", "attach_edge", "attach_node", "get_prompts", "validate")
+    },
+    **{
+        f"graph.{name}": "describes the graph's types"
+        for name in (
+            *("config_schema", "get_config_jsonschema", "get_context_jsonschema"),
+            *("get_input_jsonschema", "get_input_schema"),
+            *("get_output_jsonschema", "get_output_schema"),
+        )
+    },
+    **{
+        f"graph.{name}": "LangChain's own code, which calls `invoke`, `stream` or `batch`"
+        for name in (
+            *("as_tool", "assign", "astream_log", "batch_as_completed", "bind", "map", "pick"),
+            *("pipe", "transform", "with_alisteners", "with_fallbacks", "with_listeners"),
+            *("with_retry", "with_types"),
+        )
+    },
 }
 """Methods that no operation covers → why."""
 

@@ -41,8 +41,13 @@ def broken(promise: str, what: str, *calls: Span) -> Violation:
 
 
 def _real_time(calls: list[Span]) -> Callable[[float], float]:
-    """No clock goes ahead of the real time, so the one that is furthest ahead shows it."""
-    ahead = max((clocks(span)[1] - span.stop / 1e9 for span in calls if span.is_ok), default=0.0)
+    """No clock goes ahead of the real time, so the one that is furthest ahead shows it.
+
+    A call that failed or never ended shows it too: the process may have swept before it was killed.
+    """
+    begun = (float(span.arguments["clock"]) - span.start / 1e9 for span in calls)
+    ended = (clocks(span)[1] - span.stop / 1e9 for span in calls if span.is_ok)
+    ahead = max((*begun, *ended), default=0.0)
     return lambda at: at / 1e9 + ahead
 
 

@@ -164,6 +164,13 @@ def test_an_item_that_lives_on_after_its_time_is_found(history):
     assert history.broken() == {"an item that has expired is not found"}
 
 
+def test_a_clock_that_only_a_refused_call_shows_explains_that_an_item_has_expired(history):
+    history.put(0, 1, "x", ttl=5)
+    history.put(2, 3, "y", if_version=7, clock=START + 8, error="milepost.errors.VersionConflict")
+    history.get(4, 4.5, None)
+    assert history.broken() == set()
+
+
 def test_an_item_that_expires_although_it_was_read_is_found(history):
     history.put(0, 1, "x", ttl=5)
     history.get(3, 4, "x", refresh=True)

@@ -317,3 +317,13 @@ class TestPng:
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         with pytest.raises(RuntimeError, match="no browser"):
             chain(("a", node)).get_graph().draw_mermaid_png()
+
+
+def test_nodes_and_edges_are_tuples_as_those_of_langchain():
+    graph = StateGraph(dict).add_node("n", lambda _: {}).add_edge(START, "n").compile().get_graph()
+    assert [(source, target) for source, target, *_ in graph.edges] == [
+        ("__start__", "n"),
+        ("n", "__end__"),
+    ]
+    id, name, *_ = graph.nodes["n"]
+    assert (id, name) == ("n", "n")

@@ -23,6 +23,7 @@ from milepost._engine.superstep.program import Outside, Write
 from milepost._engine.superstep.renames import as_renamed
 from milepost._engine.thread_writer import ThreadWriter
 from milepost.checkpoint._contract.names import LONGEST
+from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint._contract.step_saver import Fence, StepSaver, thread_metadata_of
 from milepost.checkpoint._contract.threads import checkpoint_gone
@@ -68,7 +69,7 @@ def find_saver(
         thread_id = (settings.config.get("configurable") or {}).get("thread_id")
         if own is None:
             checkpoints.join(above, owned=False)
-        elif thread_id not in (None, above.thread_id):
+        elif thread_id is not None and str(thread_id) != above.thread_id:
             # A graph with its own saver and thread is a run of its own.
             position.parent = None
             return own
@@ -164,15 +165,16 @@ def _claim(
     else:
         fence = shared.fence
     if settings.on_conflict == "reject" and shared is None:
-        if not isinstance(saver, StepSaver):
+        native = step_saver(saver)
+        if native is None:
             raise CheckpointError(
                 f"on_conflict='reject' needs a saver that knows which run owns a thread. "
                 f"{type(saver).__name__} has only the methods of BaseCheckpointSaver. Use one "
                 "of milepost's savers, or leave on_conflict out."
             )
-        yield HoldThread(saver, thread_id, fence)
-        if not saver.instant:
-            leases.keep(saver, thread_id, fence)
+        yield HoldThread(native, thread_id, fence)
+        if not native.instant:
+            leases.keep(native, thread_id, fence)
     return ThreadWriter(saver, thread_id, settings.durability or "async", fence)
 
 

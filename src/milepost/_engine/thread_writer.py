@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.drivers.effects import EffectGenerator
 from milepost._engine.drivers.saver_effects import PutCheckpoint, PutWrites
 from milepost._engine.write_behind import LARGE, WriteBehindQueue
+from milepost.checkpoint._contract.overrides import step_saver
 from milepost.checkpoint._contract.records import Checkpoint, Place
-from milepost.checkpoint._contract.step_saver import Fence, StepCommit, StepSaver
+from milepost.checkpoint._contract.step_saver import Fence, StepCommit
 from milepost.errors import MilepostError, SaverError, SerializationError, ThreadConflict
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ThreadWriter:
         self.thread_id = thread_id
         self.durability = durability
         self.fence = fence
-        self.native = saver if isinstance(saver, StepSaver) else None
+        self.native = step_saver(saver)
         self.instant = self.native is not None and self.native.instant
         self.steadfast = self.native is not None and self.native.steadfast
         self.deferred = durability == "async" and not self.instant

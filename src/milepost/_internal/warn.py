@@ -64,13 +64,13 @@ class Strictness:
             self._reported[place] = None
 
 
-def warn_of(message: str, culprit: object = None) -> None:
+def warn_of(
+    message: str, culprit: object = None, *, category: type[Warning] = MilepostWarning
+) -> None:
     """Warn, and point to a function, or to the nearest caller outside milepost."""
     filename, line, names = _place_of(culprit) or _nearest_caller()
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(
-        message, MilepostWarning, filename, line, names.get("__name__"), registry
-    )
+    warnings.warn_explicit(message, category, filename, line, names.get("__name__"), registry)
 
 
 def _place_of(culprit: object) -> tuple[str, int, dict[str, Any]] | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, Self
 
 from milepost.channels.base import BaseChannel, Value
 from milepost.types import MISSING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Topic(BaseChannel["Sequence[Value]", "Value | list[Value]", "list[Value]"], Generic[Value]):
@@ -32,7 +30,7 @@ class Topic(BaseChannel["Sequence[Value]", "Value | list[Value]", "list[Value]"]
 
     @property
     def ValueType(self) -> Any:  # noqa: N802
-        return list[self.typ]  # type: ignore[name-defined]
+        return Sequence[self.typ]  # type: ignore[name-defined]
 
     @property
     def UpdateType(self) -> Any:  # noqa: N802

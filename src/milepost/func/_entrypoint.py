@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, get_args, get_origin
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import callee_of, hints_of, is_async, name_of
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
+from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
 from milepost.channels import BaseChannel, EphemeralValue, LastValue
 from milepost.checkpoint.serde.registry import default_registry
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 S = TypeVar("S")
+
+
+class OlderEntrypointNames(TypedDict, total=False):
+    """What parameters of `entrypoint` were called before LangGraph 1.0."""
+
+    config_schema: Any
+    retry: RetryPolicy | Sequence[RetryPolicy]
+
+
+_OLDER_NAMES = frozenset(OlderEntrypointNames.__annotations__)
+
+
+class GeneratorEntrypointError(GraphBuildError, NotImplementedError):
+    """The function of an entrypoint is a generator."""
 
 
 class entrypoint:  # noqa: N801 - a decorator with arguments
@@ -66,9 +81,14 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
         *,
         on_conflict: OnConflict = "newest",
         strict: bool | None = None,
+        **kwargs: Unpack[OlderEntrypointNames],
     ) -> None:
         """`strict` refuses what is most likely a mistake instead of warning of it."""
         self.strictness = Strictness(strict)
+        if kwargs:
+            older = older_names("entrypoint", kwargs, _OLDER_NAMES, self.strictness)
+            context_schema = context_schema or older.get("context_schema")
+            retry_policy = retry_policy or older.get("retry_policy")
         self.checkpointer = ensure_valid_checkpointer(checkpointer)
         self.store = ensure_valid_store(store)
         self.cache = cache
@@ -80,7 +100,7 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
 
     def __call__(self, function: Callable[..., Any]) -> Pregel[Any, Any, Any, Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise GraphBuildError(
+            raise GeneratorEntrypointError(
                 "An entrypoint cannot be a generator: return a value, and use the stream writer "
                 "to send what should arrive earlier."
             )

@@ -5,7 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from milepost._engine.context.config import retry_policies
 from milepost._engine.context.node_callable import Callee, is_async, name_of
@@ -14,6 +24,8 @@ from milepost._engine.drivers.saver_effects import ClearCache
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._engine.superstep.program import Node, Reader
 from milepost._engine.superstep.subtasks import TaskStarter, call
+from milepost._internal.older_names import older_names
+from milepost._internal.warn import Strictness
 from milepost.constants import RETURN
 from milepost.errors import GraphBuildError
 from milepost.graph._methods import sync_and_async
@@ -42,7 +54,8 @@ class TaskFunction(TaskStarter, Generic[P, T]):
     ) -> None:
         functools.update_wrapper(self, function)
         self.func = function
-        self.name = name or name_of(function) or "task"
+        named = function.func if isinstance(function, functools.partial) else function
+        self.name = name or name_of(named) or "task"
         if timeout is not None and not is_async(function):
             raise GraphBuildError(
                 f"Task '{self.name}' is a sync function, which nothing can stop: a timeout needs "
@@ -87,6 +100,15 @@ def _callee(name: str, function: Callable[..., Any]) -> Callee:
     return Callee(name, run, None, (), function)
 
 
+class OlderTaskNames(TypedDict, total=False):
+    """What parameters of `task` were called before LangGraph 0.5."""
+
+    retry: RetryPolicy | Sequence[RetryPolicy]
+
+
+_OLDER_NAMES = frozenset(OlderTaskNames.__annotations__)
+
+
 class _TaskDecorator(Protocol):
     @overload
     def __call__(self, function: Callable[P, Awaitable[T]], /) -> TaskFunction[P, T]: ...
@@ -105,6 +127,7 @@ def task(
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     cache_policy: CachePolicy | None = None,
     timeout: float | timedelta | TimeoutPolicy | None = None,
+    **kwargs: Unpack[OlderTaskNames],
 ) -> _TaskDecorator: ...
 
 
@@ -115,6 +138,7 @@ def task(
     retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None,
     cache_policy: CachePolicy | None = None,
     timeout: float | timedelta | TimeoutPolicy | None = None,
+    **kwargs: Unpack[OlderTaskNames],
 ) -> Any:
     """Make a task of a function, sync or async.
 
@@ -122,7 +146,11 @@ def task(
     `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
     resumed, provided the program makes its calls in the same order again.
     """
+    if kwargs:
+        older = older_names("task", kwargs, _OLDER_NAMES, Strictness())
+        retry_policy = retry_policy or older.get("retry_policy")
     retry = retry_policies(retry_policy)
+    limit = TimeoutPolicy.coerce(timeout)
 
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
         return TaskFunction(
@@ -130,7 +158,7 @@ def task(
             name=name,
             retry=retry,
             cache=cache_policy,
-            timeout=TimeoutPolicy.coerce(timeout),
+            timeout=limit,
         )
 
     return decorate if __func_or_none__ is None else decorate(__func_or_none__)

@@ -220,6 +220,7 @@ def _branch(
         callee=callee_of(spec.path, spec.name),
         reader=readers.of(spec.input_schema or schema),
         route=branch_route(router, source, spec.ends, function_of(spec.path)),
+        sees_output=spec.input_schema is None,
     )
 
 

@@ -25,6 +25,7 @@ from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
 from milepost._engine.drivers.sync import SyncDriver
 from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
+from milepost._internal.older_names import older_names
 from milepost.constants import NS_SEP, START
 from milepost.graph import _attach, _batch, _thread_state
 from milepost.graph._methods import sync_and_async
@@ -89,7 +90,13 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         if program is None:
             from milepost.graph._low_level import channel_program, check_pauses
 
+            if missing := {"nodes", "input_channels", "output_channels"}.difference(channel_graph):
+                raise TypeError(f"Pregel needs {', '.join(sorted(missing))}.")
             program = channel_program(name, channel_graph)
+            if "config_type" in channel_graph:
+                given = {"config_type": channel_graph["config_type"]}
+                older = older_names("Pregel", given, frozenset(given), program.strictness)
+                context_schema = context_schema or older["context_schema"]
             check_pauses(program, interrupt_before_nodes, interrupt_after_nodes)
             ensure_valid_checkpointer(checkpointer)
             stream_mode = stream_mode or "values"

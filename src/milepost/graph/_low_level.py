@@ -44,6 +44,8 @@ class ChannelGraph(TypedDict, total=False):
     """Not needed: which channel starts which node is read off the nodes."""
     stream_eager: bool
     """Not needed: events come as soon as there are any."""
+    config_type: Any
+    """What `context_schema` was called before LangGraph 1.0."""
     auto_validate: bool
     """Whether names are checked now; otherwise a wrong one fails when it is used."""
 

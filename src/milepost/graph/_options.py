@@ -18,6 +18,7 @@ from milepost._internal.warn import Strictness
 from milepost._schema import is_pydantic
 from milepost.constants import CONF, CONFIG_KEY_CHECKPOINTER, START
 from milepost.types import Durability, OnConflict, RunOptions, StreamMode
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from milepost.checkpoint.base import BaseCheckpointSaver
@@ -168,8 +169,8 @@ def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> Ru
         options = options.copy()
         during = options.pop("checkpoint_during")
         warnings.warn(
-            "checkpoint_during is deprecated: pass durability='async' or durability='exit'.",
-            DeprecationWarning,
+            "`checkpoint_during` is deprecated: pass durability='async' or durability='exit'",
+            LangGraphDeprecatedSinceV10,
             stacklevel=4 + above,
         )
         if during is not None:

@@ -7,7 +7,7 @@ that the function was given be stored at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, get_origin
 
@@ -20,7 +20,8 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
     They are looked for in what the function closes over, in the globals that it names, and in
     the object that it is a method of: directly, as the owner of a method (`run = graph.invoke`),
-    or inside a module, a list, a dict or an attribute there.
+    or inside a module, a list, a dict or an attribute there, or in an attribute of that which
+    the function names. What a decorator has wrapped (`functools.wraps`) counts as the function.
     """
     from milepost.graph._compiled import Pregel
 
@@ -83,6 +84,14 @@ def _package(function: Any) -> str:
 
 
 def _reached(function: Any) -> Iterator[Any]:
+    wrapped: set[int] = set()
+    while function is not None and id(function) not in wrapped:
+        yield from _reached_by(function)
+        wrapped.add(id(function))
+        function = getattr(function, "__wrapped__", None)
+
+
+def _reached_by(function: Any) -> Iterator[Any]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
@@ -93,9 +102,18 @@ def _reached(function: Any) -> Iterator[Any]:
     for thing in reached:
         yield thing
         if isinstance(thing, ModuleType):
-            yield from (vars(thing)[name] for name in names if name in vars(thing))
-        else:
-            yield from _contents(thing)
+            yield from _attributes(thing, names)
+            continue
+        for inside in _contents(thing):
+            yield inside
+            if not isinstance(inside, (ModuleType, type, FunctionType)):
+                yield from _attributes(inside, names)
+
+
+def _attributes(thing: Any, names: Collection[str]) -> list[Any]:
+    """Those attributes of an object or a module that a function names."""
+    there = getattr(thing, "__dict__", {})
+    return [there[name] for name in names if name in there]
 
 
 def _closed_over(function: Any) -> Iterator[Any]:
@@ -116,9 +134,9 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _contents(thing: Any) -> tuple[Any, ...]:
     if isinstance(thing, dict):
-        return tuple(thing.values())
+        return (*thing.values(), *getattr(thing, "__dict__", {}).values())
     if isinstance(thing, (list, tuple, set)):
-        return tuple(thing)
+        return (*thing, *getattr(thing, "__dict__", {}).values())
     if isinstance(thing, MethodType):
         return (thing.__self__,)
     if isinstance(thing, (type, FunctionType)):

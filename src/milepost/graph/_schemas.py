@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 from typing_extensions import is_typeddict
 
 from milepost._schema import is_pydantic, schema_of
+from milepost.warnings import LangGraphDeprecatedSinceV10
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -77,7 +78,12 @@ class Schemas:
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
         """A pydantic model of the input."""
-        return _model_of(self.get_name("Input"), self.InputType)
+        given = self.input_channels
+        if isinstance(given, str):
+            return _model_of(self.get_name("Input"), self.InputType)
+        channels = self.program.channels
+        fields = {key: (channels[key].UpdateType, None) for key in given}
+        return _create_model(self.get_name("Input"), fields)
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
         """A pydantic model of the output."""
@@ -162,7 +168,9 @@ class Schemas:
 
 def _deprecated(name: str) -> None:
     warnings.warn(
-        f"{name} is deprecated: use get_context_jsonschema.", DeprecationWarning, stacklevel=3
+        f"`{name}` is deprecated: use get_context_jsonschema",
+        LangGraphDeprecatedSinceV10,
+        stacklevel=3,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import (
@@ -14,6 +14,7 @@ from milepost._engine.context.node_callable import (
     name_of,
 )
 from milepost._internal.lazy_imports import on_demand
+from milepost._internal.older_names import older_names
 from milepost._internal.warn import Strictness
 from milepost._schema import schema_of
 from milepost.channels import BaseChannel, LastValue
@@ -52,6 +53,25 @@ else:
     __getattr__, __dir__ = on_demand(__name__, {"CompiledStateGraph": "milepost.graph._compiled"})
 
 
+class OlderGraphNames(TypedDict, total=False):
+    """What parameters of StateGraph were called before LangGraph 1.0."""
+
+    config_schema: Any
+    input: Any
+    output: Any
+
+
+class OlderNodeNames(TypedDict, total=False):
+    """What parameters of `add_node` were called before LangGraph 0.5."""
+
+    retry: RetryPolicy | Sequence[RetryPolicy]
+    input: Any
+
+
+_OLDER_GRAPH_NAMES = frozenset(OlderGraphNames.__annotations__)
+_OLDER_NODE_NAMES = frozenset(OlderNodeNames.__annotations__)
+
+
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     """A graph of nodes that read and write a shared state.
 
@@ -66,10 +86,16 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         input_schema: type[InputT] | None = None,
         output_schema: type[OutputT] | None = None,
         strict: bool | None = None,
+        **kwargs: Unpack[OlderGraphNames],
     ) -> None:
         """`strict` refuses what is most likely a mistake, such as a key that the state does not
         have, instead of warning of it; by default the environment decides (MILEPOST_STRICT=1)."""
         self.strictness = Strictness(strict)
+        if kwargs:
+            older = older_names("StateGraph", kwargs, _OLDER_GRAPH_NAMES, self.strictness)
+            context_schema = context_schema or older.get("context_schema")
+            input_schema = input_schema or older.get("input_schema")
+            output_schema = output_schema or older.get("output_schema")
         self.state_schema: Any = state_schema
         self.context_schema = context_schema
         self.input_schema: Any = input_schema or state_schema
@@ -137,6 +163,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         destinations: dict[str, str] | tuple[str, ...] | None = None,
         timeout: float | timedelta | TimeoutPolicy | None = None,
         trace_policy: TracePolicy | None = None,
+        **kwargs: Unpack[OlderNodeNames],
     ) -> Self:
         """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
 
@@ -146,6 +173,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         `error_handler` is called when the node has failed for good, and its return value is
         taken as the node's. `trace_policy` says what tracers record of input and output.
         """
+        if kwargs:
+            older = older_names("add_node", kwargs, _OLDER_NODE_NAMES, self.strictness)
+            retry_policy = retry_policy or older.get("retry_policy")
+            input_schema = input_schema or older.get("input_schema")
         if isinstance(node, str):
             name = node
             if action is None:

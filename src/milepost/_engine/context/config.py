@@ -98,18 +98,23 @@ def retry_policies(
     return policies
 
 
+_TOLD = ("thread_id", "checkpoint_id", "task_id", "run_id", "assistant_id", "graph_id")
+"""Keys of `configurable` that a node's metadata have, too, for tracers and streams."""
+
+
 def node_config(config: RunnableConfig, position: Position, task: Task) -> RunnableConfig:
     """The config that a node sees, in a run with this config."""
+    given = config.get("configurable") or {}
     configurable = {
         key: value
-        for key, value in (config.get("configurable") or {}).items()
+        for key, value in given.items()
         if key not in ("checkpoint_id", "checkpoint_map", "checkpoint_ns")
     }
     configurable["checkpoint_ns"] = position.ns
     configurable["checkpoint_id"] = position.stored_id
     metadata = {
         # Of the outermost task: an inner graph gets those of its caller.
-        "checkpoint_ns": task.ns,
+        "checkpoint_ns": given.get("checkpoint_ns") or task.ns,
         **(config.get("metadata") or {}),
         **task.node.metadata,
         "langgraph_step": position.step + 1,
@@ -118,8 +123,9 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_path": (*task.path, True) if task.called else task.path,
         "langgraph_checkpoint_ns": task.ns,
     }
-    if "thread_id" in configurable:
-        metadata.setdefault("thread_id", configurable["thread_id"])
+    for key in _TOLD:
+        if given.get(key):
+            metadata.setdefault(key, given[key])
     seen: RunnableConfig = {
         **config,
         "configurable": configurable,

@@ -127,11 +127,16 @@ def callbacks_around(context: TaskContext | None) -> Any:
     return None if context is None else context.callbacks
 
 
+def is_langchain_runnable(target: Any) -> bool:
+    """Whether `target` is a Runnable by descent."""
+    base: Any = sys.modules.get("langchain_core.runnables.base")
+    return base is not None and base.Runnable in type(target).__mro__
+
+
 def steps_of(target: Any) -> Any:
     """What runs a node that is a runnable of LangChain's own; None for anything else."""
-    base: Any = sys.modules.get("langchain_core.runnables.base")
     # A graph is a Runnable too, but not by descent, or it has a state.
-    if base is None or base.Runnable not in type(target).__mro__ or hasattr(target, "aget_state"):
+    if not is_langchain_runnable(target) or hasattr(target, "aget_state"):
         return None
     return import_module("milepost.integrations._langchain.sequences").Steps(target)
 

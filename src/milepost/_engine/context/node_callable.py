@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from milepost._engine.context.langchain_bridge import parallel, steps_of
+from milepost._engine.context.langchain_bridge import is_langchain_runnable, parallel, steps_of
 from milepost._internal.dataclass_tools import record
 from milepost.errors import GraphBuildError, NodeError
 
@@ -116,10 +116,9 @@ def _added(before: Any, value: Any) -> Any:
 def name_of(target: Any) -> str | None:
     """The name that a node gets from its function."""
     name = getattr(target, "__name__", None)
-    if name is None and (get_name := getattr(target, "get_name", None)) is not None:
-        name = get_name()
-    if name is None:
-        name = getattr(target, "name", None)
+    if name is None and _is_runnable(target):
+        get_name = getattr(target, "get_name", None)
+        name = getattr(target, "name", None) if get_name is None else get_name()
     if name is None:
         name = type(target).__name__
     return name if isinstance(name, str) else None
@@ -153,7 +152,13 @@ def hints_of(target: Any) -> Mapping[str, Any]:
 
 
 def _is_runnable(target: Any) -> bool:
-    return not inspect.isclass(target) and (hasattr(target, "invoke") or hasattr(target, "ainvoke"))
+    """Whether `target` is run by its `invoke`: a Runnable, or what cannot be called itself.
+
+    Of anything else that can be called, the attributes mean nothing: a mock has every one.
+    """
+    if inspect.isclass(target) or not (hasattr(target, "invoke") or hasattr(target, "ainvoke")):
+        return False
+    return not callable(target) or is_langchain_runnable(target)
 
 
 def _injections(target: Any) -> tuple[Injection, ...]:

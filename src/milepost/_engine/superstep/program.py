@@ -105,6 +105,15 @@ class Branch:
     reader: Reader
     route: Callable[[Any], list[Write]]
     """Turns what the function returned into writes."""
+    sees_output: bool = False
+    """Whether the function also gets what its node returned besides the keys of the state."""
+
+    def argument(self, values: Mapping[str, Any], output: Any, step: int, stop: int) -> Any:
+        """What the function is called with, after a node that returned `output`."""
+        state = self.reader.shape(values, step, stop)
+        if self.sees_output and isinstance(output, dict) and isinstance(state, dict):
+            return {**output, **state}
+        return state
 
 
 @record(kw_only=True)

@@ -91,7 +91,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                     values = run.channels.preview(writes, step_ends=run.program.passing)
                     writes.extend(node.edges)
                     for branch in node.branches:
-                        state = branch.reader.shape(values, run.position.step + 1, run.stop)
+                        state = branch.argument(values, output, run.position.step + 1, run.stop)
                         call = Call(branch.callee, state, context, routes=True)
                         if observers:
                             answer = yield from _observed_branch(call, branch)

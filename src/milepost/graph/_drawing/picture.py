@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from milepost.constants import END, START
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A node in a picture."""
 
     id: str
@@ -27,8 +26,7 @@ class Node:
         return bool(self.metadata and self.metadata.get("defer"))
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """An edge in a picture."""
 
     source: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from milepost.constants import END, START
@@ -151,7 +150,7 @@ def _open(picture: Graph, name: str, inner: Graph) -> None:
         dropped.add(END)
 
     inside = {
-        f"{name}:{node.id}": replace(node, id=f"{name}:{node.id}")
+        f"{name}:{node.id}": node._replace(id=f"{name}:{node.id}")
         for node in inner.nodes.values()
         if node.id not in dropped
     }
@@ -165,15 +164,14 @@ def _open(picture: Graph, name: str, inner: Graph) -> None:
             nodes[known.id] = known
     picture.nodes = nodes
     picture.edges = [
-        replace(
-            edge,
+        edge._replace(
             source=last if edge.source == name else edge.source,
             target=first if edge.target == name else edge.target,
         )
         for edge in picture.edges
     ]
     picture.edges.extend(
-        replace(edge, source=f"{name}:{edge.source}", target=f"{name}:{edge.target}")
+        edge._replace(source=f"{name}:{edge.source}", target=f"{name}:{edge.target}")
         for edge in inner.edges
         if edge.source not in dropped and edge.target not in dropped
     )

@@ -194,8 +194,8 @@ class CallbackObserver(RunObserver):
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Begin the chain of a node, and let what the node calls report to it."""
         task = context.task
-        if task.name == START and not task.node.branches:
-            return  # it only passes the input on
+        if task.node.silent or (task.name == START and not task.node.branches):
+            return  # it belongs to the node that called it, or only passes the input on
         name, metadata = self._about(task, handler)
         manager = self._graph.get_child(f"graph:step:{metadata['langgraph_step']}")
         if (caller := self._callers.get(task)) is not None:

@@ -1,0 +1,50 @@
+"""Savers whose writing methods a program has overridden.
+
+A run stores its steps in one of our savers by `commit`. A subclass that has a `put` of its own
+expects that it is called, so the runtime treats it like a saver of another library: step by step
+through `put` and `put_writes`, without a fence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from milepost._internal.warn import warn_of
+from milepost.checkpoint._contract.step_saver import StepSaver
+from milepost.checkpoint.base import BaseCheckpointSaver
+
+_WRITING: Final = ("put", "put_writes", "aput", "aput_writes", "get_next_version")
+_OURS: Final = __name__.partition(".")[0] + "."
+_known: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+"""Classes of savers, and whether they override something."""
+
+
+def step_saver(saver: BaseCheckpointSaver[Any]) -> StepSaver[Any] | None:
+    """The saver, if it stores steps by `commit`; None if it is to be called by `put`."""
+    if not isinstance(saver, StepSaver):
+        return None
+    cls = type(saver)
+    overridden = _known.get(cls)
+    if overridden is None:
+        overridden = _known[cls] = _overrides(cls)
+    if overridden:
+        return None
+    # A test may have put a mock in place of a method.
+    return saver if vars(saver).keys().isdisjoint(_WRITING) else None
+
+
+def _overrides(cls: type) -> bool:
+    """Whether a class outside milepost has writing methods of its own; if so, warns."""
+    for base in cls.__mro__:
+        if base.__module__.startswith(_OURS):
+            return False
+        own = [name for name in _WRITING if name in base.__dict__]
+        if own:
+            warn_of(
+                f"{base.__qualname__} overrides {', '.join(own)}, so its checkpoints are stored by "
+                "calls of these methods: a step is not one transaction, and two runs on one thread "
+                "do not notice each other."
+            )
+            return True
+    return False
