@@ -250,3 +250,38 @@ class TestCheckpointsInside:
         )
         first = {"|".join(ns): event["parent_config"] for ns, event in reversed(told)}
         assert first == before
+
+
+class TestWhoseConfigCounts:
+    """The config of an inner graph beside that of the run around it, as one program on both."""
+
+    OUTER = {"metadata": {"who": "outer"}, "tags": ["outer"], "recursion_limit": 20}
+    INNER = {"metadata": {"who": "inner"}, "tags": ["inner"], "recursion_limit": 9}
+
+    def inner(self, lib: Any) -> Any:
+        def look(state: Told, config: RunnableConfig) -> Any:
+            who = config["metadata"].get("who")
+            return {"log": [(who, sorted(config["tags"]), config["recursion_limit"])]}
+
+        return graph_of(lib, ("look", look)).with_config(self.INNER)
+
+    def seen(self, run: Any, lib: Any, node: Any) -> Any:
+        graph = graph_of(lib, ("node", node))
+        return run.invoke(graph, {"x": 1, "log": []}, self.OUTER)["log"]
+
+    def test_its_own_counts_where_a_node_calls_it(self, run, lib):
+        seen = self.seen(run, lib, calls(run, self.inner(lib)))
+        assert seen == [[("inner", ["inner", "outer"], 9)]]
+
+    def test_that_of_the_call_counts_where_a_node_hands_its_config_on(self, lib):
+        inner = self.inner(lib)
+
+        def node(state: Told, config: RunnableConfig) -> Any:
+            return {"log": inner.invoke({"x": 1}, config)["log"]}
+
+        graph = graph_of(lib, ("node", node))
+        seen = graph.invoke({"x": 1}, self.OUTER)["log"]
+        assert seen == [("outer", ["inner", "outer"], 20)]
+
+    def test_that_of_the_run_counts_where_it_is_a_node(self, run, lib):
+        assert self.seen(run, lib, self.inner(lib)) == [("outer", ["inner", "outer"], 20)]

@@ -47,3 +47,100 @@ def test_a_framework_prints_the_same_on_both_libraries(program, prebuilt):
     ours = printed("-m", "milepost.cli", "run", "--as-langgraph", *original, f"{program}.py")
     assert ours == on_langgraph(program)
     assert len(ours.splitlines()) > 10
+
+
+REACHED_FOR = """
+import sys
+
+sys.path.insert(0, ".")
+
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel
+from scripted_model import calls
+
+
+class Whole(FakeMessagesListChatModel):
+    def bind_tools(self, tools, **_options):
+        return self
+
+
+def says(*script):
+    return Whole(responses=[AIMessage(m) if isinstance(m, str) else m for m in script])
+
+
+class Verdict(BaseModel):
+    text: str
+
+
+judge = create_agent(
+    says(calls(("Verdict", {"text": "good"}))),
+    response_format=ToolStrategy(Verdict),
+    checkpointer=InMemorySaver(),
+)
+thread = {"configurable": {"thread_id": "1"}}
+judge.invoke({"messages": [HumanMessage("well?")]}, thread)
+print("stored:", repr(judge.get_state(thread).values["structured_response"]))
+
+worker = create_agent(says("done"), name="worker")
+
+
+def delegate(task: str) -> str:
+    \"\"\"Let the worker do it.\"\"\"
+    return worker.invoke({"messages": [HumanMessage(task)]})["messages"][-1].content
+
+
+boss = create_agent(says(calls(("delegate", {"task": "dig"})), "thanks"), [delegate], name="boss")
+print("tools:", sorted(boss.nodes["tools"].bound.tools_by_name))
+run = boss.stream_events({"messages": [HumanMessage("dig!")]}, version="v3")
+for agent in run.subagents:
+    for _ in agent:
+        pass
+    print("agent:", agent.name, agent.cause)
+"""
+
+DEEP_MESSAGES = """
+import sys
+
+sys.path.insert(0, ".")
+
+from deepagents import create_deep_agent
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from scripted_model import says
+
+agent = create_deep_agent(model=says("one", "two"), checkpointer=InMemorySaver())
+thread = {"configurable": {"thread_id": "1"}}
+seen = []
+for text in ("a", "b"):
+    agent.invoke({"messages": [HumanMessage(text)]}, thread)
+    seen.append([m.id for m in agent.get_state(thread).values["messages"]])
+print("ids:", all(seen[1]), "kept:", seen[1][:2] == seen[0], "messages:", len(seen[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("framework", "program", "expected"),
+    [
+        (
+            "langchain",
+            REACHED_FOR,
+            "stored: Verdict(text='good')\n"
+            "tools: ['delegate']\n"
+            "agent: worker {'type': 'toolCall', 'tool_call_id': 'call-delegate'}\n",
+        ),
+        ("deepagents", DEEP_MESSAGES, "ids: True kept: True messages: 4\n"),
+    ],
+    ids=["answers, agents and tools", "ids of messages"],
+)
+def test_what_programs_expect_of_an_agent_is_there(tmp_path, framework, program, expected):
+    """Answers of a type are stored, inner agents have their names, messages keep their ids."""
+    pytest.importorskip(framework)
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    assert printed("-W", "ignore", str(path)) == expected
+    ours = printed("-W", "ignore", "-m", "milepost.cli", "run", "--as-langgraph", str(path))
+    assert ours == expected

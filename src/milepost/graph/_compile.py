@@ -21,7 +21,7 @@ from milepost.channels import (
 )
 from milepost.constants import END, INPUT, ROOT, START, TASKS
 from milepost.errors import GraphBuildError
-from milepost.graph._reachable import calls_tasks, graphs_in
+from milepost.graph._reachable import called_by, calls_tasks, graphs_in, types_held
 from milepost.graph._routing import (
     Router,
     branch_route,
@@ -45,8 +45,9 @@ def compile_program(
     renamed_keys: Mapping[str, str] | None = None,
 ) -> ExecutableGraph:
     """What the runtime needs to know of a graph."""
-    router = Router(name, builder.nodes, builder.strictness)
     keys = tuple(builder.channels)
+    delta = tuple(key for key in keys if isinstance(builder.channels[key], DeltaChannel))
+    router = Router(name, builder.nodes, builder.strictness, delta)
     known = dict.fromkeys(keys)
     readers = _Readers(keys)
     channels: Channels = dict(builder.channels)
@@ -99,7 +100,7 @@ def compile_program(
         stream_keys=ROOT if ROOT in builder.channels else keys,
         triggers=by_channel,
         waiting=tuple(name for name, channel in channels.items() if channel.waits_for_finish),
-        delta=tuple(name for name in keys if isinstance(channels[name], DeltaChannel)),
+        delta=delta,
         goto=router.goto,
         writes_of_update=update_writer(router, INPUT, keys, builder.managed),
         strictness=builder.strictness,
@@ -261,7 +262,9 @@ def _register_types(builder: AnyBuilder) -> None:
     for spec in builder.nodes.values():
         default_registry.register_schema_types(spec.input_schema)
         modules.add(getattr(spec.input_schema, "__module__", ""))
-        modules.add(getattr(function_of(spec.action), "__module__", None) or "")
+        modules.add(getattr(called_by(spec.action), "__module__", None) or "")
+        for held in types_held(spec.action):
+            default_registry.register_schema_types(held)
     for name in modules:
         module = sys.modules.get(name)
         if module is not None and name != "builtins":

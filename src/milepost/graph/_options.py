@@ -78,7 +78,7 @@ def run_settings(
                 f"output_keys names '{key}', which is not in the state. "
                 f"It has: {', '.join(graph.program.keys)}."
             )
-    merged, saver = without_saver(merge_configs(graph.config, _inherited(parent), config))
+    merged, saver = without_saver(merge_configs(_inherited(parent), graph.config, config))
     return RunSettings(
         config=merged,
         checkpointer=graph.checkpointer if saver is None else saver,

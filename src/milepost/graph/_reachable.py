@@ -1,14 +1,15 @@
-"""What a node's function calls: graphs inside it, and tasks that it starts.
+"""What a node's function reaches: graphs inside it, tasks that it starts, types that it holds.
 
 It is read off the function, so that inner graphs can be shown, read and changed through the graph
-around them, and the results of tasks be stored while the function still runs.
+around them, the results of tasks be stored while the function still runs, and values of types
+that the function was given be stored at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, get_origin
 
 from milepost._engine.context.node_callable import function_of
 from milepost._engine.superstep.subtasks import TaskStarter
@@ -26,11 +27,11 @@ def graphs_in(action: Any) -> tuple[Any, ...]:
 
     if isinstance(action, Pregel):
         return (action,)
-    found = {id(thing): thing for thing in _reached(_called(action)) if isinstance(thing, Pregel)}
+    found = {id(thing): thing for thing in _reached(called_by(action)) if isinstance(thing, Pregel)}
     return tuple(found.values())
 
 
-def _called(action: Any) -> Any:
+def called_by(action: Any) -> Any:
     """The function that an action calls; of a LangChain RunnableLambda the one that it wraps."""
     for name in ("func", "afunc"):
         if callable(getattr(action, "invoke", None)) and (wrapped := getattr(action, name, None)):
@@ -45,7 +46,7 @@ def calls_tasks(action: Any) -> bool:
     """
     if isinstance(action, TaskStarter):
         return True
-    waiting: list[Any] = [_called(action)]
+    waiting: list[Any] = [called_by(action)]
     package = _package(waiting[0])
     seen: set[FunctionType] = set()
     while waiting:
@@ -56,6 +57,26 @@ def calls_tasks(action: Any) -> bool:
                 seen.add(thing)
                 waiting.append(thing)
     return False
+
+
+def types_held(action: Any) -> Iterator[Any]:
+    """The types that a node's function closes over, directly or inside an object.
+
+    A function that makes graphs hands types to its nodes in this way, such as the
+    `response_format` of an agent, and the module of the node does not know them. Inner functions
+    of the same package are followed.
+    """
+    waiting: list[Any] = [called_by(action)]
+    package = _package(waiting[0])
+    seen: set[FunctionType] = set()
+    while waiting:
+        for held in _closed_over(waiting.pop()):
+            for thing in (held, *_contents(held)):
+                if isinstance(thing, type) or get_origin(thing) is not None:
+                    yield thing
+            if isinstance(held, FunctionType) and held not in seen and _package(held) == package:
+                seen.add(held)
+                waiting.append(held)
 
 
 def _package(function: Any) -> str:
@@ -74,12 +95,7 @@ def _reached_by(function: Any) -> Iterator[Any]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    reached: list[Any] = [getattr(function, "__self__", None)]
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            reached.append(cell.cell_contents)
-        except ValueError:
-            continue  # not bound yet
+    reached: list[Any] = [getattr(function, "__self__", None), *_closed_over(function)]
     outer = getattr(function, "__globals__", {})
     names = dict.fromkeys(_names(code))
     reached.extend(outer[name] for name in names if name in outer)
@@ -98,6 +114,14 @@ def _attributes(thing: Any, names: Collection[str]) -> list[Any]:
     """Those attributes of an object or a module that a function names."""
     there = getattr(thing, "__dict__", {})
     return [there[name] for name in names if name in there]
+
+
+def _closed_over(function: Any) -> Iterator[Any]:
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # not bound yet
 
 
 def _names(code: CodeType) -> Iterator[str]:

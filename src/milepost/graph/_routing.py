@@ -41,6 +41,8 @@ class Router:
     graph: str
     nodes: Collection[str]
     strictness: Strictness
+    delta: Collection[str] = ()
+    """Keys of delta channels."""
 
     def target(self, target: Any, said_by: str, culprit: object = None) -> Write | None:
         """The write that makes a target run; None for END, and for what is passed over."""
@@ -278,7 +280,12 @@ def update_writer(
         )
         return []
 
-    return from_pairs if node == INPUT else writes_of
+    writer = from_pairs if node == INPUT else writes_of
+    if router.delta:
+        from milepost.graph._message_ids import with_message_ids
+
+        return with_message_ids(writer, router.delta)
+    return writer
 
 
 def _is_pairs(update: Any) -> bool:

@@ -17,6 +17,7 @@ from milepost.errors import GraphBuildError, NodeError
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
+    from milepost.types import RunnableConfig
 
 Injection = tuple[str, "Callable[[TaskContext], Any]"]
 """A parameter, and how its argument is found."""
@@ -46,6 +47,17 @@ class Callee:
     def arguments(self, context: TaskContext) -> dict[str, Any]:
         """The keyword arguments that the signature asks for."""
         return {name: find(context) for name, find in self.inject}
+
+    def arguments_alone(self, config: RunnableConfig | None) -> dict[str, Any]:
+        """The same outside a run: a config, an empty runtime, and None for the rest."""
+        from milepost._engine.context.task_context import Runtime
+
+        found: dict[str, Any] = {name: None for name, _ in self.inject}
+        if "config" in found:
+            found["config"] = config or {}
+        if "runtime" in found:
+            found["runtime"] = Runtime()
+        return found
 
 
 def callee_of(target: Any, name: str | None = None) -> Callee:

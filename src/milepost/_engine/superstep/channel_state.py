@@ -146,14 +146,23 @@ class ChannelState:
 
         return roll_back
 
-    def preview(self, writes: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """The state as it would be with some writes applied; nothing is changed."""
+    def preview(
+        self, writes: Iterable[tuple[str, Any]], *, step_ends: bool = False
+    ) -> dict[str, Any]:
+        """The state as it would be with some writes applied; nothing is changed.
+
+        `step_ends`: without the values that last for one step and were not written again.
+        """
         by_channel: dict[str, list[Any]] = {}
         for name, value in writes:
             if name in by_channel:
                 by_channel[name].append(value)
             elif name in self.key_places:
                 by_channel[name] = [value]
+        if step_ends:
+            for name in self.volatile:
+                if name in self.key_places:
+                    by_channel.setdefault(name, [])
         values = self.values.copy()
         for name, written in by_channel.items():
             channel = self.live[name]
@@ -164,6 +173,8 @@ class ChannelState:
             channel.update(written)
             if channel.is_available():
                 values[name] = channel.get()
+            else:
+                values.pop(name, None)
         return values
 
     def pick(self, keys: str | Sequence[str], values: Mapping[str, Any]) -> Any:

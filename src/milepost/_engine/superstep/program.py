@@ -24,7 +24,13 @@ from milepost.errors import EmptyInputError
 if TYPE_CHECKING:
     from milepost._engine.context.node_callable import Callee
     from milepost.checkpoint._contract.records import Checkpoint
-    from milepost.types import CachePolicy, RetryPolicy, TimeoutPolicy, TracePolicy
+    from milepost.types import (
+        CachePolicy,
+        RetryPolicy,
+        RunnableConfig,
+        TimeoutPolicy,
+        TracePolicy,
+    )
 
 _ignored = BaseChannel.consume
 Write = tuple[str, Any]
@@ -156,6 +162,25 @@ class Node:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", (PULL, self.name))
         object.__setattr__(self, "path_text", f"~{PULL}, {self.name}")
+
+    @property
+    def bound(self) -> Any:
+        """What was given to `add_node`."""
+        return self.callee.target
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        """Call the node alone, outside a run, as a unit test does; return what it returns."""
+        if self.callee.sync is None:
+            raise TypeError(f"Node '{self.name}' is async: call it with ainvoke.")
+        return self.callee.sync(input, **self.callee.arguments_alone(config))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        """Like `invoke`; a sync node is called on a thread."""
+        if self.callee.aio is None:
+            from milepost._internal.asyncio_tools import in_thread
+
+            return await in_thread(self.invoke, input, config)
+        return await self.callee.aio(input, **self.callee.arguments_alone(config))
 
 
 @record(kw_only=True)

@@ -88,7 +88,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                 if context.pushed:
                     writes[:0] = context.pushed
                 if node.branches:
-                    values = run.channels.preview(writes)
+                    values = run.channels.preview(writes, step_ends=run.program.passing)
                     writes.extend(node.edges)
                     for branch in node.branches:
                         state = branch.argument(values, output, run.position.step + 1, run.stop)
