@@ -399,6 +399,10 @@ class Interrupt:
         return self.id
 
 
+for _older in ("resumable", "ns", "when"):  # their defaults; an Interrupt has no such attributes
+    delattr(Interrupt, _older)
+
+
 class StateUpdate(NamedTuple):
     """One update of `bulk_update_state`."""
 

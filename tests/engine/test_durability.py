@@ -174,7 +174,7 @@ def test_stream_takes_a_durability_too(run, saver, config):
     assert len(run.saver(saver, "list", config)) == 1
 
 
-def test_an_unknown_durability_is_refused(run, saver, config):
+def test_an_unknown_durability_is_refused(run, saver, config, strictly):
     with pytest.raises(ValueError, match="someday"):
         run.invoke(line("a").compile(checkpointer=saver), {}, config, durability="someday")
 

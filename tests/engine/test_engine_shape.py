@@ -92,8 +92,8 @@ def depth_of(kind: type) -> int:
 def classes_of_milepost() -> list[type]:
     found = []
     for module in pkgutil.walk_packages(milepost.__path__, "milepost."):
-        if module.name.endswith("__main__"):
-            continue
+        if module.name.endswith(("__main__", "milepost.as_langgraph")) or "._shims" in module.name:
+            continue  # they act when they are imported, or need a framework
         for kind in vars(importlib.import_module(module.name)).values():
             if inspect.isclass(kind) and kind.__module__ == module.name:
                 found.append(kind)

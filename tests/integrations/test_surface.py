@@ -24,7 +24,7 @@ DISTRIBUTIONS = (
     "langgraph-prebuilt",
 )
 
-IN_PROGRESS: tuple[str, ...] = ("prebuilt.ToolCallTransformer",)
+IN_PROGRESS: tuple[str, ...] = ()
 """What is being built. It is empty in a release."""
 
 ALSO_IMPORTED = {

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackHandler
+
 from milepost.cache.redis import RedisCache
 from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.graph import START, StateGraph
 from milepost.pregel.remote import RemoteGraph
 from milepost.store.sqlite import SqliteStore
+from milepost.types import TracePolicy
 
 NAME = (("node",), "secret")
 
@@ -68,6 +72,16 @@ def a_distance_is_not_known_to_sqlite(stage: Any) -> None:
         pass
 
 
+def a_trace_policy_fails(stage: Any) -> None:
+    def process(value: Any) -> Any:
+        raise Unreachable("secret")
+
+    policy = TracePolicy(process_inputs=process)
+    builder = StateGraph(dict).add_node("node", lambda state: {}, trace_policy=policy)
+    graph = builder.add_edge(START, "node").compile()
+    graph.invoke({"key": "secret"}, {"callbacks": [BaseCallbackHandler()]})
+
+
 QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
     a_cached_result_cannot_be_read: [
         (
@@ -76,6 +90,9 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
             "A cached result of node cannot be read (DeserializationError), so it counts as "
             "missing.",
         )
+    ],
+    a_trace_policy_fails: [
+        ("milepost.run", "WARNING", "A function of a TracePolicy has failed: Unreachable.")
     ],
     a_server_of_a_cache_is_away: [
         (

@@ -15,7 +15,7 @@ NUMBERS = [
     2**63 - 1, 2**63, 2**64, 10**16, 10**23, 10**30, 10**30 + 1, -(10**30), int(1e30),
 ]  # fmt: skip
 OTHERS = [True, False, None, "1", "a", "x\0y", "1e+30", [1e30], {"deep": 1e30}]
-NAMES = ["f", "a\0b", "\0", "$x", "", "a b", "é", "1e+30", "google+"]
+NAMES = ["f", "a\0b", "\0", "\ud800", "$x", "", "a b", "é", "1e+30", "google+"]
 
 
 def items():
@@ -78,13 +78,13 @@ class TestWhatItFinds:
             )
             assert found(self.store, {"f": number}) == same
 
-    @pytest.mark.parametrize("name", ["a\0b", "\0"])
+    @pytest.mark.parametrize("name", ["a\0b", "\0", "\ud800"])
     def test_a_name_that_databases_cannot_hold(self, name):
         key = f"n{NAMES.index(name)}"
         assert found(self.store, {name: 1}) == [key]
         assert found(self.store, {"o": {name: 2}}) == [key]
 
-    @pytest.mark.parametrize(("name", "why"), [("a.b\0", "period"), ("\ud800", "surrogate")])
+    @pytest.mark.parametrize(("name", "why"), [("a.b\0", "period"), ("a.\ud800", "surrogate")])
     def test_one_that_cannot_be_looked_up_is_refused(self, name, why):
         with pytest.raises(FilterError, match=why):
             self.store.search(NS, filter={name: 1})

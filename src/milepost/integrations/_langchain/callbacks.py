@@ -331,7 +331,7 @@ def _recorded(value: Any, process: Callable[[Any], Any] | None) -> Any:
     try:
         return process(value)
     except Exception as error:
-        log.warning(log.RUN, "A function of a TracePolicy has failed with %r.", error)
+        log.warning(log.RUN, "A function of a TracePolicy has failed: %s.", type(error).__name__)
         return value
 
 
