@@ -348,8 +348,10 @@ class GraphRun:
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []
         while left or subtasks.running:
-            if not ended and not (ended := (yield wait)):
-                yield from self._time_out(tasks, waiting)
+            if not ended:
+                ended = yield wait
+                if not ended and limit is not None:
+                    yield from self._time_out(tasks, waiting)
             for task in ended:
                 if task.called:
                     subtasks.one_has_ended()
