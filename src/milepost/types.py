@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -368,17 +368,29 @@ class Interrupt:
     """Names this interrupt in `Command(resume={id: answer})`; the same after every re-run."""
     response_schema: Any = field(default=None, kw_only=True)
     """JSON Schema of the answer, if `interrupt(response_schema=)` said what it has to be."""
-    resumable: InitVar[bool] = field(default=True, kw_only=True)
-    """Taken and dropped, like `when`: older versions of LangGraph had it."""
-    ns: InitVar[Sequence[str] | None] = field(default=None, kw_only=True)
-    """The namespace of the task that asks: older versions had it in place of the id."""
-    when: InitVar[str] = field(default="during", kw_only=True)
 
-    def __post_init__(self, resumable: bool, ns: Sequence[str] | None, when: str) -> None:
-        if ns is not None and self.id == "placeholder-id":
+    def __init__(
+        self,
+        value: Any,
+        id: str = "placeholder-id",
+        *,
+        response_schema: Any = None,
+        ns: Sequence[str] | None = None,
+        **older: Any,
+    ) -> None:
+        """`ns`, the namespace of the task that asks, stood in place of the id in older versions.
+
+        So did `resumable` and `when`, which say nothing any more.
+        """
+        if unknown := older.keys() - {"resumable", "when"}:
+            raise TypeError(f"Interrupt takes no argument {sorted(unknown)[0]!r}.")
+        if ns is not None and id == "placeholder-id":
             from milepost._internal.ids import interrupt_id
 
-            object.__setattr__(self, "id", interrupt_id("|".join(ns), 0))
+            id = interrupt_id("|".join(ns), 0)
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "response_schema", response_schema)
 
     @classmethod
     def from_ns(cls, value: Any, ns: str, *, response_schema: Any = None) -> Interrupt:
@@ -397,10 +409,6 @@ class Interrupt:
         message = "Interrupt.interrupt_id is deprecated: read `id`"
         warnings.warn(message, LangGraphDeprecatedSinceV10, stacklevel=2)
         return self.id
-
-
-for _older in ("resumable", "ns", "when"):  # their defaults; an Interrupt has no such attributes
-    delattr(Interrupt, _older)
 
 
 class StateUpdate(NamedTuple):

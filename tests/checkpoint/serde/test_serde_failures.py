@@ -129,3 +129,16 @@ def test_what_can_be_stored_is_not_replaced() -> None:
     assert isinstance(stand_in, RemoteError)
     assert stand_in.arguments[0] == "x"
     assert stand_in.arguments[2] == 5
+
+
+def test_a_registered_exception_that_its_class_cannot_make_again_is_stored_as_a_stand_in() -> None:
+    """pydantic's ValidationError holds its errors outside of its arguments."""
+    pydantic = pytest.importorskip("pydantic")
+    registry = TypeRegistry()
+    registry.register(pydantic.ValidationError)
+    serde = JsonPlusSerializer(registry=registry)
+    with pytest.raises(pydantic.ValidationError) as raised:
+        pydantic.TypeAdapter(int).validate_python("no number")
+    back = serde.loads_typed(serde.dumps_typed(storable_error(raised.value, registry)))
+    assert isinstance(back, RemoteError)
+    assert "valid integer" in back.message

@@ -65,6 +65,11 @@ def of_exception(cls: type[BaseException]) -> tuple[Callable[[Any], Any], Callab
         reduced = _reduced(error, base)
         if not _takes(base, reduced):
             raise Refused("it was raised with something that could not be read back safely")
+        if cls.__new__ is not base.__new__:
+            try:
+                cls.__new__(cls, *reduced)
+            except Exception:  # as of pydantic's ValidationError, which has no arguments
+                raise Refused("its class cannot make it again from its arguments") from None
         return [message_of(error), list(reduced), _attributes(error, base)]
 
     def decode(payload: Any) -> Any:
