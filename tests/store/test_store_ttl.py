@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -205,6 +206,29 @@ def test_an_async_sweeper_ends_though_a_sweep_swallows_its_cancellation(monkeypa
                 await wakes.wait()
             except asyncio.CancelledError:
                 return 0
+            return 0
+
+        monkeypatch.setattr(AsyncSqliteStore, "asweep_ttl", swallowing)
+        async with AsyncSqliteStore.from_conn_string(":memory:") as store:
+            await store.start_ttl_sweeper(0.00001)
+            await is_sweeping.wait()
+            return await store.stop_ttl_sweeper(timeout=30)
+
+    assert asyncio.run(stopped())
+
+
+def test_an_async_sweeper_ends_though_a_sweep_goes_on_waiting_after_its_cancellation(monkeypatch):
+    """As a connection pool may do that swallows the first, and waits for a connection."""
+    from milepost.store.sqlite.aio import AsyncSqliteStore
+
+    async def stopped() -> bool:
+        is_sweeping, wakes = asyncio.Event(), asyncio.Event()
+
+        async def swallowing(self: AsyncSqliteStore) -> int:
+            is_sweeping.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await wakes.wait()
+            await wakes.wait()
             return 0
 
         monkeypatch.setattr(AsyncSqliteStore, "asweep_ttl", swallowing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
 from milepost._internal import fork_guard
@@ -54,6 +54,10 @@ class SqlStore(CoreStore, ProcessBound, BaseStore):
         return await self._engine.arun(request.work, write=request.write)
 
 
+_BETWEEN_CANCELLATIONS: Final = 0.5
+"""Seconds after which a sweeper that has not ended is cancelled again."""
+
+
 class AsyncUpkeep(SqlStore):
     """The upkeep of an async store: awaited, under the names that the documents give."""
 
@@ -90,9 +94,16 @@ class AsyncUpkeep(SqlStore):
         task, self._sweeping = self._sweeping, None
         if task is None:
             return True
-        task.cancel()
-        done, _ = await asyncio.wait([task], timeout=timeout)
-        return bool(done)
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while not task.done():
+            # Again and again: a pool may swallow a cancellation, and wait for a connection.
+            task.cancel()
+            left = _BETWEEN_CANCELLATIONS if until is None else until - loop.time()
+            if left <= 0:
+                return False
+            await asyncio.wait([task], timeout=min(left, _BETWEEN_CANCELLATIONS))
+        return True
 
     async def reindex(self, *, progress: Any = None, batch_size: int = 100) -> int:  # type: ignore[override]
         """Rebuild all vectors with the store's present `index`; returns the number of items."""
