@@ -108,9 +108,10 @@ class Reader:
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     """What a page needs of the outside: an address of a PostgreSQL server, if it names one."""
     page: Path = request.getfixturevalue("page")
-    if "DB_URI" not in page.read_text("utf-8"):
-        return {}
-    return {"DB_URI": request.getfixturevalue("uri")}
+    found = {} if os.environ.get("MILEPOST_LONG") else {"JOBS": "1000"}
+    if "DB_URI" in page.read_text("utf-8"):
+        found["DB_URI"] = request.getfixturevalue("uri")
+    return found
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: f"{page.parent.name}/{page.stem}")
