@@ -24,12 +24,14 @@ _LINK = re.compile(r"(!?\[[^\]]*\])\(([^)#\s:]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are not in the folder of the documents."""
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Let links lead to the page's place in the site. MkDocs passes arguments by these names."""
     source = page.file.src_uri
     # Where the file is in the repository, from where its links start.
     folder = "" if source in PAGES else posixpath.join("docs", posixpath.dirname(source))
