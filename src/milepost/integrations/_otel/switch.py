@@ -12,7 +12,8 @@ from milepost._engine.observers import WATCHERS, RunObserver, Watcher
 from milepost._internal.version import __version__
 from milepost.integrations._otel import names
 from milepost.integrations._otel.instruments import Instruments
-from milepost.integrations._otel.observer import Telemetry, TracingObserver
+from milepost.integrations._otel.observer import TracingObserver
+from milepost.integrations._otel.telemetry import Detail, Telemetry
 
 if TYPE_CHECKING:
     from milepost._engine.run import GraphRun
@@ -27,6 +28,7 @@ def switch_on(
     meter_provider: MeterProvider | None,
     *,
     record_values: bool,
+    detail: Detail,
 ) -> None:
     """Follow all runs that begin from now on."""
     global _watching
@@ -35,6 +37,7 @@ def switch_on(
         get_tracer(names.SCOPE, __version__, tracer_provider),
         Instruments(meter_provider, backlog),
         record_values,
+        detail,
     )
 
     def watch(run: GraphRun, input: Any) -> RunObserver | None:  # noqa: ARG001
