@@ -117,12 +117,15 @@ class TaskSpans:
 
     def break_off(self) -> None:
         """End all that the run has left behind."""
-        left = [*self._attempts.values(), *self._tasks.values()]
-        self._attempts.clear()
-        self._tasks.clear()
-        for opened in left:
-            opened.span.set_attribute(names.OUTCOME, marks.CANCELLED)
-            opened.span.end()
+        left: dict[Any, Opened]
+        for left in (self._attempts, self._tasks):
+            while left:
+                try:
+                    _, opened = left.popitem()  # others may be ended on their threads right now
+                except KeyError:
+                    break
+                opened.span.set_attribute(names.OUTCOME, marks.CANCELLED)
+                opened.span.end()
 
 
 def only_passes_input_on(task: Task) -> bool:
