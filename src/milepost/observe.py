@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from milepost._internal.progress import Progress, shown
 from milepost.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["Detail", "instrument", "uninstrument"]
+__all__ = ["Detail", "Progress", "instrument", "progress", "uninstrument"]
 
 Detail: TypeAlias = Literal["run", "task", "all"]
 """How much of a run has spans: the run and its load; also its tasks; also steps and commits."""
@@ -50,6 +53,19 @@ def instrument(
             "milepost.observe needs OpenTelemetry: run `pip install 'milepost[otel]'`."
         ) from error
     switch_on(tracer_provider, meter_provider, record_values=record_values, detail=detail)
+
+
+def progress(
+    label: str, unit: str = "", *, quiet: bool = False
+) -> AbstractContextManager[Progress]:
+    """Show how far a long operation has come, on standard error: a bar, or lines in a log.
+
+        with progress("prune", "threads") as tell:
+            saver.prune(thread_ids, progress=tell)
+
+    Operations with such an argument call it with what is done and how much there is.
+    """
+    return shown(label, unit, quiet=quiet)
 
 
 def uninstrument() -> None:
