@@ -25,6 +25,7 @@ from bench.libraries import NEEDED
 from bench.pictures import GROWTH, SCALING, pictures
 from bench.records import Record
 from bench.table import table, verdict
+from milepost._internal.progress import Progress, shown
 
 
 @dataclass(slots=True)
@@ -61,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ImportError as error:
             print(f"{error}: pip install -e '.[test]'", file=sys.stderr)
             return 2
-        found = measure(cases, context)
+        with shown("bench", "cases", quiet=options.quiet) as progress:
+            found = measure(cases, context, progress)
         measured_on = machine(context.folder.parent)
     print(f"\n{measured_on}\n\n{summed_up(found, plan)}")
     if options.json:
@@ -73,10 +75,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if found.failed else 0
 
 
-def measure(cases: Sequence[Case], context: Context) -> Found:
+def measure(
+    cases: Sequence[Case], context: Context, progress: Progress = lambda _done, _total: None
+) -> Found:
     """Run cases one after the other; one that fails does not keep the others from running."""
     found = Found()
-    for case in cases:
+    for done, case in enumerate(cases):
+        progress(done, len(cases))
         start = time.perf_counter()
         try:
             context.renew()
@@ -86,14 +91,19 @@ def measure(cases: Sequence[Case], context: Context) -> Found:
             break
         except Skipped as reason:
             found.skipped[case.name] = str(reason)
-            print(f"{case.name:28}skipped: {reason}", file=sys.stderr)
+            _say(f"{case.name:28}skipped: {reason}")
         except Exception as error:
             found.failed[case.name] = told(error)
             traceback.print_exc()
-            print(f"{case.name:28}failed: {told(error)}", file=sys.stderr)
+            _say(f"{case.name:28}failed: {told(error)}")
         else:
-            print(f"{case.name:28}{time.perf_counter() - start:6.1f} s", file=sys.stderr)
+            _say(f"{case.name:28}{time.perf_counter() - start:6.1f} s")
     return found
+
+
+def _say(text: str) -> None:
+    """A line in the place of a progress bar."""
+    print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr)
 
 
 def summed_up(found: Found, plan: Plan) -> str:
@@ -181,6 +191,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true", help="only see whether everything runs")
     parser.add_argument("--rounds", type=_rounds, metavar="N", help="rounds of every case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the records")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="draw the curves")
     return parser.parse_args(arguments)
 

@@ -4,21 +4,27 @@
 
     instrument()
 
-From then on every run makes a trace: `invoke_workflow`, its super-steps, tasks and attempts, loads
+From then on every run makes a trace: `invoke_workflow`, its super-steps and tasks, retries, loads
 and commits. A run that goes on where another one stopped, in whatever process, is linked with it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from milepost._internal.progress import Progress, shown
 from milepost.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-__all__ = ["instrument", "uninstrument"]
+__all__ = ["Detail", "Progress", "instrument", "progress", "uninstrument"]
+
+Detail: TypeAlias = Literal["run", "task", "all"]
+"""How much of a run has spans: the run and its load; also its tasks; also steps and commits."""
 
 
 def instrument(
@@ -26,20 +32,40 @@ def instrument(
     meter_provider: MeterProvider | None = None,
     *,
     record_values: bool = False,
+    detail: Detail = "all",
 ) -> None:
     """Trace all runs of this process that begin from now on.
 
     Spans and measurements go to the given providers, or to the global ones. `record_values` also
     puts inputs, outputs, what interrupts ask and the texts of exceptions into the spans: all of
     them may hold what users have said. A second call takes the place of the first.
+
+    `detail` says how much is traced, and with it what tracing costs: "run" makes spans of runs
+    and loads alone, and measures nothing of single steps; "task" adds tasks and their retries;
+    "all" adds super-steps and commits.
     """
+    if detail not in get_args(Detail):
+        raise ValueError(f"detail={detail!r} is not known. Use one of: run, task, all.")
     try:
         from milepost.integrations._otel.switch import switch_on
     except ImportError as error:
         raise MissingDependencyError(
             "milepost.observe needs OpenTelemetry: run `pip install 'milepost[otel]'`."
         ) from error
-    switch_on(tracer_provider, meter_provider, record_values=record_values)
+    switch_on(tracer_provider, meter_provider, record_values=record_values, detail=detail)
+
+
+def progress(
+    label: str, unit: str = "", *, quiet: bool = False
+) -> AbstractContextManager[Progress]:
+    """Show how far a long operation has come, on standard error: a bar, or lines in a log.
+
+        with progress("prune", "threads") as tell:
+            saver.prune(thread_ids, progress=tell)
+
+    Operations with such an argument call it with what is done and how much there is.
+    """
+    return shown(label, unit, quiet=quiet)
 
 
 def uninstrument() -> None:

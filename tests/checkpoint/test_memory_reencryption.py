@@ -36,7 +36,7 @@ def test_after_rotating_under_traffic_the_old_key_can_be_dropped(reencrypted):
     graph = fill(saver)
     ring.add(b"n" * 16, id="new")
     first = reencrypted(
-        saver, progress=lambda _: graph.invoke({"log": ["meanwhile"]}, thread("t0"))
+        saver, progress=lambda *_: graph.invoke({"log": ["meanwhile"]}, thread("t0"))
     )
     assert first.resealed > 50
     assert first.refused == []

@@ -17,10 +17,15 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.base import BaseTracer
 from libraries import LANGGRAPH, MILEPOST, Library
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from milepost._engine.observers import WATCHERS, RunObserver
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import START, StateGraph
+from milepost.observe import instrument, uninstrument
 from milepost.types import Command, TracePolicy, interrupt, omit_payload
 
 
@@ -69,6 +74,25 @@ def test_langchains_tracer_sees_the_same_tree_as_on_langgraph(run: Any, name: st
         assert not tracer.run_map, "a run was begun and never ended"
         trees.append([shape(root) for root in tracer.roots])
     assert trees[1] == trees[0]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_langchains_tracer_sees_the_same_tree_while_opentelemetry_follows(
+    run: Any, name: str
+) -> None:
+    """Both observers are told of the same run, and neither takes anything from the other."""
+    theirs, ours = Tracer(), Tracer()
+    STORIES[name](LANGGRAPH, run, theirs)
+    spans = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(provider, NoOpMeterProvider())
+    try:
+        STORIES[name](MILEPOST, run, ours)
+    finally:
+        uninstrument()
+    assert [shape(root) for root in ours.roots] == [shape(root) for root in theirs.roots]
+    assert any(span.name.startswith("task ") for span in spans.get_finished_spans())
 
 
 def one_node(action: Any, **options: Any) -> Any:

@@ -62,15 +62,17 @@ class Recorded:
 
     def points(self, instrument: str) -> list[Any]:
         """The data points of an instrument."""
+        return self.all_points().get(instrument, [])
+
+    def all_points(self) -> dict[str, list[Any]]:
+        """The data points of all instruments; their exemplars are those since the last call."""
+        found: dict[str, list[Any]] = {}
         data = self.reader.get_metrics_data()
-        return [
-            point
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == instrument
-            for point in metric.data.data_points
-        ]
+        for resource in data.resource_metrics if data else ():
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    found.setdefault(metric.name, []).extend(metric.data.data_points)
+        return found
 
 
 def tree(spans: Iterable[ReadableSpan], without: Iterable[str] = ()) -> list[str]:

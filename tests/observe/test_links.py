@@ -1,58 +1,16 @@
 """A run is linked with the run that stopped where it goes on."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from traced_graphs import story
 
 from milepost.checkpoint.memory import InMemorySaver
-from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.integrations._otel.marks import from_text
 from milepost.observe import uninstrument
 from milepost.types import Command
 
-CHILD = """
-import json, sys
-from recorded import Recorded
-from traced_graphs import story
-from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.types import Command
-
-recorded = Recorded()
-recorded.instrument()
-with SqliteSaver.from_conn_string(sys.argv[1]) as saver:
-    graph = story().compile(checkpointer=saver, name="outer")
-    graph.invoke(Command(resume="yes"), {"configurable": {"thread_id": "t-1"}})
-span = recorded.one("invoke_workflow outer")
-links = [[link.context.trace_id, link.context.span_id, link.attributes["milepost.link"]]
-         for link in span.links]
-print(json.dumps({"trace": span.context.trace_id, "links": links, "tree": recorded.tree(["commit"])}))
-"""
-
 
 def links_of(span):
     return [(link.context.span_id, link.attributes["milepost.link"]) for link in span.links]
-
-
-def test_a_resume_in_another_process_links_to_the_span_that_paused(run, tmp_path, recorded):
-    config = {"configurable": {"thread_id": "t-1"}}
-    file = str(tmp_path / "threads.db")
-    with SqliteSaver.from_conn_string(file) as saver:
-        run.invoke(story().compile(checkpointer=saver, name="outer"), {"log": []}, config)
-    paused = recorded.one("invoke_workflow outer").context
-
-    here = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, file], cwd=here, capture_output=True, text=True
-    )
-    assert done.stderr == ""
-    told = json.loads(done.stdout)
-    assert told["links"] == [[paused.trace_id, paused.span_id, "resume"]]
-    assert told["trace"] != paused.trace_id
-    assert "    task ask" in told["tree"]
 
 
 def test_a_replay_links_to_the_run_that_made_the_checkpoint(run, saver, config, recorded):

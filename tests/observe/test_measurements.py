@@ -117,3 +117,19 @@ def test_the_backlog_is_what_waits_for_the_saver(recorded, config):
 
     assert seen[0] >= 1
     assert [point.value for point in recorded.points("milepost.backlog")] == [0]
+
+
+def test_exemplars_lead_from_a_duration_to_its_span(run, saver, config, recorded):
+    graph = story().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    measured = recorded.all_points()
+
+    for name, spans in [
+        ("step", [s for s in recorded.spans() if s.name.startswith("super_step")]),
+        ("load", recorded.named("load")),
+        ("commit", recorded.named("commit")),
+    ]:
+        points = measured[f"milepost.{name}.duration"]
+        exemplars = [exemplar for point in points for exemplar in point.exemplars]
+        assert exemplars
+        assert {e.span_id for e in exemplars} <= {span.context.span_id for span in spans}

@@ -1,16 +1,12 @@
-"""A receiver of OTLP over HTTP gets the spans that the exporter in memory gets."""
+"""A receiver of OTLP in a process of its own gets the spans that the exporter in memory gets."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from traced_graphs import story
 
@@ -18,58 +14,44 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.types import Command
 
 
-class Receiver(ThreadingHTTPServer):
-    """Keeps the spans that are sent to it."""
+class Receiver:
+    """The process; it is asked once for what it got."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.spans: list[Any] = []
-        self.scopes: set[str] = set()
+    def __init__(self):
+        program = Path(__file__).with_name("otlp_receiver.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.endpoint = f"http://127.0.0.1:{self._process.stdout.readline().strip()}/v1/traces"
 
+    def got(self):
+        told, _ = self._process.communicate(timeout=30)
+        return json.loads(told)
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            for scope in resource.scope_spans:
-                self.server.scopes.add(scope.scope.name)
-                self.server.spans.extend(scope.spans)
-        answer = ExportTraceServiceResponse().SerializeToString()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-protobuf")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *said: Any) -> None:
-        pass
+    def close(self):
+        if self._process.poll() is None:
+            self._process.communicate(timeout=30)
 
 
 @pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+def receiver(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Receiver() as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield server
-        server.shutdown()
-        serving.join()
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
 
 
 def test_a_receiver_gets_the_same_spans(run, config, recorded, receiver):
-    endpoint = f"http://127.0.0.1:{receiver.server_port}/v1/traces"
-    recorded.tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+    exporter = OTLPSpanExporter(receiver.endpoint)
+    recorded.tracers.add_span_processor(BatchSpanProcessor(exporter))
     graph = story().compile(checkpointer=InMemorySaver(), name="outer")
     run.invoke(graph, {"log": []}, config)
     run.invoke(graph, Command(resume="yes"), config)
+    run.get_state(graph, config)
     assert recorded.tracers.force_flush()
+    got = receiver.got()
 
-    sent = {
-        (span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex())
-        for span in receiver.spans
-    }
+    sent = {(span["name"], span["trace"], span["span"], span["parent"]) for span in got}
     kept = {
         (
             span.name,
@@ -81,7 +63,7 @@ def test_a_receiver_gets_the_same_spans(run, config, recorded, receiver):
     }
     assert sent == kept
     assert len(sent) > 15
-    assert receiver.scopes == {"milepost"}
-    (resumed,) = [span for span in receiver.spans if span.links]
+    assert {span["scope"] for span in got} == {"milepost"}
+    (resumed,) = [span for span in got if span["links"]]
     (paused, _) = recorded.named("invoke_workflow outer")
-    assert resumed.links[0].span_id.hex() == f"{paused.context.span_id:016x}"
+    assert resumed["links"] == [f"{paused.context.span_id:016x}"]

@@ -130,7 +130,9 @@ def test_values_are_recorded_if_that_is_switched_on(run, config, recorded):
     assert paused.attributes["milepost.input"] == repr({"log": [CANARY]})
     assert CANARY in json.dumps([dict(event.attributes) for event in paused.events])
     assert failed.status.description == f"LookupError: what {CANARY} said"
-    outputs = [span.attributes.get("milepost.output", "") for span in recorded.named("attempt 1")]
+    outputs = [
+        span.attributes.get("milepost.output", "") for span in recorded.named("task handles")
+    ]
     assert repr({"log": [CANARY, CANARY]}) in outputs
 
 

@@ -38,7 +38,6 @@ def test_a_failing_node_is_an_error_all_the_way_up(run, recorded):
         "invoke_workflow graph",
         "  super_step 1",
         "    task node",
-        "      attempt 1",
     ]
     for span in recorded.spans():
         assert span.status.status_code is StatusCode.ERROR
@@ -63,6 +62,20 @@ def test_a_retry_that_succeeds_leaves_an_error_in_the_first_attempt_alone(run, r
     failed = [span.name for span in recorded.spans() if not span.status.is_ok]
     assert failed == ["attempt 1"]
     assert recorded.one("attempt 2").attributes["milepost.attempt"] == 2
+
+
+def test_spans_of_a_node_that_may_be_retried_are_inside_their_attempts(run, recorded):
+    failures = [ValueError()]
+
+    def node(state):
+        with recorded.tracer.start_as_current_span("mine"):
+            if failures:
+                raise failures.pop()
+
+    run.invoke(one_node(node, retry_policy=AT_ONCE).compile(name="graph"), {"log": []})
+
+    paths = [recorded.path(span)[2:] for span in recorded.named("mine")]
+    assert paths == [["task node", f"attempt {n}", "mine"] for n in (1, 2)]
 
 
 def test_an_error_handler_has_a_span_of_its_own(run, recorded):
@@ -90,7 +103,7 @@ def test_an_interrupt_is_an_event_and_no_error(run, config, recorded):
 
     waiting = [span for span in recorded.spans() if span.attributes.get("milepost.interrupts")]
     names = {span.name.partition(" ")[0] for span in waiting}
-    assert names == {"invoke_workflow", "super_step", "task", "attempt"}
+    assert names == {"invoke_workflow", "super_step", "task"}
     assert all(span.status.is_ok for span in recorded.spans())
     for span in waiting:
         (event,) = span.events
@@ -124,7 +137,7 @@ def test_a_cancelled_run_ends_all_of_its_spans(recorded):
             await running
 
     asyncio.run(main())
-    assert len(recorded.named("attempt 1")) == 2
+    assert [len(recorded.named(f"task {name}")) for name in ("first", "second")] == [1, 1]
     assert len(recorded.named("super_step 1")) == 1
     assert recorded.one("invoke_workflow graph").attributes["milepost.outcome"] == "cancelled"
 
@@ -132,7 +145,7 @@ def test_a_cancelled_run_ends_all_of_its_spans(recorded):
 # -- which span is current
 
 
-def test_spans_of_a_sync_node_are_inside_its_attempt(run, recorded):
+def test_spans_of_a_sync_node_are_inside_its_task(run, recorded):
     def node(state):
         with recorded.tracer.start_as_current_span("mine"):
             return {"log": [1]}
@@ -141,12 +154,12 @@ def test_spans_of_a_sync_node_are_inside_its_attempt(run, recorded):
 
     paths = sorted(recorded.path(span) for span in recorded.named("mine"))
     assert paths == [
-        ["invoke_workflow graph", "super_step 1", f"task {name}", "attempt 1", "mine"]
+        ["invoke_workflow graph", "super_step 1", f"task {name}", "mine"]
         for name in ("first", "second")
     ]
 
 
-def test_spans_of_an_async_node_are_inside_its_attempt(run, recorded):
+def test_spans_of_an_async_node_are_inside_its_task(run, recorded):
     async def node(state):
         with recorded.tracer.start_as_current_span("mine"):
             await asyncio.sleep(0)
@@ -156,12 +169,12 @@ def test_spans_of_an_async_node_are_inside_its_attempt(run, recorded):
 
     paths = sorted(recorded.path(span) for span in recorded.named("mine"))
     assert paths == [
-        ["invoke_workflow graph", "super_step 1", f"task {name}", "attempt 1", "mine"]
+        ["invoke_workflow graph", "super_step 1", f"task {name}", "mine"]
         for name in ("first", "second")
     ]
 
 
-def test_spans_of_a_branch_are_inside_the_attempt_of_its_node(run, recorded):
+def test_spans_of_a_branch_are_inside_the_task_of_its_node(run, recorded):
     def route(state):
         with recorded.tracer.start_as_current_span("mine"):
             return "__end__"
@@ -169,7 +182,7 @@ def test_spans_of_a_branch_are_inside_the_attempt_of_its_node(run, recorded):
     builder = one_node(lambda state: {"log": [1]}).add_conditional_edges("node", route)
     run.invoke(builder.compile(name="graph"), {"log": []})
 
-    assert recorded.path(recorded.one("mine"))[2:] == ["task node", "attempt 1", "mine"]
+    assert recorded.path(recorded.one("mine"))[2:] == ["task node", "mine"]
 
 
 def test_a_run_is_inside_the_span_of_its_caller_and_leaves_it_current(run, recorded):
@@ -200,10 +213,8 @@ def test_a_called_task_is_inside_the_span_that_calls_it(run, config, recorded):
     assert recorded.path(recorded.one("inside"))[1:] == [
         "super_step 0",
         "task program",
-        "attempt 1",
         "mine",
         "task double",
-        "attempt 1",
         "inside",
     ]
 
@@ -229,9 +240,7 @@ def test_a_tool_call_is_named_after_its_tool(run, recorded):
     assert call.attributes["gen_ai.tool.call.id"] == "c-1"
     assert recorded.path(recorded.one("mine"))[2:] == [
         "task tools",
-        "attempt 1",
         "execute_tool lookup",
-        "attempt 1",
         "mine",
     ]
 
@@ -248,7 +257,6 @@ def test_a_result_from_the_cache_is_marked(run, recorded):
     run.invoke(compiled, {"log": []})
 
     assert recorded.one("task node").attributes["milepost.cached"]
-    assert recorded.named("attempt 1") == []
 
 
 def test_a_result_of_an_earlier_run_of_the_step_is_marked(run, saver, config, recorded):
@@ -260,4 +268,4 @@ def test_a_result_of_an_earlier_run_of_the_step_is_marked(run, saver, config, re
 
     assert recorded.one("task first").attributes["milepost.recalled"]
     assert "milepost.recalled" not in recorded.one("task second").attributes
-    assert recorded.path(recorded.one("attempt 1"))[-2] == "task second"
+    assert recorded.one("task second").attributes["milepost.writes"] == 1

@@ -46,14 +46,11 @@ STORY = [
     "      attempt 1",
     "      attempt 2",
     "    task inside",
-    "      attempt 1",
-    "        invoke_workflow inner",
-    "          super_step 1",
-    "            task deep",
-    "              attempt 1",
+    "      invoke_workflow inner",
+    "        super_step 1",
+    "          task deep",
     "  super_step 2",
     "    task ask",
-    "      attempt 1",
 ]
 """The tree of its first run, without commits: where those are depends on the durability."""
 
@@ -62,6 +59,5 @@ RESUMED = [
     "  load",
     "  super_step 2",
     "    task ask",
-    "      attempt 1",
 ]
 """The tree of the run that answers."""

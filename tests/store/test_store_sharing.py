@@ -346,8 +346,8 @@ class TestEncryption:
         ring.add(b"n" * 16, id="new")
         seen = []
 
-        def traffic(done):
-            seen.append(done.resealed)
+        def traffic(done, total):
+            seen.append((done, total))
             if stores.colour == "sync" and len(seen) == 1:
                 store.put((*NS, "2"), "k200", {"n": "put meanwhile"})
                 store.put(NS, "new", {"n": "new"})

@@ -21,7 +21,7 @@ run that is not followed has no observers, and asks for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -45,6 +45,10 @@ observer makes traces."""
 
 class RunObserver:
     """Follows one run. Methods that are not overridden do nothing."""
+
+    follows_steps = True
+    """Whether the observer is told of super-steps, tasks, attempts, branches and commits. One that
+    is not costs a step nothing, but for `enter`."""
 
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """The run begins, before anything is loaded; `input` is what the caller passed."""
@@ -114,22 +118,28 @@ class RunObserver:
         """The run has loaded the checkpoint that it starts from; None if there is none."""
         return nothing(saved, error)
 
-    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:  # noqa: ARG002
+    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None] | None:  # noqa: ARG002
         """Entered while steps are stored, in the thread or task that stores them.
 
         The last of the steps is of this observer's run, the others may be of graphs around it or
         inside it.
         """
-        return nullcontext()
+        return None
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Set context variables that the code of an attempt sees: a span that is current."""
 
 
-# What an observer returns that has nothing for the driver to do.
+_NO_EFFECTS: Any = ()
+
+
 def nothing(*_told: Any) -> EffectGenerator[None]:
-    return
-    yield
+    """What an observer returns that has nothing for the driver to do.
+
+    `yield from` takes an empty tuple as well as a generator, and it need not be made.
+    """
+    effects: EffectGenerator[None] = _NO_EFFECTS
+    return effects
 
 
 @record
@@ -160,14 +170,6 @@ def observers_of(run: GraphRun, input: Any) -> tuple[RunObserver, ...]:
         if observer is not None:
             found = (*found, observer)
     return found
-
-
-def tell(
-    observers: Sequence[RunObserver], say: Callable[[RunObserver], EffectGenerator[None]]
-) -> EffectGenerator[None]:
-    """Tell each of them something."""
-    for observer in observers:
-        yield from say(observer)
 
 
 def observed(

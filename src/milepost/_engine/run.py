@@ -56,6 +56,7 @@ class GraphRun:
         "checkpoints",
         "depth",
         "events",
+        "followers",
         "has_answers",
         "has_output",
         "interrupts",
@@ -114,8 +115,10 @@ class GraphRun:
         """The run has stopped at an interrupt."""
         self.paused_where = "pending"
         """Whether that was in front of a node or after one; `pending` if a node asked."""
-        self.observers: tuple[RunObserver, ...] = ()
+        self.followers: tuple[RunObserver, ...] = ()
         """Those that follow the run."""
+        self.observers: tuple[RunObserver, ...] = ()
+        """Those of them that follow its steps."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
         self.last_shown: Any = MISSING
@@ -125,12 +128,12 @@ class GraphRun:
 
     def run(self, input: Any) -> EffectGenerator[Any]:
         """Run to the end, to an interrupt or to an error; return the graph's output."""
-        self.observers = observers = observers_of(self, input)
-        if not observers:
+        self.followers = followers = observers_of(self, input)
+        if not followers:
             return self._run(input)
-        self.events.observers = observers
+        self.observers = self.events.observers = tuple(o for o in followers if o.follows_steps)
         return observed(
-            observers,
+            followers,
             self._run(input),
             lambda o: o.run_begins(input),
             lambda o, _, error: o.run_ends(None if error else self._result(), error),
@@ -140,8 +143,8 @@ class GraphRun:
         settings, control, observers = self.settings, self.resources.control, self.observers
         try:
             yield from open_run(self, input)
-            for observer in observers:
-                yield from observer.run_opened()
+            for follower in self.followers:
+                yield from follower.run_opened()
             at_once = concurrency(settings.config)
             while tasks := self._next_tasks():
                 if control.drain_requested:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.observers import StoredStep
@@ -37,20 +37,25 @@ class WatchedThreadWriter(ThreadWriter):
     def tell_of(self, prepared: Any, observers: Sequence[RunObserver], step: StepCommit) -> None:
         """Let observers of a run hear when a prepared step is stored."""
         new_id = None if step.new is None else step.new.checkpoint["id"]
-        writes = sum(len(task.writes) for task in step.writes)
+        writes = 0
+        for task in step.writes:
+            writes += len(task.writes)
         weight = 0 if self.native is None else self.native.weight(prepared)
         told = StoredStep(step.checkpoint_ns, new_id, writes, weight)
         self._prepared[id(prepared)] = (observers, told)
 
-    @contextmanager
-    def _told(self, steps: Sequence[Any]) -> Iterator[None]:
-        known = [found for step in steps if (found := self._prepared.get(id(step))) is not None]
-        with ExitStack() as stack:
-            for observer in known[-1][0] if known else ():
-                stack.enter_context(observer.commit([told for _, told in known]))
-            yield
-        for step in steps:
-            self._prepared.pop(id(step), None)
+    def _told(self, steps: Sequence[Any]) -> AbstractContextManager[object]:
+        """What is entered while these steps are stored."""
+        pop = self._prepared.pop
+        known = [found for step in steps if (found := pop(id(step), None)) is not None]
+        if not known:
+            return _NOT_TOLD
+        told = [step for _, step in known]
+        entered: AbstractContextManager[object] = _NOT_TOLD
+        for observer in known[-1][0]:
+            if (context := observer.commit(told)) is not None:
+                entered = context if entered is _NOT_TOLD else _nested(entered, context)
+        return entered
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in one of our own savers, in sync code."""
@@ -66,3 +71,14 @@ class WatchedThreadWriter(ThreadWriter):
         """Store prepared steps in any other saver, in order; raises the first failure."""
         with self._told(steps):
             yield from super().store(steps)
+
+
+_NOT_TOLD = nullcontext()
+
+
+@contextmanager
+def _nested(
+    outer: AbstractContextManager[object], inner: AbstractContextManager[object]
+) -> Iterator[None]:
+    with outer, inner:
+        yield

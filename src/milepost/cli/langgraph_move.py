@@ -7,12 +7,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from milepost._internal.progress import shown
 from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from milepost.checkpoint.serde.registry import TypeRegistry
     from milepost.integrations.langgraph._moving.threads import Report
 
@@ -67,6 +66,7 @@ def register(commands: Any) -> None:
         parser.add_argument(
             "--thread", action="append", default=[], metavar="ID", help="only this thread"
         )
+        parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def run_import(options: argparse.Namespace) -> int:
@@ -88,9 +88,9 @@ def run_import(options: argparse.Namespace) -> int:
         our_saver(options.target, encrypted=sealed) as target,
         our_saver(options.target, encrypted=sealed) as reader,
     ):
-        report = move_threads(
-            Route(source, target, reader, called=called), only=options.thread, progress=_progress()
-        )
+        route = Route(source, target, reader, called=called)
+        with shown("import", "checkpoints", quiet=options.quiet) as progress:
+            report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
         _move_items(their_items, our_items, options, report)
     return _conclude(report)
@@ -127,7 +127,8 @@ def run_export(options: argparse.Namespace) -> int:
             to_langgraph=True,
             called=called,
         )
-        report = move_threads(route, only=options.thread, progress=_progress())
+        with shown("export", "checkpoints", quiet=options.quiet) as progress:
+            report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
         _move_items(our_items, their_items, options, report)
     return _conclude(report)
@@ -159,8 +160,9 @@ def _move_items(opened: Any, made: Any, options: argparse.Namespace, report: Rep
                 with (
                     made(options.target, writing=True) as target,
                     made(options.target, writing=True) as reader,
+                    shown("store", "items", quiet=options.quiet) as progress,
                 ):
-                    move_items(source, target, reader, report)
+                    move_items(source, target, reader, report, progress)
     except MilepostError as error:
         # The threads have been copied by now, and what became of them has to be told.
         report.unreadable.append(f"the other items of the store: {error}")
@@ -190,22 +192,8 @@ def _registry(options: argparse.Namespace) -> tuple[TypeRegistry, list[str]]:
     return default_registry, names_in(options.program)
 
 
-def _progress() -> Callable[[str, Report], None]:
-    """Shows how far a move has come, if the output is a terminal."""
-    shown = sys.stderr.isatty()
-
-    def tell(thread_id: str, report: Report) -> None:
-        if shown:
-            text = f"{report.threads} threads, {report.checkpoints} checkpoints: {thread_id}"
-            print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
-
-    return tell
-
-
 def _conclude(report: Report) -> int:
     printer = Printer()
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
     printer.line(
         f"{report.threads} threads: {report.checkpoints} checkpoints and {report.writes} writes"
         " copied and verified."

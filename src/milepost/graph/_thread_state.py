@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine.context.config import merge_configs
 from milepost._engine.context.task_context import find_context
@@ -13,6 +13,7 @@ from milepost._engine.reading.history import View, read_history, read_state
 from milepost._engine.run import GraphRun
 from milepost._engine.streaming.events import Event, EventStream
 from milepost._engine.update import update_thread
+from milepost._internal.operations import FOLLOWERS, Operation, followed
 from milepost.checkpoint._contract.records import place_of
 from milepost.errors import CheckpointNotFoundError, GraphBuildError
 from milepost.graph._options import run_settings, without_saver
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from milepost.graph._typing import AnyGraph
     from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
 
+R = TypeVar("R")
+
 
 def state(
     graph: AnyGraph, config: RunnableConfig, subgraphs: bool
 ) -> EffectGenerator[StateSnapshot]:
     """Read the state that `config` names."""
     view, config = _view(graph, config)
-    return read_state(view, config, subgraphs=subgraphs)
+    reading = read_state(view, config, subgraphs=subgraphs)
+    return _followed("get_state", view, config, reading)
 
 
 def history(
@@ -46,7 +50,8 @@ def history(
     def emit(snapshot: StateSnapshot) -> None:
         stream.undelivered.append(Event((), "values", snapshot))
 
-    return stream, read_history(view, config, filter=filter, before=before, limit=limit, emit=emit)
+    reading = read_history(view, config, filter=filter, before=before, limit=limit, emit=emit)
+    return stream, _followed("get_state_history", view, config, reading, yields=True)
 
 
 def update(
@@ -62,7 +67,8 @@ def update(
     settings = replace(settings, checkpointer=view.saver, durability="sync")
     around = context.run.checkpoints.thread if context is not None else None
     run = GraphRun(view.program, settings, EventStream())
-    return update_thread(run, supersteps, around)
+    updating = update_thread(run, supersteps, around)
+    return _followed("update_state", view, config, updating)
 
 
 def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
@@ -94,6 +100,20 @@ def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig
             )
         view = inner
     return view, config
+
+
+def _followed(
+    name: str,
+    view: View,
+    config: RunnableConfig,
+    work: EffectGenerator[R],
+    *,
+    yields: bool = False,
+) -> EffectGenerator[R]:
+    """An operation as those see it that follow."""
+    if not FOLLOWERS:
+        return work
+    return followed(Operation(name, place_of(config).thread_id, view.program.name, yields), work)
 
 
 def _own_view(graph: AnyGraph, saver: BaseCheckpointSaver[Any]) -> View:

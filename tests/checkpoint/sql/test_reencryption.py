@@ -100,8 +100,8 @@ def test_after_rotating_under_traffic_the_old_key_can_be_dropped(
     with database(ring(old=OLD, new=NEW)) as saver, database(ring(old=OLD, new=NEW)) as other:
         graph = line("a", "b").compile(checkpointer=other)
 
-        def traffic(done: Any) -> None:
-            seen.append(done.resealed)
+        def traffic(done: int, total: int) -> None:
+            seen.append((done, total))
             name = f"t{len(seen) % 4}"
             graph.invoke({"log": [f"{len(seen)}" * 200]}, thread(name))
             if len(seen) == 3:
@@ -110,7 +110,9 @@ def test_after_rotating_under_traffic_the_old_key_can_be_dropped(
                 other.prune(["t1"], keep=2)
 
         first = reencrypted(saver, progress=traffic)
-        assert first.resealed == seen[-1] > 50
+        assert first.resealed > 50
+        assert seen == sorted(seen)
+        assert seen[-1] == (3, 3)
         assert len(seen) > 5
         assert first.refused == []
         assert not first
@@ -197,8 +199,11 @@ def test_an_interrupted_call_is_taken_up_by_the_next(database, reencrypted, monk
             before.setup()
         fill(before)
 
-    def pull_the_plug(done: Any) -> None:
-        if done.resealed >= 10:
+    transactions = []
+
+    def pull_the_plug(*done: int) -> None:
+        transactions.append(done)
+        if len(transactions) == 8:
             raise KeyboardInterrupt
 
     with database(ring(old=OLD, new=NEW)) as saver:

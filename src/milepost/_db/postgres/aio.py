@@ -11,6 +11,7 @@ import psycopg
 
 from milepost._db.batched_reads import Readers
 from milepost._db.connection_lock import ConnectionLock, lock_of
+from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import not_erased
 from milepost._db.operations import BatchableRead, Work
 from milepost._db.postgres.engine import (
@@ -19,6 +20,7 @@ from milepost._db.postgres.engine import (
     Retries,
     Settings,
     check_idle,
+    counted,
     has_ended,
     is_idle,
     is_piping,
@@ -82,6 +84,15 @@ class AsyncPostgresEngine:
         self._readers = Readers(self._read)
         self.settings = settings
         fork_guard.renewed_in_child(self)
+        HOLDERS.add(self)
+
+    def source(self) -> object:
+        """The connection or pool."""
+        return self._connection if self._pool is None else self._pool
+
+    def open_connections(self) -> OpenConnections:
+        """What is open of it, unless that is another process's."""
+        return counted(None if self._forked else self.source())
 
     def renew(self) -> None:
         """In a forked child: leave the parent's loop, tasks and connections alone."""

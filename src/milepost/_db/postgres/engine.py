@@ -13,6 +13,7 @@ import time
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from milepost._db.connections import OpenConnections
 from milepost._db.operations import Execute, Operation, Query, Work
 from milepost._db.postgres.wire import PipelineStatus, TransactionStatus, forget_prepared, psycopg
 from milepost._internal import fork_guard, log
@@ -211,6 +212,18 @@ def check_idle(connection: Any) -> None:
 def is_idle(connection: Any) -> bool:
     """Whether nothing is under way on a connection."""
     return bool(connection.pgconn.transaction_status == _IDLE)
+
+
+def counted(source: Any) -> OpenConnections:
+    """What is open of a connection or pool; nothing is known of pools other than psycopg's."""
+    if (stats := getattr(source, "get_stats", None)) is not None:
+        known = stats()
+        idle = known.get("pool_available", 0)
+        return OpenConnections("postgresql", known.get("pool_size", 0) - idle, idle)
+    if source is None or getattr(source, "closed", True):
+        return OpenConnections("postgresql", 0, 0)
+    idle = int(is_idle(source))
+    return OpenConnections("postgresql", 1 - idle, idle)
 
 
 def is_piping(connection: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from milepost._db.connection_lock import ConnectionLock, lock_of
+from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import not_erased
 from milepost._db.operations import Work
 from milepost._db.postgres.engine import (
@@ -17,6 +18,7 @@ from milepost._db.postgres.engine import (
     Retries,
     Settings,
     check_idle,
+    counted,
     has_ended,
     is_idle,
     is_piping,
@@ -63,6 +65,15 @@ class PostgresEngine:
         self._connection_lock = lock_of(source)
         self.settings = settings
         fork_guard.renewed_in_child(self)
+        HOLDERS.add(self)
+
+    def source(self) -> object:
+        """The connection or pool."""
+        return self._connection if self._pool is None else self._pool
+
+    def open_connections(self) -> OpenConnections:
+        """What is open of it, unless that is another process's."""
+        return counted(None if self._forked else self.source())
 
     def renew(self) -> None:
         """In a forked child: leave the parent's connections alone."""

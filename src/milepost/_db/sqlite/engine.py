@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from milepost._db.connection_lock import lock_of
+from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import STILL_THERE, not_erased
 from milepost._db.sqlite.errors import explain, explained, suppress_read_only
 from milepost._db.sqlite.transaction import READ, WRITE, Transaction
@@ -79,6 +80,20 @@ class SqliteEngine:
         """For transactions: making one costs as much as a small statement."""
         self._worker = Worker()
         fork_guard.renewed_in_child(self)
+        HOLDERS.add(self)
+
+    def source(self) -> object:
+        """The connection."""
+        return self.connection
+
+    def open_connections(self) -> OpenConnections:
+        """The connection, unless it is closed or another process's."""
+        try:
+            used = self.connection.in_transaction
+        except sqlite3.ProgrammingError:
+            return OpenConnections("sqlite", 0, 0)
+        there = not self._unusable
+        return OpenConnections("sqlite", int(there and used), int(there and not used))
 
     def equip(self, equip: Callable[[sqlite3.Connection], None]) -> None:
         """Give the connection something of its own, such as a function; now, and to one that takes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.context.node_callable import callee_of
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.drivers.effects import Call, EffectGenerator, Pause, TaskGenerator
-from milepost._engine.observers import observed, tell
+from milepost._engine.observers import observed
 from milepost._engine.superstep.node_cache import keep_cached, recall_cached
 from milepost._internal import log
 from milepost._internal.ids import getrandbits
@@ -66,7 +66,8 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         context = TaskContext(run, task, attempt)
         try:
             if observers:
-                yield from _tell_begin(context)
+                for observer in observers:
+                    yield from observer.attempt_begins(context, False)
             try:
                 timeout = node.timeout
                 if task.send is not None and task.send.timeout is not None:
@@ -103,11 +104,12 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
             except GeneratorExit:
                 raise  # it was dropped: no driver carries out what it would ask for
             except BaseException as error:
-                if observers:
-                    yield from _tell_end(context, None, error)
+                for observer in reversed(observers):
+                    yield from observer.attempt_ends(context, None, error)
                 raise
             if observers:
-                yield from _tell_end(context, output, context.came_up)
+                for observer in reversed(observers):
+                    yield from observer.attempt_ends(context, output, context.came_up)
             task.writes = writes
             task.finished = True
             break
@@ -131,17 +133,6 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
         run.events.returned_messages(task)
     if cache is not None:
         yield from keep_cached(cache, [task])
-
-
-def _tell_begin(context: TaskContext) -> EffectGenerator[None]:
-    return tell(context.run.observers, lambda o: o.attempt_begins(context, False))
-
-
-def _tell_end(
-    context: TaskContext, output: Any, error: BaseException | None
-) -> EffectGenerator[None]:
-    observers = tuple(reversed(context.run.observers))
-    return tell(observers, lambda o: o.attempt_ends(context, output, error))
 
 
 def _observed_branch(call: Call, branch: Branch) -> EffectGenerator[Any]:

@@ -12,8 +12,9 @@ from milepost.checkpoint._contract.thread_admin import Threads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost._internal.progress import Progress
     from milepost.checkpoint._contract.threads import Problem
-    from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+    from milepost.checkpoint.serde._rotation import Reencrypted
 
 
 class Admin(Facet):
@@ -21,7 +22,7 @@ class Admin(Facet):
 
     @abstractmethod
     def _reseal(
-        self, thread_ids: Sequence[str] | None, progress: Progress[Problem] | None
+        self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
         """Seal all of these threads, or of all threads, with the newest key."""
 
@@ -29,15 +30,15 @@ class Admin(Facet):
         self,
         thread_ids: Sequence[str] | None = None,
         *,
-        progress: Progress[Problem] | None = None,
+        progress: Progress | None = None,
     ) -> Program[Reencrypted[Problem]]:
         """Seal everything of threads, or of all, with the newest key; what was done.
 
         Others may go on working: a few rows at a time are locked. Rows that have the newest key
         are skipped, so after an interruption call it again. When it finds nothing to do, every
         older key can be dropped. With `allow_plaintext` it seals what is stored in the clear.
-        `progress` is called with what was done so far, after each transaction or, in memory,
-        after each thread.
+        `progress(done, total)` is called with numbers of threads, after each transaction or, in
+        memory, after each thread.
         """
         return (yield from self._reseal(thread_ids, progress))
 

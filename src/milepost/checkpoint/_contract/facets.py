@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from milepost._db.engine import adrive, drive
 from milepost._internal.generators import GeneratorDriver
+from milepost._internal.operations import Operation, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -60,9 +61,9 @@ def blocking(operation: Callable[Concatenate[F, P], Program[R]]) -> Callable[Con
 
     @wraps(operation)
     def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.drive(operation(self, *args, **kwargs))
+        return self.drive(followed(Operation(name), operation(self, *args, **kwargs)))
 
-    method.__name__ = operation.__name__.lstrip("_")
+    method.__name__ = name = operation.__name__.lstrip("_")
     return method
 
 
@@ -73,7 +74,7 @@ def awaitable(
 
     @wraps(operation)
     async def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.adrive(operation(self, *args, **kwargs))
+        return await self.adrive(followed(Operation(name), operation(self, *args, **kwargs)))
 
     name = operation.__name__.lstrip("_")
     method.__name__, method.__doc__ = f"a{name}", f"`{name}`, for use on an event loop."

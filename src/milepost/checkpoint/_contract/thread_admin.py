@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from milepost._db.engine import Engine, Program
     from milepost._db.sweeper import Sweeper
+    from milepost._internal.progress import Progress
 
 Page: TypeAlias = list[ThreadInfo]
 Ids: TypeAlias = list[str]
@@ -154,12 +155,14 @@ class Threads(Facet):
         keep: int = 1,
         older_than: float | None = None,
         dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Program[Removed]:
         """Drop history: all but the last `keep` checkpoints of each graph, or whole threads.
 
         With `older_than`, in seconds, younger checkpoints stay too. What the kept ones need stays
         in any case: ancestors of delta channels, pending writes and interrupts, inner graphs.
-        `dry_run` only counts. Returns what was removed.
+        `dry_run` only counts. `progress(done, total)` is called after each thread. Returns what
+        was removed.
         """
         if strategy not in _STRATEGIES:
             raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
@@ -175,11 +178,13 @@ class Threads(Facet):
         def chosen(history: History) -> Collection[Node]:
             return latest(history, keep, before) if strategy == "keep_latest" else ()
 
-        for thread_id in ids:
+        for done, thread_id in enumerate(ids, 1):
             if strategy == "delete" and not dry_run:
                 removed.add((yield from self._remove(thread_id)))
             else:
                 removed.add((yield from self._keep(thread_id, chosen, dry_run)))
+            if progress is not None:
+                progress(done, len(ids))
         return removed
 
     def _delete(self, thread_id: str) -> Program[None]:
@@ -204,34 +209,45 @@ class Threads(Facet):
         metadata: Mapping[str, Any] | None = None,
         prefix: str | None = None,
         vacuum: bool = True,
+        progress: Progress | None = None,
     ) -> Program[Removed]:
         """Remove threads for good, by their ids or by what the registry says of them.
 
         Then the space is given back, so that the files hold none of it any more; with
-        `vacuum=False` that is left to a later call of `vacuum`. Returns what was removed, or
-        raises NotErasedError if the rows are gone but the files still hold their bytes.
+        `vacuum=False` that is left to a later call of `vacuum`. `progress(done, None)` is called
+        after each thread. Returns what was removed, or raises NotErasedError if the rows are gone
+        but the files still hold their bytes.
         """
         if thread_ids is None and not metadata and not prefix:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
         removed = Removed()
+        done = 0
         if thread_ids is not None:
             for thread_id in thread_ids_of(thread_ids):
                 removed.add((yield from self._remove(thread_id)))
+                done = _told(progress, done)
         if metadata or prefix:
             wanted = Wanted(metadata or {}, prefix=prefix)
             while True:
                 page = yield from self._page(wanted)
                 for info in page:
                     removed.add((yield from self._remove(info.thread_id)))
+                    done = _told(progress, done)
                 if len(page) < wanted.limit:
                     break
         if vacuum:
             yield Vacuum()
         return removed
 
-    def _sweep(self, *, ttl: float, dry_run: bool = False) -> Program[Removed]:
-        """Remove threads that nothing was saved to for `ttl` seconds; call it now and then."""
+    def _sweep(
+        self, *, ttl: float, dry_run: bool = False, progress: Progress | None = None
+    ) -> Program[Removed]:
+        """Remove threads that nothing was saved to for `ttl` seconds; call it now and then.
+
+        `progress(done, None)` is called after each thread.
+        """
         removed = Removed()
+        done = 0
         limit = time.time() - ttl
         wanted = Wanted(updated_before=limit)
         while True:
@@ -241,6 +257,7 @@ class Threads(Facet):
                     removed.add((yield from self._keep(info.thread_id, _nothing, dry_run=True)))
                 else:
                     removed.add((yield from self._remove(info.thread_id, limit)))
+                done = _told(progress, done)
             if len(page) < wanted.limit:
                 return removed
             wanted = wanted._replace(after=page[-1].thread_id)
@@ -273,6 +290,13 @@ class Threads(Facet):
         if self._sweeping.sweeper is not None:
             self._sweeping.sweeper.stop(timeout=0)
             self._sweeping.sweeper = None
+
+
+def _told(progress: Progress | None, done: int) -> int:
+    """One more thread is done, of a number that is not known."""
+    if progress is not None:
+        progress(done + 1, None)
+    return done + 1
 
 
 def _nothing(_history: History) -> Collection[Node]:

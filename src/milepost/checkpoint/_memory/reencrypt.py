@@ -17,13 +17,14 @@ from milepost.checkpoint._memory.rows import (
     write_place,
 )
 from milepost.checkpoint._memory.value_log import Kept, read
-from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Progress, Reencrypted, rotates
+from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted, rotates
 from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from milepost._db.engine import Program
+    from milepost._internal.progress import Progress
     from milepost.checkpoint._memory.storage import MemoryStorage
 
 
@@ -35,18 +36,19 @@ class MemoryAdmin(Admin):
         self._saver = saver
 
     def _reseal(
-        self, thread_ids: Sequence[str] | None, progress: Progress[Problem] | None
+        self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
         if not rotates(self._saver.serde):
             raise CheckpointError(NOT_ENCRYPTED)
         done: Reencrypted[Problem] = Reencrypted()
         with self._saver._lock:
             known = {*self._saver.storage, *self._saver._threads}
-        for thread_id in sorted(known if thread_ids is None else map(str, thread_ids)):
+        wanted = sorted(known if thread_ids is None else map(str, thread_ids))
+        for at, thread_id in enumerate(wanted, 1):
             with self._saver._lock:
                 self._reseal_thread(thread_id, done)
             if progress is not None:
-                progress(done)
+                progress(at, len(wanted))
         yield from ()
         return done
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -24,10 +23,6 @@ class Reencrypted(Generic[P]):
     def __bool__(self) -> bool:
         """True if nothing had to be done: every key but the newest can be dropped."""
         return not self.resealed and not self.refused
-
-
-Progress: TypeAlias = Callable[[Reencrypted[P]], object]
-"""Called after each transaction."""
 
 
 SEALED: Final = b"\xc1mp1"

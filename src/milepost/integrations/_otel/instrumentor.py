@@ -38,6 +38,7 @@ class MilepostInstrumentor(Base):  # type: ignore[misc, unused-ignore]
             options.get("tracer_provider"),
             options.get("meter_provider"),
             record_values=options.get("record_values", False),
+            detail=options.get("detail", "all"),
         )
 
     def _uninstrument(self, **_options: Any) -> None:

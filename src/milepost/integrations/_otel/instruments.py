@@ -1,4 +1,4 @@
-"""What is measured: durations, runs by outcome, conflicts, retries, bytes, the backlog."""
+"""What is measured: durations, runs by outcome, conflicts, retries, bytes, backlog, connections."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
+from milepost._db.connections import open_connections
 from milepost._internal.version import __version__
 from milepost.integrations._otel import names
 
@@ -41,3 +42,21 @@ class Instruments:
         self.backlog = meter.create_observable_gauge(
             names.BACKLOG, [observed], "{step}", "Steps of open runs that wait to be stored."
         )
+        self.connections = meter.create_observable_gauge(
+            names.CONNECTIONS,
+            [_connections],
+            "{connection}",
+            "Open connections of savers and stores, by database and state.",
+        )
+
+
+def _connections(_options: CallbackOptions) -> Iterable[Observation]:
+    """Sums by database and state."""
+    counts: dict[tuple[str, str], int] = {}
+    for found in open_connections():
+        for state, count in (("used", found.used), ("idle", found.idle)):
+            counts[found.system, state] = counts.get((found.system, state), 0) + count
+    return [
+        Observation(count, {names.DB_SYSTEM: system, names.CONNECTION_STATE: state})
+        for (system, state), count in counts.items()
+    ]

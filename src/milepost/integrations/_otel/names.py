@@ -21,6 +21,9 @@ TOOL: Final = "gen_ai.tool.name"
 TOOL_CALL: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 ERROR_TYPE: Final = "error.type"
+DB_SYSTEM: Final = "db.system.name"
+CONNECTION_STATE: Final = "db.client.connection.state"
+"""`used` or `idle`."""
 
 # -- attributes of our own
 
@@ -53,6 +56,10 @@ FOUND: Final = "milepost.found"
 LINK: Final = "milepost.link"
 """Of a link: why the run is connected with an earlier one: resume, fork or continue."""
 SAVER: Final = "milepost.saver"
+REMOVED_THREADS: Final = "milepost.removed.threads"
+REMOVED_CHECKPOINTS: Final = "milepost.removed.checkpoints"
+REMOVED_WRITES: Final = "milepost.removed.writes"
+REMOVED_VALUES: Final = "milepost.removed.values"
 
 # -- only if values are recorded
 
@@ -70,3 +77,4 @@ CONFLICTS: Final = "milepost.conflicts"
 RETRIES: Final = "milepost.retries"
 COMMIT_BYTES: Final = "milepost.commit.bytes"
 BACKLOG: Final = "milepost.backlog"
+CONNECTIONS: Final = "milepost.connections"

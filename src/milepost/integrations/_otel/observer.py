@@ -3,62 +3,42 @@
     invoke_workflow GRAPH        a run
       load                       the thread is found and loaded
       super_step N
-        task NODE                or `execute_tool TOOL`, for the calls of a ToolNode
-          attempt N              current while the node runs: spans of the user's code are inside
+        task NODE                see `task_spans.py`
         commit                   under `async` durability below the run: it is stored meanwhile
 
-Parents are given explicitly, since the parts of a run may be on any thread or task. Only an
-attempt and a commit make their spans current.
+`detail` says how much of that is made: "run" leaves out what is done in every step, "task" the
+super-steps and commits. A run that the sampler leaves out has no spans inside it either.
+
+Only tasks, attempts and commits make their spans current. Where they have none, the run's is
+current, so that what a node opens is in the trace of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.context import attach, get_current
-from opentelemetry.trace import INVALID_SPAN, Span, Tracer, set_span_in_context, use_span
-from opentelemetry.util.types import AttributeValue
+from opentelemetry.context import attach, detach, get_current
+from opentelemetry.trace import INVALID_SPAN
 
 from milepost._engine.observers import TRACE, RunObserver, StoredStep, nothing
-from milepost._internal.dataclass_tools import record
-from milepost.constants import START
-from milepost.errors import GraphInterrupt, ThreadConflict
+from milepost.errors import ThreadConflict
 from milepost.integrations._otel import marks, names
-from milepost.integrations._otel.tools import tool_call_of
+from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
+from milepost.integrations._otel.telemetry import Attributes, Opened, Telemetry
 
 if TYPE_CHECKING:
-    from contextvars import Context
+    from contextvars import Context, Token
+    from types import TracebackType
 
     from milepost._engine.context.task_context import TaskContext
     from milepost._engine.drivers.effects import EffectGenerator
     from milepost._engine.run import GraphRun
     from milepost._engine.superstep.plan import Task
     from milepost.checkpoint._contract.records import CheckpointTuple
-    from milepost.integrations._otel.instruments import Instruments
-
-Attributes = dict[str, AttributeValue]
-
-
-@record
-class Telemetry:
-    """Where spans and measurements go, and what may be in them."""
-
-    tracer: Tracer
-    instruments: Instruments
-    record_values: bool
-
-
-@record
-class _Open:
-    """A span that has not ended, and the context in which it is current."""
-
-    span: Span
-    around: TraceContext
-    began: float
 
 
 class TracingObserver(RunObserver):
@@ -66,54 +46,43 @@ class TracingObserver(RunObserver):
 
     def __init__(self, run: GraphRun, telemetry: Telemetry) -> None:
         self.run = run
-        self._telemetry = telemetry
-        self._labels: Attributes = {names.WORKFLOW: run.program.name}
-        self._around: TraceContext = get_current()
-        self._run = _Open(INVALID_SPAN, self._around, 0.0)
-        self._step: _Open | None = None
+        self.follows_steps = telemetry.detail != "run"
+        self.labels: Attributes = {names.WORKFLOW: run.program.name}
+        self.telemetry = telemetry
+        self._run = Opened(INVALID_SPAN, get_current(), 0.0)
+        self._step: Opened | None = None
+        self._step_began: float | None = None
+        self._with_steps = False
+        """Whether super-steps and commits have spans."""
+        self._tasks: TaskSpans | None = None
         self._planned: dict[Task, bool] = {}
         """The tasks of the step that were not started so far, and whether they were finished."""
-        self._open: dict[Any, _Open] = {}
-        """Spans of tasks and attempts that have not ended, by Task and TaskContext."""
         self._loading: tuple[int, float] = (0, 0.0)
         self._earlier: CheckpointTuple | None = None
         """The checkpoint that the run starts from."""
         self._steps = 0
 
-    # -- spans
-
-    def _begin(
-        self, name: str, parent: TraceContext, attributes: Attributes, start: int | None = None
-    ) -> _Open:
-        span = self._telemetry.tracer.start_span(
-            name, parent, attributes=attributes, start_time=start
-        )
-        return _Open(span, set_span_in_context(span, parent), perf_counter())
-
-    def _mark(self, span: Span, error: BaseException | None) -> None:
-        marks.mark_end(span, error, with_text=self._telemetry.record_values)
-
-    def _show(self, span: Span, name: str, value: Any) -> None:
-        if self._telemetry.record_values:
-            span.set_attribute(name, marks.shown(value))
-
     # -- the run
 
     def run_begins(self, input: Any) -> EffectGenerator[None]:
         """Begin the span of the run, and keep its context with the checkpoints."""
-        run = self.run
+        run, telemetry = self.run, self.telemetry
         config = run.resources.config
-        about: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self._labels}
+        about: Attributes = {names.OPERATION: names.INVOKE_WORKFLOW, **self.labels}
         thread_id = (config.get("configurable") or {}).get("thread_id")
         if thread_id is not None:
-            about[names.CONVERSATION] = str(thread_id)
+            about[names.CONVERSATION] = thread_id = str(thread_id)
         if config.get("run_id") is not None:
             about[names.RUN_ID] = str(config["run_id"])
         name = f"{names.INVOKE_WORKFLOW} {run.program.name}"
-        self._around = get_current()
-        self._run = self._begin(name, self._around, about)
-        self._show(self._run.span, names.INPUT, input)
-        context = self._run.span.get_span_context()
+        self._run = telemetry.begin(name, get_current(), about)
+        span = self._run.span
+        if span.is_recording():
+            telemetry.show(span, names.INPUT, input)
+            self._with_steps = telemetry.detail == "all"
+            if self.follows_steps:
+                self._tasks = TaskSpans(telemetry, thread_id)
+        context = span.get_span_context()
         if context.is_valid:
             run.checkpoints.keep_with_checkpoints(TRACE, marks.to_text(context))
         return nothing()
@@ -146,27 +115,27 @@ class TracingObserver(RunObserver):
 
     def run_ends(self, output: Any, error: BaseException | None) -> EffectGenerator[None]:
         """End the span of the run, and before it what was broken off."""
-        run, instruments = self.run, self._telemetry.instruments
-        for key in list(self._open):
-            if (cut := self._open.pop(key, None)) is not None:
-                cut.span.set_attribute(names.OUTCOME, marks.CANCELLED)
-                cut.span.end()
+        run, telemetry = self.run, self.telemetry
+        if self._tasks is not None:
+            self._tasks.break_off()
         span = self._run.span
         outcome = marks.outcome_of(error, run.paused)
         if outcome == marks.INTERRUPTED:
-            values = self._telemetry.record_values
+            values = telemetry.record_values
             marks.mark_interrupts(span, run.interrupts, with_values=values)
         else:
-            self._mark(span, error)
+            telemetry.mark(span, error)
         if error is None:
-            self._show(span, names.OUTPUT, output)
+            telemetry.show(span, names.OUTPUT, output)
         span.set_attribute(names.OUTCOME, outcome)
-        span.set_attribute(names.STEPS, self._steps)
+        if self.follows_steps:
+            span.set_attribute(names.STEPS, self._steps)
         if run.checkpoints.thread is not None and run.position.stored_id is not None:
             span.set_attribute(names.STORED, run.position.stored_id)
-        instruments.runs.add(1, {**self._labels, names.OUTCOME: outcome}, self._run.around)
+        instruments = telemetry.instruments
+        instruments.runs.add(1, {**self.labels, names.OUTCOME: outcome}, self._run.around)
         if isinstance(error, ThreadConflict) and run.depth == 0:
-            instruments.conflicts.add(1, self._labels, self._run.around)
+            instruments.conflicts.add(1, self.labels, self._run.around)
         span.end()
         return nothing()
 
@@ -174,118 +143,85 @@ class TracingObserver(RunObserver):
 
     def step_begins(self, tasks: Sequence[Task]) -> EffectGenerator[None]:
         """Begin the span of a super-step."""
-        if all(map(_only_passes_input_on, tasks)):
+        for task in tasks:
+            if not only_passes_input_on(task):
+                break
+        else:
             return nothing()
-        position = self.run.position
-        about: Attributes = {names.STEP: position.step + 1, names.TASKS: len(tasks)}
-        if position.stored_id is not None:
-            about[names.CHECKPOINT] = position.stored_id
-        self._planned = {task: task.finished for task in tasks}
-        self._step = self._begin(f"super_step {position.step + 1}", self._run.around, about)
         self._steps += 1
+        if self._tasks is not None:
+            self._planned = {task: task.finished for task in tasks}
+        if self._with_steps:
+            position = self.run.position
+            step = position.step + 1
+            about: Attributes = {names.STEP: step, names.TASKS: len(tasks)}
+            if position.stored_id is not None:
+                about[names.CHECKPOINT] = position.stored_id
+            self._step = self.telemetry.begin(f"super_step {step}", self._run.around, about)
+        self._step_began = perf_counter()
         return nothing()
 
     def step_ends(
         self, tasks: Sequence[Task], error: BaseException | None
     ) -> EffectGenerator[None]:
         """End the span of a super-step."""
-        step, self._step = self._step, None
-        if step is None:
+        if self._step_began is None:
             return nothing()
-        for task, recalled in self._planned.items():
-            if task.finished:
-                known = names.RECALLED if recalled else names.CACHED
-                self._begin_task(task, step.around, {known: True}).span.end()
-        paused = [i for task in tasks if not task.finished for i in task.interrupts]
-        if paused and error is None:
-            values = self._telemetry.record_values
-            marks.mark_interrupts(step.span, paused, with_values=values)
-        self._mark(step.span, error)
-        taken = perf_counter() - step.began
-        self._telemetry.instruments.step.record(taken, self._labels, step.around)
-        step.span.end()
+        taken = perf_counter() - self._step_began
+        step, self._step, self._step_began = self._step, None, None
+        around = (step or self._run).around
+        if self._tasks is not None and self._planned:
+            for task, recalled in self._planned.items():
+                if task.finished:
+                    self._tasks.known(task, around, recalled=recalled)
+        self.telemetry.instruments.step.record(taken, self.labels, around)
+        if step is not None:
+            paused = [i for task in tasks if not task.finished for i in task.interrupts]
+            if paused and error is None:
+                values = self.telemetry.record_values
+                marks.mark_interrupts(step.span, paused, with_values=values)
+            self.telemetry.mark(step.span, error)
+            step.span.end()
         return nothing()
 
     # -- tasks
 
-    def _begin_task(self, task: Task, parent: TraceContext, more: Attributes) -> _Open:
-        about: Attributes = {names.NODE: task.name, names.TASK: task.id, **more}
-        if (thread_id := self.run.position.thread_id) is not None:
-            about[names.CONVERSATION] = thread_id
-        name = f"task {task.name}"
-        if (tool := tool_call_of(task)) is not None:
-            about |= tool
-            name = f"{names.EXECUTE_TOOL} {tool[names.TOOL]!s}"
-        return self._begin(name, parent, about)
-
     def task_begins(self, task: Task) -> EffectGenerator[None]:
-        """Begin the span of a task. One that was called is inside the span that called it."""
-        self._planned.pop(task, None)
-        if _only_passes_input_on(task):
-            return nothing()
-        if task.called:
-            parent = get_current()
-        else:
-            parent = (self._step or self._run).around
-        self._open[task] = self._begin_task(task, parent, {})
+        """Begin the span of a task."""
+        if self._tasks is not None:
+            self._planned.pop(task, None)
+            self._tasks.begin(task, (self._step or self._run).around)
         return nothing()
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
         """End the span of a task."""
-        opened = self._open.pop(task, None)
-        if opened is None:
-            return nothing()
-        span = opened.span
-        if task.finished:
-            span.set_attribute(names.WRITES, len(task.writes))
-            if task.called and task.started is None:
-                span.set_attribute(names.CACHED, True)
-        elif crash is not None:
-            self._mark(span, crash)
-        elif task.paused:
-            self._mark(span, GraphInterrupt(task.interrupts))
-        elif isinstance(task.error, BaseException):
-            self._mark(span, task.error)
-        elif task.error is not None:
-            marks.mark_error(span, task.error, with_text=False)
-        span.end()
+        if self._tasks is not None:
+            self._tasks.end(task, crash)
         return nothing()
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
-        """Begin the span that is current while a node runs."""
-        task = context.task
-        if (around := self._open.get(task)) is None:
-            return nothing()
-        attempt = context.attempt
-        about: Attributes = {names.NODE: task.name, names.ATTEMPT: attempt}
-        if handler:
-            about[names.HANDLER] = True
-        elif attempt > 1:
-            labels: Attributes = {**self._labels, names.NODE: task.name}
-            self._telemetry.instruments.retries.add(1, labels, around.around)
-        name = "error_handler" if handler else f"attempt {attempt}"
-        self._open[context] = opened = self._begin(name, around.around, about)
-        if self._telemetry.record_values:
-            self._show(opened.span, names.INPUT, task.input)
+        """Count a retry, and begin its span."""
+        tasks = self._tasks
+        if context.attempt > 1 and not handler:
+            around = tasks.around(context.task) if tasks is not None else None
+            labels: Attributes = {**self.labels, names.NODE: context.task.name}
+            self.telemetry.instruments.retries.add(1, labels, around or self._run.around)
+        if tasks is not None:
+            tasks.begin_attempt(context, handler)
         return nothing()
 
     def attempt_ends(
         self, context: TaskContext, output: Any, error: BaseException | None
     ) -> EffectGenerator[None]:
-        """End that span."""
-        opened = self._open.pop(context, None)
-        if opened is None:
-            return nothing()
-        self._mark(opened.span, error)
-        if error is None:
-            self._show(opened.span, names.OUTPUT, output)
-        opened.span.end()
+        """End the span of an attempt."""
+        if self._tasks is not None:
+            self._tasks.end_attempt(context, output, error)
         return nothing()
 
     def enter(self, variables: Context, context: TaskContext) -> None:
-        """Make the span of an attempt the current one."""
-        if (opened := self._open.get(context)) is not None:
-            variables.run(attach, opened.around)
+        """Make the span of the task or attempt current, or that of the run."""
+        opened = None if self._tasks is None else self._tasks.current(context)
+        variables.run(attach, (opened or self._run).around)
 
     # -- what is read and stored
 
@@ -308,45 +244,73 @@ class TracingObserver(RunObserver):
         about: Attributes = {names.FOUND: saved is not None}
         if saved is not None:
             about[names.CHECKPOINT] = saved.checkpoint["id"]
-        opened = self._begin("load", self._run.around, about, start)
-        self._mark(opened.span, error)
-        self._telemetry.instruments.load.record(perf_counter() - began, self._labels, opened.around)
+        telemetry = self.telemetry
+        opened = telemetry.begin("load", self._run.around, about, start)
+        telemetry.mark(opened.span, error)
+        telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.around)
         opened.span.end()
         return nothing()
 
-    @contextmanager
-    def commit(self, steps: Sequence[StoredStep]) -> Iterator[None]:
-        """Make the span of a commit, and let the spans of database clients be inside it."""
+    def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:
+        """Follow a commit."""
         thread = self.run.checkpoints.thread
         deferred = thread is not None and thread.deferred
         parent = self._run if deferred or self._step is None else self._step
-        about: Attributes = {
-            names.STEPS: len(steps),
-            names.WRITES: sum(step.writes for step in steps),
-        }
-        made = [step.checkpoint_id for step in steps if step.checkpoint_id is not None]
-        if made:
-            about[names.CHECKPOINT] = made[-1]
-        weight = sum(step.weight for step in steps)
-        if weight:
-            about[names.BYTES] = weight
-        opened = self._begin("commit", parent.around, about)
-        instruments = self._telemetry.instruments
-        try:
-            with use_span(opened.span, record_exception=False, set_status_on_exception=False):
-                yield
-        except BaseException as error:
-            self._mark(opened.span, error)
-            raise
-        else:
-            if weight:
-                instruments.bytes.add(weight, self._labels, opened.around)
-        finally:
-            taken = perf_counter() - opened.began
-            instruments.commit.record(taken, self._labels, opened.around)
-            opened.span.end()
+        return _Commit(self, steps, parent.around, self._with_steps)
 
 
-def _only_passes_input_on(task: Task) -> bool:
-    """Whether a task calls nothing of the user's."""
-    return task.name == START and not task.node.branches
+class _Commit(AbstractContextManager[None]):
+    """Times a commit and makes its span, in which the spans of database clients are."""
+
+    __slots__ = ("_around", "_began", "_observer", "_opened", "_steps", "_token", "_weight")
+
+    def __init__(
+        self,
+        observer: TracingObserver,
+        steps: Sequence[StoredStep],
+        parent: TraceContext,
+        with_span: bool,
+    ) -> None:
+        self._observer = observer
+        self._around = parent
+        self._steps = steps if with_span else ()
+        self._weight = 0
+        for step in steps:
+            self._weight += step.weight
+        self._opened: Opened | None = None
+        self._token: Token[TraceContext] | None = None
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        if self._steps:
+            steps, writes, last = self._steps, 0, None
+            for step in steps:
+                writes += step.writes
+                last = step.checkpoint_id or last
+            about: Attributes = {names.STEPS: len(steps), names.WRITES: writes}
+            if last is not None:
+                about[names.CHECKPOINT] = last
+            if self._weight:
+                about[names.BYTES] = self._weight
+            self._opened = self._observer.telemetry.begin("commit", self._around, about)
+            self._around = self._opened.around
+        self._token = attach(self._around)
+        self._began = perf_counter()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        taken = perf_counter() - self._began
+        observer, around = self._observer, self._around
+        instruments = observer.telemetry.instruments
+        assert self._token is not None
+        detach(self._token)
+        if error is None and self._weight:
+            instruments.bytes.add(self._weight, observer.labels, around)
+        instruments.commit.record(taken, observer.labels, around)
+        if self._opened is not None:
+            observer.telemetry.mark(self._opened.span, error)
+            self._opened.span.end()

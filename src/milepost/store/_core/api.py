@@ -136,18 +136,17 @@ class CoreStore:
 
     # -- keys
 
-    def reencrypt(
-        self, *, progress: _rotation.Progress[RefusedItem] | None = None
-    ) -> _rotation.Reencrypted[RefusedItem]:
+    def reencrypt(self, *, progress: Progress | None = None) -> _rotation.Reencrypted[RefusedItem]:
         """Seal every value with the newest key, while others use the store; what was done.
 
         Values that have the newest key are skipped, so after an interruption call it again. When
-        it finds nothing to do, every older key can be dropped.
+        it finds nothing to do, every older key can be dropped. `progress(done, total)` is called
+        after each batch, with numbers of items.
         """
         return self._drive(self._core.reencrypt(progress))
 
     async def areencrypt(
-        self, *, progress: _rotation.Progress[RefusedItem] | None = None
+        self, *, progress: Progress | None = None
     ) -> _rotation.Reencrypted[RefusedItem]:
         """`reencrypt`, for use on an event loop."""
         return await self._adrive(self._core.reencrypt(progress))

@@ -120,9 +120,7 @@ class StoreCore(ABC):
         """Rebuild all vectors, `size` items at a time; returns the number of items."""
 
     @abstractmethod
-    def reencrypt(
-        self, progress: _rotation.Progress[RefusedItem] | None
-    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
         """Seal all values again with the newest key."""
 
     def check_encrypts(self) -> None:

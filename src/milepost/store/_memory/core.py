@@ -285,9 +285,7 @@ class MemoryCore(StoreCore):
                 progress(min(at + size, len(entries)), len(entries))
         return len(entries)
 
-    def reencrypt(
-        self, progress: _rotation.Progress[RefusedItem] | None
-    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
         self.check_encrypts()
         yield from _NOTHING
         done: _rotation.Reencrypted[RefusedItem] = _rotation.Reencrypted()
@@ -303,8 +301,9 @@ class MemoryCore(StoreCore):
                 else:
                     entry.kind, entry.body = again
                     done.resealed += 1
+        total = done.resealed + done.current + len(done.refused)
         if progress is not None:
-            progress(done)
+            progress(total, total)
         return done
 
 

@@ -19,13 +19,14 @@ from milepost.checkpoint._sql.admin.reencrypt import Resealer
 if TYPE_CHECKING:
     from milepost._db.dialect import Dialect
     from milepost._db.engine import Engine
+    from milepost._internal.progress import Progress
     from milepost.checkpoint._contract.thread_metadata import ThreadMetadata
     from milepost.checkpoint._contract.threads import Problem
     from milepost.checkpoint._sql.admin.salvage import Salvaged
     from milepost.checkpoint._sql.read.reader import Reader
     from milepost.checkpoint._sql.threads.registry import Registry
     from milepost.checkpoint._sql.threads.retention import SqlThreads
-    from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+    from milepost.checkpoint.serde._rotation import Reencrypted
 
 
 class DatabaseAdmin(Admin):
@@ -49,36 +50,55 @@ class DatabaseAdmin(Admin):
 
     # -- streams: the two of a pair differ in how they wait, and in what they are given
 
-    def dump(self, thread_ids: Sequence[str] | None = None) -> Iterator[str]:
+    def dump(
+        self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
+    ) -> Iterator[str]:
         """Threads, or all of them, as lines of text with checksums; see `load`.
 
-        One thread at a time is read, each in a transaction of its own.
+        One thread at a time is read, each in a transaction of its own; after each,
+        `progress(done, total)` is called.
         """
         stream = transfer.Outgoing()
         yield stream.begin()
-        for thread_id in self.drive(self._threads.thread_ids(thread_ids)):
+        threads = self.drive(self._threads.thread_ids(thread_ids))
+        for done, thread_id in enumerate(threads, 1):
             yield from stream.add(self.drive(self._dump_thread(thread_id)))
+            _tell(progress, done, len(threads))
         yield stream.end()
 
-    async def adump(self, thread_ids: Sequence[str] | None = None) -> AsyncIterator[str]:
+    async def adump(
+        self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
+    ) -> AsyncIterator[str]:
         """`dump`, for use on an event loop."""
         stream = transfer.Outgoing()
         yield stream.begin()
-        for thread_id in await self.adrive(self._threads.thread_ids(thread_ids)):
+        threads = await self.adrive(self._threads.thread_ids(thread_ids))
+        for done, thread_id in enumerate(threads, 1):
             for line in stream.add(await self.adrive(self._dump_thread(thread_id))):
                 yield line
+            _tell(progress, done, len(threads))
         yield stream.end()
 
-    def load(self, lines: Iterable[str], *, rename: Mapping[str, str] | None = None) -> list[str]:
+    def load(
+        self,
+        lines: Iterable[str],
+        *,
+        rename: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+    ) -> list[str]:
         """Store the threads of a stream that `dump` made, on any database; their ids.
 
         A thread is stored as a whole or not at all; one that `rename` has a new id for is stored
-        under that. What is sealed needs the same key here.
+        under that. What is sealed needs the same key here. `progress(done, None)` is called after
+        each thread.
         """
         stream = transfer.Incoming()
         loaded = []
         for line in lines:
-            loaded += self.drive(self._load_line(stream, line, rename or {}))
+            found = self.drive(self._load_line(stream, line, rename or {}))
+            loaded += found
+            if found:
+                _tell(progress, len(loaded), None)
         stream.finish()
         return loaded
 
@@ -87,12 +107,16 @@ class DatabaseAdmin(Admin):
         lines: Iterable[str] | AsyncIterable[str],
         *,
         rename: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> list[str]:
         """`load`, for use on an event loop; takes what `adump` of another saver gives too."""
         stream = transfer.Incoming()
         loaded = []
         async for line in _each(lines):
-            loaded += await self.adrive(self._load_line(stream, line, rename or {}))
+            found = await self.adrive(self._load_line(stream, line, rename or {}))
+            loaded += found
+            if found:
+                _tell(progress, len(loaded), None)
         stream.finish()
         return loaded
 
@@ -117,7 +141,7 @@ class DatabaseAdmin(Admin):
     # -- the rest
 
     def _reseal(
-        self, thread_ids: Sequence[str] | None, progress: Progress[Problem] | None
+        self, thread_ids: Sequence[str] | None, progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
         threads = yield from self._threads.thread_ids(thread_ids)
         reader = self._reader
@@ -135,25 +159,34 @@ class DatabaseAdmin(Admin):
         found: list[Salvaged] = yield Transaction(work, write=False)
         return found
 
-    def _verify(self, thread_ids: Sequence[str] | None = None) -> Program[list[Problem]]:
+    def _verify(
+        self, thread_ids: Sequence[str] | None = None, *, progress: Progress | None = None
+    ) -> Program[list[Problem]]:
         """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
 
         It only reads. Checkpoints that are not named can still be read and resumed from.
+        `progress(done, total)` is called after each thread.
         """
         problems: list[Problem] = []
         threads = yield from self._threads.thread_ids(thread_ids)
         if thread_ids is None:
             problems += yield Transaction(partial(verifying.unlisted, self._reader), write=False)
             threads = [*threads, *(problem.thread_id for problem in problems)]
-        for thread_id in threads:
+        for done, thread_id in enumerate(threads, 1):
             problems += yield Transaction(partial(self._registry.problems, thread_id), write=False)
             problems += yield Transaction(
                 partial(verifying.thread, self._reader, thread_id), write=False
             )
+            _tell(progress, done, len(threads))
         return problems
 
     salvage, asalvage = blocking(_salvage), awaitable(_salvage)
     verify, averify = blocking(_verify), awaitable(_verify)
+
+
+def _tell(progress: Progress | None, done: int, total: int | None) -> None:
+    if progress is not None:
+        progress(done, total)
 
 
 async def _each(lines: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:

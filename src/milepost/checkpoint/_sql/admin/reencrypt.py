@@ -16,13 +16,14 @@ from milepost._db.engine import Program, Transaction
 from milepost._db.operations import ExecuteMany, Operation, Query
 from milepost.checkpoint._contract.threads import Problem
 from milepost.checkpoint._sql.large import through_values
-from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Progress, Reencrypted
+from milepost.checkpoint.serde._rotation import NOT_ENCRYPTED, Reencrypted
 from milepost.errors import CheckpointError, SerdeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from milepost._db.dialect import Dialect
+    from milepost._internal.progress import Progress
     from milepost.checkpoint._delta.encode import Codec
 
 _HEAD: Final = 300
@@ -135,13 +136,13 @@ class Resealer:
         """Seals what the registry says about a thread: see `Registry.reseal`."""
 
     def threads(
-        self, thread_ids: Iterable[str], progress: Progress[Problem] | None
+        self, thread_ids: Sequence[str], progress: Progress | None
     ) -> Program[Reencrypted[Problem]]:
         """All rows of these threads."""
         if not self._codec.rotates:
             raise CheckpointError(NOT_ENCRYPTED)
         done: Reencrypted[Problem] = Reencrypted()
-        for thread_id in thread_ids:
+        for at, thread_id in enumerate(thread_ids):
             for table in _TABLES:
                 after: Key | None = table.before_all
                 while after is not None:
@@ -156,8 +157,10 @@ class Resealer:
                         done.resealed += resealed
                         done.refused += refused
                         if progress is not None:
-                            progress(done)
+                            progress(at, len(thread_ids))
             yield from self._reseal_entry(thread_id, done)
+            if progress is not None:
+                progress(at + 1, len(thread_ids))
         return done
 
     def _reseal_entry(self, thread_id: str, done: Reencrypted[Problem]) -> Program[None]:

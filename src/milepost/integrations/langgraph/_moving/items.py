@@ -18,6 +18,7 @@ from milepost.store._core.namespaces import from_text, to_text
 from milepost.store._core.records import PutOp
 
 if TYPE_CHECKING:
+    from milepost._internal.progress import Progress
     from milepost.integrations.langgraph._moving.threads import Report
     from milepost.store.base import BaseStore
 
@@ -231,13 +232,19 @@ class LangGraphSqliteItems(LangGraphPostgresItems):
 
 
 def move_items(
-    source: ItemDatabase, target: ItemDatabase, reader: ItemDatabase, report: Report
+    source: ItemDatabase,
+    target: ItemDatabase,
+    reader: ItemDatabase,
+    report: Report,
+    progress: Progress = lambda _done, _total: None,
 ) -> None:
     """Copy items, and verify each. One that the target has in the same age or newer is left; one
     that cannot be read or kept is named in the report.
 
-    `reader` is another connection to the target's database.
+    `reader` is another connection to the target's database. `progress` is called with the number
+    of items that were dealt with.
     """
+    seen = 0
     now = int(time.time() * 1_000_000)
     for page in source.pages(report.unreadable.append):
         alive = [target.fitted(k) for k in page if k.expires is None or k.expires > now]
@@ -255,6 +262,8 @@ def move_items(
                 report.items += 1
             else:
                 report.unreadable.append(f"{_name(kept)}: the copy differs from the original")
+        seen += len(page)
+        progress(seen, None)
 
 
 def _name(kept: Kept) -> str:

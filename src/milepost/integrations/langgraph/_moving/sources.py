@@ -30,6 +30,11 @@ class TheirDatabase:
         )
         return [row[0] for row in rows]
 
+    def size(self) -> int | None:
+        """How many checkpoints there are."""
+        count: int = self._execute(f"SELECT count(*) FROM {self._checkpoints}", ())[0][0]
+        return count
+
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
         rows = self._execute(
@@ -82,6 +87,14 @@ class OurDatabase:
             for thread in page:
                 yield thread.thread_id
             last = page[-1].thread_id
+
+    def size(self) -> int | None:
+        """How many checkpoints there are; None where counting them would read them all."""
+        if not isinstance(self._saver, SqlSaver):
+            return None
+        query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
+        count: int = self._saver.engine.run(lambda: _rows(query, ()), write=False)[0][0]
+        return count
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""

@@ -7,7 +7,7 @@ is missing is added. At the end the copy is read back and compared, part by part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -30,6 +30,7 @@ from milepost.integrations.langgraph._moving.fingerprints import (
 )
 
 if TYPE_CHECKING:
+    from milepost._internal.progress import Progress
     from milepost.checkpoint.base import BaseCheckpointSaver
 
 _OFTEN: Final = 50
@@ -40,6 +41,10 @@ class Source(Protocol):
     """Where threads come from."""
 
     def threads(self) -> Iterable[str]: ...
+
+    def size(self) -> int | None:
+        """How many checkpoints there are, if that is easy to say."""
+        ...
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
@@ -68,9 +73,6 @@ class Report:
     """Finished tasks of unfinished steps that could not be recognised: they will run again."""
 
 
-Progress = Callable[[str, Report], None]
-
-
 @dataclass(frozen=True)
 class Route:
     """From where to where."""
@@ -89,30 +91,39 @@ def move_threads(
     route: Route,
     *,
     only: Sequence[str] = (),
-    progress: Progress = lambda _thread, _report: None,
+    progress: Progress = lambda _done, _total: None,
 ) -> Report:
-    """Copy threads with all of their checkpoints and writes, and verify each."""
+    """Copy threads with all of their checkpoints and writes, and verify each.
+
+    `progress` is called with numbers of checkpoints: those that were dealt with, and all of them,
+    if not only some of the threads are wanted.
+    """
     report = Report()
+    seen, total = 0, None if only else route.source.size()
     for thread_id in only or route.source.threads():
+        size = 0
         try:
-            _Move(route, thread_id, report, progress).run()
+            move = _Move(route, thread_id, report)
+            size = len(move.places)
+            for done in move.run():
+                progress(seen + done, total)
             report.threads += 1
         except (SerdeError, CheckpointError) as error:
             report.unreadable.append(f"thread '{thread_id}': {error}")
-        progress(thread_id, report)
+        seen += size
+        progress(seen, total)
     return report
 
 
 class _Move:
     """One thread."""
 
-    def __init__(self, route: Route, thread_id: str, report: Report, progress: Progress) -> None:
+    def __init__(self, route: Route, thread_id: str, report: Report) -> None:
         self.source = route.source
         self.target = route.target
         self.reader = route.reader
         self.thread_id = thread_id
         self.report = report
-        self.progress = progress
         self.names = Names(route.to_langgraph, route.called)
         self.fingerprint = partial(fingerprint, in_langgraph=route.to_langgraph)
         self.edges = Edges()
@@ -127,7 +138,8 @@ class _Move:
         self.unrecognised: set[tuple[Place, str]] = set()
         """Tasks of unfinished steps that keep a name which the target does not look up."""
 
-    def run(self) -> None:
+    def run(self) -> Iterator[int]:
+        """Copy the thread; how many checkpoints were copied, now and then."""
         if not self.places:
             raise CheckpointError("there is no such thread in the source")
         for place in self.places:
@@ -141,7 +153,7 @@ class _Move:
             for at, place in enumerate(self.places):
                 self._copy(place, there)
                 if at % _OFTEN == _OFTEN - 1:
-                    self.progress(self.thread_id, self.report)
+                    yield at + 1
             self._verify()
         except (SerdeError, CheckpointError):
             self.report.checkpoints, self.report.writes = before
