@@ -138,7 +138,7 @@ def _task_of(task: Mapping[str, Any]) -> PregelTask:
         id=task["id"],
         name=task["name"],
         path=(),
-        error=Exception(error) if error else None,
+        error=TaskError(error) if error else None,
         interrupts=interrupts_of(task.get("interrupts")),
         state=state,
         result=task.get("result"),
