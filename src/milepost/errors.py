@@ -477,7 +477,7 @@ class GraphInterrupt(GraphBubbleUp):
     """The run pauses here until it is resumed with `Command(resume=...)`."""
 
     def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
-        super().__init__(tuple(interrupts))
+        super().__init__(interrupts)
         self.interrupts: tuple[Interrupt, ...] = tuple(interrupts)
 
 
