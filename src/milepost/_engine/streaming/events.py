@@ -278,7 +278,7 @@ class RunEvents:
         """The messages in what an ended task has written."""
         if not payloads.visible(task):
             return  # the caller knows what the input was
-        metadata: Mapping[str, Any] | None = None
+        metadata: dict[str, Any] | None = None
         for _key, value in task.writes:
             for message in messages_in(value):
                 if is_removal(message):
@@ -287,7 +287,9 @@ class RunEvents:
                     message.id = random_uuid()  # the state will have it under the same one
                 if metadata is None:
                     config = node_config(self.config, self.position, task)
-                    metadata = config.get("metadata") or {}
+                    metadata = {"ls_integration": "langgraph", **(config.get("metadata") or {})}
+                    if metadata.get("checkpoint_ns") == task.ns:
+                        del metadata["checkpoint_ns"]  # it is that of models called in the node
                 self.message(message, metadata, once=True)
 
 
