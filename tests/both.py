@@ -17,6 +17,7 @@ HOMES = {
     "entrypoint": "func",
     "task": "func",
     "NodeTimeoutError": "errors",
+    "ParentCommand": "errors",
     "Pregel": "pregel",
     "NodeBuilder": "pregel",
     "EphemeralValue": "channels",

@@ -4,6 +4,7 @@
     ├── GraphBuildError (ValueError)        the graph, as built, cannot run
     ├── GraphRecursionError (RecursionError) the run needed more super-steps than allowed
     ├── InvalidUpdateError                  a write that the state cannot take
+    │   └── NoParentError (ParentCommand)   a command for the enclosing graph, where there is none
     ├── EmptyChannelError                   a channel was read before it had a value
     ├── EmptyInputError                     a run was started with nothing to do
     ├── NodeError                           what an error handler is told about a failed node
@@ -476,7 +477,7 @@ class GraphInterrupt(GraphBubbleUp):
     """The run pauses here until it is resumed with `Command(resume=...)`."""
 
     def __init__(self, interrupts: Sequence[Interrupt] = ()) -> None:
-        super().__init__(tuple(interrupts))
+        super().__init__(interrupts)
         self.interrupts: tuple[Interrupt, ...] = tuple(interrupts)
 
 
@@ -518,6 +519,23 @@ class ParentCommand(GraphBubbleUp):
     def __init__(self, command: Command[Any]) -> None:
         super().__init__(command)
         self.command = command
+
+
+class NoParentError(InvalidUpdateError, ParentCommand):
+    """A `Command(graph=Command.PARENT)` in a graph that no graph is around.
+
+    It is a ParentCommand too, so that a test of a subgraph by itself can look at the command.
+    """
+
+    def __init__(self, command: Command[Any], graph: str = "") -> None:
+        ParentCommand.__init__(self, command)
+        self.graph = graph
+
+    def __str__(self) -> str:
+        return (
+            f"A node returned {self.command!r}, but '{self.graph}' runs on its own: there is no "
+            "parent graph to take the command."
+        )
 
 
 _INVALID_RESUME = "_milepost_invalid_resume"

@@ -100,6 +100,7 @@ __all__ = [
     "StreamMode",
     "StreamPart",
     "StreamWriter",
+    "TaskError",
     "TaskPayload",
     "TaskResultPayload",
     "TasksStreamPart",
@@ -419,13 +420,29 @@ class StateUpdate(NamedTuple):
     task_id: str | None = None
 
 
+class TaskError(str):
+    """Why a task failed, as text: what `repr` gives for its exception."""
+
+    exception: BaseException | None = None
+    """The exception itself, if the saver has kept it."""
+
+    @classmethod
+    def of(cls, error: BaseException | str) -> TaskError:
+        """The text of an error that is stored as an exception or as text."""
+        if isinstance(error, str):
+            return cls(error)
+        text = cls(repr(error))
+        text.exception = error
+        return text
+
+
 class PregelTask(NamedTuple):
     """A task of a step, as `StateSnapshot.tasks` shows it."""
 
     id: str
     name: str
     path: tuple[Any, ...]
-    error: Exception | str | None = None
+    error: TaskError | None = None
     interrupts: tuple[Interrupt, ...] = ()
     state: Union[RunnableConfig, StateSnapshot, None] = None  # noqa: UP007
     """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""

@@ -238,25 +238,34 @@ def test_values_are_saved_as_they_were_when_the_step_ended(run, saver, config, d
 # -- a failing saver
 
 
-def failing(saver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every way of storing a checkpoint fail from now on."""
+def failing(saver: Any, monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
+    """Make these ways of storing a checkpoint fail from now on."""
 
     def fail(*_: Any, **__: Any) -> Any:
         raise OSError("disk full")
 
-    for method in ("put", "aput", "commit", "acommit"):
-        if hasattr(saver, method):
-            monkeypatch.setattr(saver, method, fail)
+    for method in methods:
+        monkeypatch.setattr(saver, method, fail)
 
 
 def test_a_failing_saver_fails_the_run_with_a_typed_error(
     run, saver, config, durability, monkeypatch
 ):
     graph = line("a", "b").compile(checkpointer=saver)
-    failing(saver, monkeypatch)
+    failing(saver, monkeypatch, "commit", "acommit")
     with pytest.raises(SaverError) as caught:
         run.invoke(graph, {}, config, durability=durability)
     assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_what_a_program_s_own_put_raises_is_raised_with_a_note(
+    run, saver, config, durability, monkeypatch
+):
+    graph = line("a", "b").compile(checkpointer=saver)
+    failing(saver, monkeypatch, "put", "aput")
+    with pytest.raises(OSError, match="disk full") as caught:
+        run.invoke(graph, {}, config, durability=durability)
+    assert any("could not save a step of thread" in note for note in caught.value.__notes__)
 
 
 def test_a_fan_out_under_every_durability_ends_in_the_same_state(run, saver, config, durability):

@@ -63,7 +63,7 @@ def test_a_node_that_raises_a_cancellation_of_its_own_has_failed(run, saver, con
     with pytest.raises(NodeCancelledError, match="cancelled"):
         run.invoke(graph, {"log": []}, config)
     (task,) = run.get_state(graph, config).tasks
-    assert isinstance(task.error, NodeCancelledError)
+    assert isinstance(task.error.exception, NodeCancelledError)
 
 
 def test_context_variables_that_an_async_node_sets_end_with_it():
@@ -185,9 +185,8 @@ def test_of_parallel_nodes_only_the_one_with_the_bad_write_runs_again(
     graph = builder.add_edge(START, "good").add_edge(START, "bad").compile(checkpointer=saver)
     with pytest.raises(TypeError):
         run.invoke(graph, {"log": []}, config, durability=durability)
-    assert isinstance(
-        {t.name: t for t in run.get_state(graph, config).tasks}["bad"].error, TypeError
-    )
+    tasks = {t.name: t for t in run.get_state(graph, config).tasks}
+    assert isinstance(tasks["bad"].error.exception, TypeError)
     result = run.invoke(graph, None, config, durability=durability)
     assert result == {"log": ["mended", "good"]}
     assert sorted(ran) == ["bad", "bad", "good"]

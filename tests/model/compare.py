@@ -479,27 +479,10 @@ def _begun(task: dict[str, Any]) -> bool:
     return bool(task["failed"] or task["asks"] or task["state"] or task["result"] is not None)
 
 
-def an_update_is_streamed_once(theirs: dict[str, Any], mine: dict[str, Any]) -> None:
-    """A resume streams what runs; LangGraph repeats finished siblings' updates as "cached"."""
-    if "events" in theirs:
-        theirs["events"] = [
-            (
-                ns,
-                [
-                    [update for update in part if "__metadata__" not in update]
-                    if isinstance(part, list)
-                    else part
-                    for part in run
-                ],
-            )
-            for ns, run in theirs["events"]
-        ]
-
-
 def interrupts_of_a_step_are_streamed_together(
     theirs: dict[str, Any], mine: dict[str, Any]
 ) -> None:
-    """A step's interrupts come in one event at its end; LangGraph sends one for each task."""
+    """A step's interrupts come at its end; LangGraph sends each as its task asks."""
     for seen in (theirs, mine):
         if "events" in seen:
             seen["events"] = sorted(((ns, _together(run)) for ns, run in seen["events"]), key=repr)
@@ -519,7 +502,6 @@ def _together(run: list[Any]) -> list[Any]:
 
 
 DIFFERENCES = [
-    an_update_is_streamed_once,
     interrupts_of_a_step_are_streamed_together,
     only_what_was_answered_runs_again,
     a_child_that_never_ran_has_no_state,

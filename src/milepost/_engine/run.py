@@ -34,7 +34,7 @@ from milepost.errors import (
     GraphDrained,
     GraphInterrupt,
     GraphRecursionError,
-    InvalidUpdateError,
+    NoParentError,
     ParentCommand,
     StepTimeoutError,
 )
@@ -220,10 +220,7 @@ class GraphRun:
     def _leave(self, up: ParentCommand) -> None:
         """Hand a command to the graph around this one."""
         if self.position.parent is None:
-            raise InvalidUpdateError(
-                f"A node returned {up.command!r}, but '{self.program.name}' runs on its own: "
-                "there is no parent graph to take the command."
-            ) from None
+            raise NoParentError(up.command, self.program.name) from None
         raise ParentCommand(addressed_here(up.command)) from None
 
     def _output(self) -> Any:
@@ -266,6 +263,8 @@ class GraphRun:
         todo: Sequence[Task] = tasks
         if self.is_retry:
             todo = [task for task in tasks if not (task.finished or self.still_waits(task))]
+            if not events.quiet:
+                events.tasks_recalled(tasks)
         cached: Sequence[Task] = ()
         cache = self.resources.cache
         if cache is not None:
@@ -451,9 +450,13 @@ class GraphRun:
         )
         if self.interrupts and not self.events.quiet:
             values = self._read(self.events.keys) if self.events.stream.wants("values") else None
-            self.events.interrupts(self.interrupts, values)
+            asked = [task for task in unfinished if not isinstance(task.error, ParentCommand)]
+            self.events.interrupts(asked, self.interrupts, values)
         if errors:
             raise _first(errors)
+        if not self.interrupts:
+            # A breakpoint inside: what the others wrote shows in the state.
+            self._show_changes({name for name, _ in finished_writes(tasks)})
         self._show_breakpoint()
 
     def _pause_statically(self, where: str) -> None:

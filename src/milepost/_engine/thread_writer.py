@@ -153,10 +153,14 @@ class ThreadWriter:
             raise self._typed(failure)  # noqa: B904 - it carries its cause
 
     def _typed(self, error: Exception) -> Exception:
-        """An error of the saver as one of ours, with the original as its cause."""
+        """An error of the saver, saying what is stored.
+
+        One of our savers raises an error of ours, with the original as its cause. What another
+        saver raises is what its program expects, and is left as it is, with a note.
+        """
         if isinstance(error, (MilepostError, NotImplementedError)):
             return error
-        typed = SaverError(
+        text = (
             f"{type(self.saver).__name__} could not save a step of thread '{self.thread_id}': "
             f"{error!r}. "
             + (
@@ -165,6 +169,10 @@ class ThreadWriter:
                 else "The steps before it are stored; repair the cause and resume the thread."
             )
         )
+        if self.native is None:
+            error.add_note(text)
+            return error
+        typed = SaverError(text)
         typed.__cause__ = error
         return typed
 

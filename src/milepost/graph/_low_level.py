@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
-from milepost._engine.context.node_callable import Callee, callee_of
+from milepost._engine.context.node_callable import Callee, callee_of, can_be_stopped
 from milepost._engine.superstep.program import ExecutableGraph, Node, Reader, Write
 from milepost._internal.asyncio_tools import in_thread
 from milepost.channels import BaseChannel, DeltaChannel, Topic
@@ -113,7 +113,7 @@ def _node(
     cache: CachePolicy | None,
 ) -> Node:
     callee = _callee(name, node.actions)
-    if node.timeout is not None and callee.aio is None:
+    if node.timeout is not None and not all(map(can_be_stopped, node.actions)):
         raise GraphBuildError(
             f"Node '{name}' is a sync function, which nothing can stop: a timeout needs an "
             "`async def` node."

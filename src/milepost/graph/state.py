@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, Unpack
 from milepost._engine.context.config import check_interrupt_nodes, retry_policies
 from milepost._engine.context.node_callable import (
     callee_of,
+    can_be_stopped,
     function_of,
-    is_async,
     is_generator,
     name_of,
 )
@@ -377,8 +377,8 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
                             f"'{end}', which is not a node: add_node('{end}', ...)."
                         )
         for node in self.nodes.values():
-            can_stop = is_async(node.action) or hasattr(node.action, "ainvoke")
-            if (node.timeout or self.defaults.get("timeout")) is not None and not can_stop:
+            limit = node.timeout or self.defaults.get("timeout")
+            if limit is not None and not can_be_stopped(node.action):
                 raise GraphBuildError(
                     f"Node '{node.name}' is a sync function, which nothing can stop: a timeout "
                     "needs an `async def` node."

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic.v1
 import pytest
 
 from milepost.checkpoint.memory import InMemorySaver
@@ -47,11 +48,79 @@ def test_a_type_in_an_allowlist_is_written_and_read(option: str, entry: Any) -> 
         fresh().loads_typed(stored)
 
 
-@pytest.mark.parametrize("nothing", [None, True, [], ()])
+@pytest.mark.parametrize("nothing", [None, [], ()])
 def test_an_allowlist_that_names_nothing_changes_nothing(nothing: Any) -> None:
     with pytest.raises(SerializationError):
         fresh(allowed_msgpack_modules=nothing).dumps_typed(Order(1))
     assert fresh(allowed_json_modules=nothing).loads_typed(("json", b"[1]")) == [1]
+
+
+def test_true_allows_every_data_type_to_the_serializer_that_asks_for_it() -> None:
+    stored = fresh(allowed_msgpack_modules=True).dumps_typed([Order(1)])
+    told: list[SerdeEvent] = []
+    unregister = register_serde_event_listener(told.append)
+    assert fresh(allowed_msgpack_modules=True).loads_typed(stored) == [Order(1)]
+    unregister()
+    with pytest.raises(SerializationError):
+        fresh(allowed_msgpack_modules=True).dumps_typed(lambda: 1)
+    with pytest.raises(UnregisteredTypeError):
+        fresh().loads_typed(stored)
+
+
+def test_an_allowlist_is_for_one_serializer() -> None:
+    plain = fresh()
+    allowing = plain.with_msgpack_allowlist([Order])
+    assert plain.with_msgpack_allowlist([]) is plain
+    stored = allowing.dumps_typed(Order(1))
+    assert allowing.loads_typed(stored) == Order(1)
+    with pytest.raises(UnregisteredTypeError):
+        plain.loads_typed(stored)
+    with pytest.raises(SerializationError):
+        plain.dumps_typed(Order(1))
+
+
+def test_what_the_registry_learns_later_is_known_to_a_serializer_with_an_allowlist() -> None:
+    plain = fresh()
+    allowing = plain.with_msgpack_allowlist([("no.module", "Name")])
+    plain.registry.register(Order, version=1)
+    stored = allowing.dumps_typed(Order(1))
+    assert allowing.loads_typed(stored) == Order(1)
+    plain.registry.register(Order, version=2)
+    plain.registry.add_migration(Order, 1, lambda fields: {"total": fields["total"] + 1})
+    assert allowing.loads_typed(stored) == Order(2)
+
+
+def test_a_saver_with_an_allowlist_is_a_saver_beside_the_first() -> None:
+    saver = InMemorySaver(serde=fresh())
+    allowing = saver.with_allowlist([(__name__, "Order")])
+    assert allowing is not saver
+    assert allowing.storage is saver.storage
+    assert allowing.serde.loads_typed(allowing.serde.dumps_typed(Order(1))) == Order(1)
+
+
+class OldInner(pydantic.v1.BaseModel):
+    word: str = "w"
+
+
+class OldModel(pydantic.v1.BaseModel):
+    count: int
+    inner: OldInner
+    secret: pydantic.v1.SecretStr
+    note: str = "none"
+    _hidden: int = pydantic.v1.PrivateAttr(0)
+
+
+def test_a_model_of_the_first_pydantic_is_read_as_it_was() -> None:
+    serde = fresh(allowed_msgpack_modules=[OldModel, OldInner])
+    model = OldModel(count=1, inner=OldInner(), secret=pydantic.v1.SecretStr("s"))
+    model._hidden = 7
+    again = serde.loads_typed(serde.dumps_typed({"model": model}))["model"]
+    assert again == model
+    assert again.secret.get_secret_value() == "s"
+    assert again.__fields_set__ == model.__fields_set__
+    assert again._hidden == 7
+    with pytest.raises(SerializationError, match="OldModel is not registered"):
+        fresh().dumps_typed(model)
 
 
 def test_a_name_in_an_allowlist_is_imported_when_it_is_met_and_no_other_is() -> None:

@@ -130,7 +130,7 @@ class TestAnUpdate:
             raise OSError("gone")
 
         monkeypatch.setattr(saver, "put_writes", fail)
-        with pytest.raises(SaverError):
+        with pytest.raises(OSError):
             graph.update_state(config, {"log": ["edited"]}, as_node="a")
         assert graph.get_state(config).values == {"log": ["in", "a", "edited"]}
 

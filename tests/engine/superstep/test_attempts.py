@@ -197,7 +197,7 @@ def test_that_is_still_so_when_the_error_was_stored(run, saver, config):
     with pytest.raises(NodeTimeoutError) as caught:
         run.invoke(graph, {}, config)
     (task,) = run.get_state(graph, config).tasks
-    for error in (task.error, copy.deepcopy(caught.value)):
+    for error in (task.error.exception, copy.deepcopy(caught.value)):
         assert vars(error) == vars(caught.value)
         assert str(error) == str(caught.value)
 

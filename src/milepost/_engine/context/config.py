@@ -124,7 +124,8 @@ def node_config(config: RunnableConfig, position: Position, task: Task) -> Runna
         "langgraph_checkpoint_ns": task.ns,
     }
     for key in _TOLD:
-        if given.get(key):
+        # An inner graph has a checkpoint of its caller in its config, which says nothing of it.
+        if given.get(key) and (key != "checkpoint_id" or position.parent is None):
             metadata.setdefault(key, given[key])
     seen: RunnableConfig = {
         **config,

@@ -146,6 +146,20 @@ def is_async(target: Any) -> bool:
     return call is not None and inspect.iscoroutinefunction(call)
 
 
+def can_be_stopped(target: Any) -> bool:
+    """Whether a timeout can end a call of `target`: it awaits, in all of its parts."""
+    if not _is_runnable(target):
+        return is_async(target)
+    parts = getattr(target, "steps__", None) or getattr(target, "steps", None)
+    if parts is None and (bound := getattr(target, "bound", None)) is not None:
+        parts = [bound]
+    if parts:
+        return all(map(can_be_stopped, parts.values() if isinstance(parts, dict) else parts))
+    if getattr(target, "func", None) is not None:  # it wraps a function, as a RunnableLambda does
+        return getattr(target, "afunc", None) is not None
+    return hasattr(target, "ainvoke")
+
+
 def function_of(target: Any) -> Any:
     """The plain function whose signature and annotations describe `target`."""
     while isinstance(target, functools.partial):

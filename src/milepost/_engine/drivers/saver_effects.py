@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._engine.drivers.effects import Effect
 from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._contract.overrides import takes_task_path
 
 if TYPE_CHECKING:
     from milepost.cache.base import BaseCache, FullKey
@@ -117,10 +118,12 @@ class PutWrites(MethodCall[None]):
     task_path: str
 
     def call(self) -> None:
-        self.saver.put_writes(self.config, self.writes, self.task_id, self.task_path)
+        path = (self.task_path,) if takes_task_path(self.saver.put_writes) else ()
+        self.saver.put_writes(self.config, self.writes, self.task_id, *path)
 
     def acall(self) -> Awaitable[None]:
-        return self.saver.aput_writes(self.config, self.writes, self.task_id, self.task_path)
+        path = (self.task_path,) if takes_task_path(self.saver.aput_writes) else ()
+        return self.saver.aput_writes(self.config, self.writes, self.task_id, *path)
 
 
 @record

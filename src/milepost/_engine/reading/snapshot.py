@@ -14,7 +14,7 @@ from milepost._engine.superstep.plan import Task, finished_writes, sketch
 from milepost._internal.lazy_tuple import LazyTuple
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import RETURN, START
-from milepost.types import PregelTask, RunnableConfig, StateSnapshot
+from milepost.types import PregelTask, RunnableConfig, StateSnapshot, TaskError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,12 +200,12 @@ def _show(
 ) -> PregelTask:
     asked = (*task.asked, *task.interrupts)
     waiting = () if task.finished else task.interrupts
-    error: Any = task.error
+    error = task.error
     return PregelTask(
         id=task.id,
         name=task.name,
         path=task.path,
-        error=error,
+        error=None if error is None else TaskError.of(error),
         interrupts=waiting if latest else asked,
         state=state,
         result=_task_result(program, task) if task.finished else None,

@@ -11,6 +11,7 @@ from milepost._engine.context.config import node_config
 from milepost._engine.reading.snapshot import checkpoint_event
 from milepost._engine.streaming import payloads
 from milepost._engine.streaming.messages import messages_in, messages_of
+from milepost._engine.superstep.plan import in_path_order
 from milepost._internal.ids import random_uuid
 from milepost.constants import INTERRUPT, NS_SEP
 from milepost.errors import GraphBubbleUp
@@ -213,6 +214,13 @@ class RunEvents:
                 started = payloads.task_started(self.config, task)
                 self.push("debug", payloads.as_debug(self.position.step + 1, "task", started))
 
+    def tasks_recalled(self, tasks: Sequence[Task]) -> None:
+        """A step is taken again: what its finished tasks wrote is told, marked as cached."""
+        if self.stream.wants("updates"):
+            for task in in_path_order(tasks):
+                if task.finished and payloads.visible(task):
+                    self.push("updates", payloads.update_of(self.keys, task))
+
     def task_ended(self, task: Task) -> None:
         """A task has ended."""
         stream = self.stream
@@ -238,10 +246,14 @@ class RunEvents:
         """The state has changed, or a run goes on from it."""
         self.push("values", values)
 
-    def interrupts(self, interrupts: Sequence[Interrupt], values: Any) -> None:
-        """The run has stopped at interrupts."""
+    def interrupts(
+        self, tasks: Sequence[Task], interrupts: Sequence[Interrupt], values: Any
+    ) -> None:
+        """The run has stopped at interrupts: an update for each task, and the state once."""
         if self.stream.wants("updates"):
-            self.push("updates", {INTERRUPT: interrupts})
+            for task in in_path_order(tasks):
+                if task.interrupts:
+                    self.push("updates", {INTERRUPT: tuple(task.interrupts)})
         if self.stream.wants("values"):
             shown = {**values} if isinstance(values, dict) else {}
             self.push("values", {**shown, INTERRUPT: interrupts})
@@ -266,7 +278,7 @@ class RunEvents:
         """The messages in what an ended task has written."""
         if not payloads.visible(task):
             return  # the caller knows what the input was
-        metadata: Mapping[str, Any] | None = None
+        metadata: dict[str, Any] | None = None
         for _key, value in task.writes:
             for message in messages_in(value):
                 if is_removal(message):
@@ -275,7 +287,9 @@ class RunEvents:
                     message.id = random_uuid()  # the state will have it under the same one
                 if metadata is None:
                     config = node_config(self.config, self.position, task)
-                    metadata = config.get("metadata") or {}
+                    metadata = {"ls_integration": "langgraph", **(config.get("metadata") or {})}
+                    if metadata.get("checkpoint_ns") == task.ns:
+                        del metadata["checkpoint_ns"]  # it is that of models called in the node
                 self.message(message, metadata, once=True)
 
 

@@ -91,7 +91,7 @@ def task_ended(keys: str | Sequence[str], task: Task) -> dict[str, Any]:
     return {
         "id": task.id,
         "name": task.name,
-        "error": None if task.error is None else repr(task.error),
+        "error": task.error,
         "result": written(keys, task.writes),
         "interrupts": [{"value": i.value, "id": i.id} for i in waiting],
     }

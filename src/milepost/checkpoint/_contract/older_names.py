@@ -50,6 +50,13 @@ def get_checkpoint_metadata(
     return found  # type: ignore[return-value]
 
 
+def with_metadata_of(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """`metadata` for `put`, with the texts and numbers that the config has under that name."""
+    if not config.get("metadata"):
+        return metadata
+    return get_checkpoint_metadata({"metadata": config["metadata"]}, metadata)
+
+
 def get_serializable_checkpoint_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata
 ) -> CheckpointMetadata:

@@ -7,6 +7,9 @@ through `put` and `put_writes`, without a fence.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -48,3 +51,17 @@ def _overrides(cls: type) -> bool:
             )
             return True
     return False
+
+
+def takes_task_path(put_writes: Callable[..., Any]) -> bool:
+    """Whether a `put_writes` has the fourth parameter, which savers of older programs have not."""
+    return _takes_task_path(getattr(put_writes, "__func__", put_writes))
+
+
+@lru_cache(maxsize=64)
+def _takes_task_path(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.name == "task_path" or p.kind is p.VAR_POSITIONAL for p in parameters)

@@ -8,6 +8,7 @@ from typing import Any
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
 from milepost.checkpoint._contract.names import check_name, check_place
+from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -59,7 +60,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         values = checkpoint["channel_values"]
         new = NewCheckpoint(
             checkpoint,
-            metadata,
+            with_metadata_of(config, metadata),
             {channel: values.get(channel, MISSING) for channel in new_versions},
             values.copy,
         )

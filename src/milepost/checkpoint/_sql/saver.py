@@ -20,6 +20,7 @@ from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
 from milepost.checkpoint._contract.facets import method_of
 from milepost.checkpoint._contract.names import check_name, check_place
+from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
     ChannelVersions,
     Checkpoint,
@@ -322,7 +323,8 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         }
         seen = {node: dict(versions) for node, versions in checkpoint["versions_seen"].items()}
         kept: Checkpoint = {**checkpoint, "channel_versions": versions, "versions_seen": seen}
-        new = NewCheckpoint(kept, metadata, changed, values.copy)
+        described = with_metadata_of(config, metadata)
+        new = NewCheckpoint(kept, described, changed, values.copy)
         return self._preparer.checkpoint(place, new)
 
     def _put_writes(

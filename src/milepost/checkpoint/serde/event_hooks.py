@@ -21,7 +21,11 @@ __all__ = [
 
 
 class SerdeEvent(TypedDict):
-    """What happened: `kind` is `msgpack_blocked` for a stored type that is not registered."""
+    """What happened to a stored type that is not registered.
+
+    `kind` is `msgpack_blocked`, or `msgpack_unregistered_allowed` for a serializer that allows
+    every type.
+    """
 
     kind: str
     module: str

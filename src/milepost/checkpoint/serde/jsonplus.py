@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from copy import copy
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from milepost._internal.warn import strict_by_default
 from milepost.checkpoint.serde._msgpack import engine
@@ -35,9 +36,11 @@ class JsonPlusSerializer:
 
     `registry` holds the types that may be saved; all serializers share one by default.
 
-    `allowed_msgpack_modules` and `allowed_json_modules` add to it: classes, or pairs of a module
-    and a name, `[("shop.models", "Order")]`. They never take away what is allowed: `None`, `True`
-    and an empty list say nothing. A class that is named is imported when its first value is met.
+    `allowed_msgpack_modules` and `allowed_json_modules` add to it, for this serializer: classes, or
+    pairs of a module and a name, `[("shop.models", "Order")]`. They never take away what is
+    allowed: `None` and an empty list say nothing. A class that is named is imported when its first
+    value is met. `True` allows every data type, and imports what stored bytes name: use it only
+    where no one else can write to the database.
     """
 
     def __init__(
@@ -49,21 +52,40 @@ class JsonPlusSerializer:
         allowed_json_modules: Allowed | Literal[True] | None = None,
         allowed_msgpack_modules: Allowed | Literal[True] | None = None,
     ) -> None:
-        self.registry = default_registry if registry is None else registry
         self.pickle_fallback = pickle_fallback
-        self.level = Level(
-            self.registry,
-            strict=pickle_fallback or (strict_by_default() if strict is None else strict),
-        )
-        for allowed in (allowed_json_modules, allowed_msgpack_modules):
-            if allowed is not None and allowed is not True:
-                self.registry.allow(*allowed)
+        self._strict = pickle_fallback or (strict_by_default() if strict is None else strict)
+        everything = True in (allowed_json_modules, allowed_msgpack_modules)
+        named = [
+            one
+            for allowed in (allowed_json_modules, allowed_msgpack_modules)
+            if allowed is not None and allowed is not True
+            for one in allowed
+        ]
+        self._use(default_registry if registry is None else registry)
+        if everything or named:
+            self._extend(named, everything=everything)
+
+    def _use(self, registry: TypeRegistry) -> None:
+        self.registry = registry
+        self.level = Level(registry, strict=self._strict)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
-    def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> JsonPlusSerializer:
-        """A serializer that also reads these types; see `allowed_msgpack_modules`."""
-        self.registry.allow(*extra_allowlist)
-        return self
+    def _extend(self, named: Allowed, *, everything: bool) -> None:
+        """Allow more types, to this serializer alone."""
+        from milepost.checkpoint.serde._types.extended import ExtendedRegistry
+
+        extended = ExtendedRegistry(self.registry, everything=everything)
+        extended.allow(*named)
+        self._use(extended)
+
+    def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> Self:
+        """A copy that also writes and reads these types; see `allowed_msgpack_modules`."""
+        named = list(extra_allowlist)
+        if not named:
+            return self
+        twin = copy(self)
+        twin._extend(named, everything=False)
+        return twin
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
         """The value as `(kind, data)`; SerializationError says what was refused, and where."""

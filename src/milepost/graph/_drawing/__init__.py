@@ -2,7 +2,8 @@
 
 picture.py   what there is to draw: nodes and edges
 survey.py    finds them in a compiled graph
-mermaid.py   the picture as Mermaid text, and as PNG by a local renderer
+mermaid.py   the picture as Mermaid text
+png.py       such text as PNG, by a local renderer or by LangChain
 layout.py    places nodes in layers
 ascii.py     draws such a layout with characters
 """

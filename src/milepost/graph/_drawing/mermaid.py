@@ -1,67 +1,118 @@
-"""The picture of a graph as Mermaid text, and as PNG by Mermaid's own renderer."""
+"""The picture of a graph as Mermaid text."""
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from milepost.constants import END, START
-from milepost.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from milepost.graph._drawing.picture import Edge, Graph, Node
 
-_HEAD = """\
----
-config:
-  flowchart:
-    curve: linear
----
-"""
-_STYLES = """\
-	classDef default fill:#f2f0ff,line-height:1.2
-	classDef first fill-opacity:0
-	classDef last fill:#bfb6fc
-"""
+_STYLES = {
+    "default": "fill:#f2f0ff,line-height:1.2",
+    "first": "fill-opacity:0",
+    "last": "fill:#bfb6fc",
+}
 _DEFERRED = "\tclassDef deferred stroke-dasharray:5 3\n"
 _WORDS = {"call", "class", "click", "default", "end", "graph", "href", "style", "subgraph"}
 """Words of Mermaid's language, which cannot be ids."""
 
 
-def mermaid(picture: Graph, *, with_styles: bool = True) -> str:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a picture looks like."""
+
+    curve_style: Any = "linear"
+    """How edges are bent: a name, or LangChain's `CurveStyle`."""
+    node_colors: Any = None
+    """How `default`, `first` and `last` nodes look: a dict, or LangChain's `NodeStyles`."""
+    words_in_a_line: int = 9
+    """Labels with more words are broken."""
+    settings: Mapping[str, Any] | None = None
+    """Mermaid's configuration."""
+
+    def head(self) -> str:
+        """The configuration at the top of the text."""
+        given = dict(self.settings or {})
+        config = dict(given.get("config") or {})
+        curve = getattr(self.curve_style, "value", self.curve_style)
+        config["flowchart"] = {**(config.get("flowchart") or {}), "curve": curve}
+        return f"---\n{_yaml({**given, 'config': config}, '')}---\n"
+
+    def styles(self) -> str:
+        """The classes of nodes."""
+        given = self.node_colors
+        styles = given if isinstance(given, Mapping) else getattr(given, "__dict__", None)
+        return "".join(
+            f"\tclassDef {name} {style}\n" for name, style in {**_STYLES, **(styles or {})}.items()
+        )
+
+    def label(self, text: str) -> str:
+        """The label of an edge, in lines that are short enough."""
+        words, most = text.split(), self.words_in_a_line
+        lines = (" ".join(words[at : at + most]) for at in range(0, len(words), most))
+        return "&nbsp<br>&nbsp".join(lines) if len(words) > most else text
+
+
+def _yaml(settings: Mapping[str, Any], indent: str) -> str:
+    text = ""
+    for key, value in sorted(settings.items()):
+        if isinstance(value, Mapping):
+            text += f"{indent}{key}:\n{_yaml(value, indent + '  ')}"
+        else:
+            plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w-]*", value)
+            text += f"{indent}{key}: {value if plain else json.dumps(value)}\n"
+    return text
+
+
+def mermaid(picture: Graph, look: Look | None = None, *, with_styles: bool = True) -> str:
     """The picture in Mermaid's language."""
-    lines = [*_cluster(picture, "", with_nodes=with_styles)]
+    look = look or Look()
+    lines = [*_cluster(picture, "", look, with_nodes=with_styles)]
     body = "".join(f"\t{line}\n" for line in lines)
     if not with_styles:
         return f"graph TD;\n{body}"
     deferred = _DEFERRED if any(node.is_deferred for node in picture.nodes.values()) else ""
-    return f"{_HEAD}graph TD;\n{body}{_STYLES}{deferred}"
+    return f"{look.head()}graph TD;\n{body}{look.styles()}{deferred}"
 
 
-def _cluster(picture: Graph, prefix: str, *, with_nodes: bool) -> Iterator[str]:
+def _cluster(picture: Graph, prefix: str, look: Look, *, with_nodes: bool) -> Iterator[str]:
     """The nodes and edges of one level, then the levels inside it."""
     inside = [node for node in picture.nodes.values() if node.id.startswith(prefix)]
     own = [node for node in inside if _home(node.id) == prefix]
     if with_nodes:
         yield from (_node(node) for node in own)
-    for edge in picture.edges:
-        if _shared_home(edge) == prefix:
-            yield _edge(edge)
+    shared = [edge for edge in picture.edges if _shared_home(edge) == prefix]
+    yield from (_edge(edge, look) for edge in shared if edge.source != edge.target)
+    yield from (_edge(edge, look) for edge in shared if edge.source == edge.target)
     homes = dict.fromkeys(_home(node.id) for node in inside)
     deeper = [home for home in homes if home != prefix]
     for child in dict.fromkeys(prefix + home[len(prefix) :].split(":")[0] + ":" for home in deeper):
         id = child[:-1]
         name = id.rsplit(":", 1)[-1]
-        yield f"subgraph {id}" if _id(id) == name else f"subgraph {_id(id)}[{_text(name)}]"
-        yield from _cluster(picture, child, with_nodes=with_nodes)
+        is_clear = _id(name) == name and _is_only_one(picture, name)
+        yield f"subgraph {name}" if is_clear else f"subgraph {_id(id)}[{_text(name)}]"
+        yield from _cluster(picture, child, look, with_nodes=with_nodes)
         yield "end"
+
+
+def _is_only_one(picture: Graph, name: str) -> bool:
+    """Whether one inner graph alone has this name, and no node has it as its id."""
+    homes = {_home(id) for id in picture.nodes}
+    called = {part for home in homes for part in _outwards(home) if part.split(":")[-2] == name}
+    return len(called) == 1 and name not in picture.nodes
+
+
+def _outwards(home: str) -> Iterator[str]:
+    """An inner graph, and the inner graphs that it is in."""
+    while home:
+        yield home
+        home = _home(home[:-1])
 
 
 def _home(id: str) -> str:
@@ -81,7 +132,7 @@ def _node(node: Node) -> str:
         return f"{_id(node.id)}([<p>{START}</p>]):::first"
     if node.id == END:
         return f"{_id(node.id)}([<p>{END}</p>]):::last"
-    text = node.name
+    text = f"<p>{node.name}</p>" if node.name in (START, END) else node.name
     if node.metadata:
         facts = "<br/>".join(f"{key} = {value}" for key, value in node.metadata.items())
         text = f"{text}<hr/><small><em>{facts}</em></small>"
@@ -89,10 +140,10 @@ def _node(node: Node) -> str:
     return f"{_id(node.id)}({_text(text)}){style}"
 
 
-def _edge(edge: Edge) -> str:
+def _edge(edge: Edge, look: Look) -> str:
     arrow = "-.->" if edge.conditional else "-->"
     if edge.data is not None:
-        label = _text(f"&nbsp;{edge.data}&nbsp;")
+        label = _text(f"&nbsp;{look.label(edge.data)}&nbsp;")
         arrow = f"-. {label} .->" if edge.conditional else f"-- {label} -->"
     return f"{_id(edge.source)} {arrow} {_id(edge.target)};"
 
@@ -108,28 +159,3 @@ def _text(text: str) -> str:
     if re.fullmatch(r"[\w\s<>/=.,&;-]*", text):
         return text
     return '"' + text.replace('"', "#quot;") + '"'
-
-
-def png(text: str, path: str | PathLike[str] | None, background: str) -> bytes:
-    """The picture as PNG; also written to `path`, if there is one."""
-    renderer = shutil.which("mmdc")
-    if renderer is None:
-        raise MissingDependencyError(
-            "A PNG is drawn by Mermaid's renderer `mmdc`, which is not installed: run "
-            "`npm install -g @mermaid-js/mermaid-cli`, or paste draw_mermaid() into a viewer."
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "graph.mmd"), Path(folder, "graph.png")
-        source.write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            [renderer, "-i", str(source), "-o", str(target), "-b", background],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0 or not target.exists():
-            raise RuntimeError(f"`mmdc` could not draw the graph: {done.stderr or done.stdout}")
-        image = target.read_bytes()
-    if path is not None:
-        Path(path).write_bytes(image)
-    return image

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple
+from types import FunctionType, MethodType
+from typing import Any, Final, NamedTuple
 
 from milepost.constants import END, START
 
@@ -51,22 +54,51 @@ class Graph:
         """Where a run ends."""
         return self.nodes.get(END)
 
-    def draw_mermaid(self, *, with_styles: bool = True) -> str:
-        """The graph in Mermaid's language, which many viewers of Markdown draw."""
-        from milepost.graph._drawing.mermaid import mermaid
+    def draw_mermaid(
+        self,
+        *,
+        with_styles: bool = True,
+        curve_style: Any = "linear",
+        node_colors: Any = None,
+        wrap_label_n_words: int = 9,
+        frontmatter_config: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The graph in Mermaid's language, which many viewers of Markdown draw.
 
-        return mermaid(self, with_styles=with_styles)
+        `curve_style` and `node_colors` are names, or LangChain's `CurveStyle` and `NodeStyles`;
+        `frontmatter_config` is Mermaid's own configuration.
+        """
+        from milepost.graph._drawing.mermaid import Look, mermaid
+
+        look = Look(curve_style, node_colors, wrap_label_n_words, frontmatter_config)
+        return mermaid(self, look, with_styles=with_styles)
 
     def draw_mermaid_png(
         self,
         output_file_path: str | PathLike[str] | None = None,
         *,
+        curve_style: Any = "linear",
+        node_colors: Any = None,
+        wrap_label_n_words: int = 9,
+        frontmatter_config: Mapping[str, Any] | None = None,
         background_color: str = "white",
+        **by_langchain: Any,
     ) -> bytes:
-        """The graph as a PNG image, drawn by the program `mmdc` on this machine."""
-        from milepost.graph._drawing.mermaid import png
+        """The graph as a PNG image.
 
-        return png(self.draw_mermaid(), output_file_path, background_color)
+        It is drawn by the program `mmdc` on this machine. Where that is not installed, or one of
+        its options is given (`draw_method`, `padding`, `max_retries`, `retry_delay`, `base_url`,
+        `proxies`), LangChain draws it, which asks a service on the network unless told otherwise.
+        """
+        from milepost.graph._drawing.png import png
+
+        text = self.draw_mermaid(
+            curve_style=curve_style,
+            node_colors=node_colors,
+            wrap_label_n_words=wrap_label_n_words,
+            frontmatter_config=frontmatter_config,
+        )
+        return png(text, output_file_path, background_color, by_langchain)
 
     def draw_ascii(self) -> str:
         """The graph in plain characters."""
@@ -78,8 +110,9 @@ class Graph:
         """Print `draw_ascii`."""
         print(self.draw_ascii())
 
-    def to_json(self) -> dict[str, Any]:
-        """The graph in types that JSON has."""
+    def to_json(self, *, with_schemas: bool = False) -> dict[str, Any]:
+        """The graph in types that JSON has. `with_schemas` changes nothing: no node is a schema."""
+        del with_schemas
         return {
             "nodes": [_node_as_json(node) for node in self.nodes.values()],
             "edges": [_edge_as_json(edge) for edge in self.edges],
@@ -89,12 +122,29 @@ class Graph:
 def _node_as_json(node: Node) -> dict[str, Any]:
     result: dict[str, Any] = {"id": node.id}
     if node.data is not None:
-        kind = node.data if hasattr(node.data, "__qualname__") else type(node.data)
-        where = [*kind.__module__.split("."), kind.__qualname__]
-        result |= {"type": "runnable", "data": {"id": where, "name": node.name}}
+        result |= {"type": "runnable", "data": {"id": _kind(node.data), "name": node.id}}
     if node.metadata:
         result["metadata"] = _plain(node.metadata)
     return result
+
+
+_FUNCTION: Final = ["langgraph", "_internal", "_runnable", "RunnableCallable"]
+"""The kind of a node that is a function, in the words of viewers of such JSON."""
+
+
+def _kind(data: Any) -> list[str]:
+    """What a node is: the path of its class, in the words of viewers of such JSON."""
+    if callable(lc_id := getattr(data, "lc_id", None)) and not isinstance(data, type):
+        return list(lc_id())
+    kind = type(data)
+    if data is START or isinstance(data, (FunctionType, MethodType, partial)):
+        return _FUNCTION
+    if kind.__module__.startswith("milepost.graph._"):
+        return ["langgraph", "graph", "state", kind.__name__]
+    if kind.__module__.startswith("milepost.prebuilt."):
+        return ["langgraph", "prebuilt", "tool_node", kind.__name__]
+    root, *inside = kind.__module__.split(".")
+    return ["langgraph" if root == "milepost" else root, *inside, kind.__name__]
 
 
 def _edge_as_json(edge: Edge) -> dict[str, Any]:

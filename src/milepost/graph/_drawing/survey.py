@@ -20,7 +20,7 @@ def survey(graph: AnyGraph, xray: int | bool = False, around: tuple[AnyGraph, ..
     `around` are the graphs that this one is inside of: a function may call its own graph.
     """
     picture = Graph()
-    picture.nodes[START] = Node(START, START)
+    picture.nodes[START] = Node(START, START, START if _builder(graph) else None)
     for name in graph.program.nodes:
         if name != START:
             picture.nodes[name] = _node(graph, name)
@@ -53,6 +53,9 @@ def _node(graph: AnyGraph, name: str) -> Node:
     ]
     if pauses:
         metadata["__interrupt"] = ",".join(pauses)
+    tools = getattr(node.callee.target, "tools_by_name", None)
+    if isinstance(tools, Mapping) and tools:
+        metadata["__tools"] = list(tools)
     return Node(name, name, node.callee.target, metadata or None)
 
 
@@ -73,7 +76,15 @@ def _edges(graph: AnyGraph) -> Iterator[Edge]:
     for name in (START, *graph.program.nodes):
         found = list(_edges_from(builder, name))
         # A node with no way out ends its path there.
-        yield from found or ([Edge(name, END)] if name != START else [])
+        yield from found or (_ways_out(builder, name) if name != START else [])
+
+
+def _ways_out(builder: AnyBuilder, name: str) -> list[Edge]:
+    """Where a path goes that no edge leads on: to the node that waits for all others, or out."""
+    waiting = [node for node, spec in builder.nodes.items() if spec.defer and node != name]
+    if len(waiting) == 1 and not builder.nodes[name].defer:
+        return [Edge(name, waiting[0], conditional=True)]
+    return [Edge(name, END)]
 
 
 def _order(edge: Edge) -> tuple[bool, str, str, bool, str]:
@@ -137,32 +148,21 @@ def _inner_graph(graph: AnyGraph, name: str) -> AnyGraph | None:
 
 def _open(picture: Graph, name: str, inner: Graph) -> None:
     """Put an inner graph's picture in the place of its node."""
-    entries = [edge for edge in inner.edges if edge.source == START]
-    exits = [edge for edge in inner.edges if edge.target == END]
-    first, last = f"{name}:{START}", f"{name}:{END}"
-    # A start or end with one plain edge says nothing: go straight to the node behind it.
-    dropped: set[str] = set()
-    if len(entries) == 1 and not entries[0].conditional:
-        first = f"{name}:{entries[0].target}"
-        dropped.add(START)
-    if len(exits) == 1 and not exits[0].conditional:
-        last = f"{name}:{exits[0].source}"
-        dropped.add(END)
-
+    trimmed = {id for id in (START, END) if _says_nothing(inner, id)}
     inside = {
         f"{name}:{node.id}": node._replace(id=f"{name}:{node.id}")
         for node in inner.nodes.values()
-        if node.id not in dropped
+        if node.id not in trimmed
     }
-    if last not in inside:  # the inner graph has no end that we know of
+    first, last = f"{name}:{START}", f"{name}:{END}"
+    if START in trimmed:
+        first = next(f"{name}:{edge.target}" for edge in inner.edges if edge.source == START)
+    if END in trimmed:
+        last = next(f"{name}:{edge.source}" for edge in inner.edges if edge.target == END)
+    elif last not in inside:  # the inner graph has no end that we know of
         last = next(reversed(inside))
-    nodes: dict[str, Node] = {}
-    for known in picture.nodes.values():
-        if known.id == name:
-            nodes.update(inside)
-        else:
-            nodes[known.id] = known
-    picture.nodes = nodes
+    del picture.nodes[name]
+    picture.nodes.update(inside)
     picture.edges = [
         edge._replace(
             source=last if edge.source == name else edge.source,
@@ -173,5 +173,17 @@ def _open(picture: Graph, name: str, inner: Graph) -> None:
     picture.edges.extend(
         edge._replace(source=f"{name}:{edge.source}", target=f"{name}:{edge.target}")
         for edge in inner.edges
-        if edge.source not in dropped and edge.target not in dropped
+        if edge.source not in trimmed and edge.target not in trimmed
     )
+
+
+def _says_nothing(inner: Graph, id: str) -> bool:
+    """Whether the start or end of an inner graph has one edge, to a node that nothing else precedes
+    or follows: edges from outside then lead to that node."""
+    if id == START:
+        edges = [edge for edge in inner.edges if edge.source == START]
+        beside = [edge.target for edge in inner.edges if edge.source != START]
+        return len(edges) == 1 and edges[0].target not in beside
+    edges = [edge for edge in inner.edges if edge.target == END]
+    beside = [edge.source for edge in inner.edges if edge.target != END]
+    return len(edges) == 1 and edges[0].source not in beside

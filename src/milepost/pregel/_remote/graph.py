@@ -12,7 +12,9 @@ from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
 from milepost.constants import INTERRUPT
 from milepost.errors import GraphBuildError, MissingDependencyError, MissingThreadError
+from milepost.graph._runnable import be_a_runnable
 from milepost.pregel._remote import wire
+from milepost.pregel._remote.events import Headers, RemoteRunnable
 from milepost.pregel._remote.streaming import RemoteEvents
 from milepost.types import Command
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Headers: TypeAlias = dict[str, str] | None
 
 
 class Ask(NamedTuple):
@@ -66,7 +67,7 @@ def _sync_and_async(
     return sync, aio
 
 
-class RemoteGraph:
+class RemoteGraph(RemoteRunnable):
     """A graph on a server that speaks the protocol of LangGraph's, used like a compiled graph.
 
     `assistant_id` is the name of the graph there, or the id of an assistant. Give the address of
@@ -436,7 +437,13 @@ class _Call:
             subgraphs=subgraphs,
             version=version,
             context=self._context,
-            resumable=self._context is not None and self._thread_id is not None,
+            resumable=self._thread_id is not None and self._is_inside(),
+        )
+
+    def _is_inside(self) -> bool:
+        """Whether the call is made for a graph around it: in a node, or in its namespace."""
+        return self._context is not None or bool(
+            (self._given.get("configurable") or {}).get("checkpoint_ns")
         )
 
     def open(self) -> Asking[dict[str, Any]]:
@@ -478,6 +485,9 @@ class _Call:
         task, given = self._context.task, self._context.run.answers
         asked = (*task.asked, *task.interrupts)
         return {i.id: given[i.id] for i in asked if i.id in given}
+
+
+be_a_runnable(RemoteGraph)
 
 
 def _sdk() -> Any:

@@ -74,7 +74,7 @@ class RemoteEvents:
             self._stream.push(Event(ns, mode, data), from_child=True)  # type: ignore[arg-type]
         updates = data if mode == "updates" and isinstance(data, dict) and not inner else {}
         if self._resumable and INTERRUPT in updates:
-            raise GraphInterrupt(interrupts_of(updates[INTERRUPT]))
+            raise GraphInterrupt(list(interrupts_of(updates[INTERRUPT])))
         # A server sends a message once, in whichever graph it came up first.
         if mode not in self._wanted or (inner and not self._subgraphs and mode != "messages"):
             return

@@ -8,7 +8,15 @@ from uuid import UUID
 
 from milepost.checkpoint._contract.records import CheckpointMetadata
 from milepost.graph._drawing.picture import Edge, Graph, Node
-from milepost.types import Command, Interrupt, PregelTask, RunnableConfig, Send, StateSnapshot
+from milepost.types import (
+    Command,
+    Interrupt,
+    PregelTask,
+    RunnableConfig,
+    Send,
+    StateSnapshot,
+    TaskError,
+)
 
 _PLACE: Final = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
 _OURS: Final = frozenset({*_PLACE[1:], "checkpoint_during"})
@@ -138,7 +146,7 @@ def _task_of(task: Mapping[str, Any]) -> PregelTask:
         id=task["id"],
         name=task["name"],
         path=(),
-        error=Exception(error) if error else None,
+        error=TaskError(error) if error else None,
         interrupts=interrupts_of(task.get("interrupts")),
         state=state,
         result=task.get("result"),

@@ -5,7 +5,7 @@ a.b             a field of a field
 a[0], a[-1]     one element of a list
 a[*].b          a field of every element; each one is a text of its own
 *               every field
-{a,b}           these fields
+{a,b.c}         these fields, or what paths from here lead to
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _walk(value: Any, tokens: Sequence[str], at: int) -> list[Any]:
         steps = list(value.values())
     elif token.startswith("{") and token.endswith("}"):
         names = [name.strip() for name in token[1:-1].split(",")]
-        steps = [value[name] for name in names if name in value]
+        steps = [found for name in names for found in _walk(value, tokenize_path(name), 0)]
     else:
         steps = [value[token]] if token in value else []
     return [found for step in steps for found in _walk(step, tokens, at + 1)]

@@ -25,6 +25,8 @@ _HOLDS: Final[dict[str, type]] = {
     "ByteSize": int,
 }
 """Class names, and what each is made of."""
+_SECRETS_V1: Final = ("SecretStr", "SecretBytes")
+"""Those that `pydantic.v1` has too."""
 _URLS: Final = (
     "AnyHttpUrl", "AnyUrl", "AnyWebsocketUrl", "FileUrl", "FtpUrl", "HttpUrl", "WebsocketUrl",
     "AmqpDsn", "ClickHouseDsn", "CockroachDsn", "KafkaDsn", "MariaDBDsn", "MongoDsn", "MySQLDsn",
@@ -43,6 +45,11 @@ _HOMES: Final = {
 def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     """The writer of one of the classes in the list; None for any other class."""
     name = cls.__name__
+    if cls.__module__.startswith("pydantic.v1"):
+        if name not in _SECRETS_V1:
+            return None
+        _register(cls, registry)
+        return registry.writers[cls]
     if name not in _HOMES or getattr(import_module(_HOMES[name]), name, None) is not cls:
         return None
     _register(cls, registry)
@@ -52,6 +59,9 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
 def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the class that is stored as `name`, if it is in the list."""
     short = name.partition(":")[2]
+    if short.removeprefix("v1.") in _SECRETS_V1 and short.startswith("v1."):
+        _register(getattr(import_module("pydantic.v1.types"), short[3:]), registry)
+        return
     if short not in _HOMES:
         return
     try:
@@ -65,7 +75,9 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
 
 def _register(cls: Any, registry: TypeRegistry) -> None:
     encode, decode = (_secret if cls.__name__ in _HOLDS else _url)(cls)
-    registry.register(cls, name=f"pydantic:{cls.__name__}", encode=encode, decode=decode)
+    version = "v1." if cls.__module__.startswith("pydantic.v1") else ""
+    name = f"pydantic:{version}{cls.__name__}"
+    registry.register(cls, name=name, encode=encode, decode=decode)
 
 
 def _url(cls: Any) -> Codec:

@@ -17,7 +17,7 @@ from ormsgpack import Ext
 
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import ANY, FIELDS, TEXT, check
-from milepost.checkpoint.serde._types import exceptions, fields, models
+from milepost.checkpoint.serde._types import exceptions, fields, models, models_v1
 from milepost.errors import DeserializationError
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ def is_data_type(cls: type) -> bool:
         or issubclass(cls, (enum.Enum, BaseException))
         or fields.is_named_tuple(cls)
         or models.is_model(cls)
+        or models_v1.is_model_v1(cls)
     )
 
 
@@ -216,6 +217,8 @@ def make(
     if models.is_model(cls):
         made, brief = models.of_model(cls)
         return RecordType(cls, name, version, *made, fielded=True, brief=brief)
+    if models_v1.is_model_v1(cls):
+        return RecordType(cls, name, version, *models_v1.of_model_v1(cls), fielded=True)
     made = _family(cls)
     fielded = not issubclass(cls, (enum.Enum, BaseException))
     return RecordType(cls, name, version, *made, fielded=fielded)

@@ -1,0 +1,130 @@
+"""What a RemoteGraph has because compiled graphs have it: events of a run, LangChain's methods."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from milepost._engine.context.config import merge_configs
+from milepost.graph._runnable import RunnableMethods, _from_langchain, _runnable
+from milepost.pregel._remote import wire
+from milepost.pregel._remote.run_stream import AsyncRemoteGraphRunStream, RemoteGraphRunStream
+
+if TYPE_CHECKING:
+    from milepost.types import All, RunnableConfig
+
+Headers: TypeAlias = dict[str, str] | None
+
+
+def _property_of_runnable(name: str) -> property:
+    def get(self: Any) -> Any:
+        return getattr(_runnable(name), name).fget(self)
+
+    get.__name__ = name
+    get.__doc__ = f"LangChain's `Runnable.{name}`."
+    return property(get)
+
+
+class RemoteRunnable(RunnableMethods, ABC):
+    """A graph on a server as a LangChain Runnable."""
+
+    assistant_id: str
+    config: RunnableConfig | None
+
+    batch = _from_langchain("batch")
+    abatch = _from_langchain("abatch")
+    get_input_schema = _from_langchain("get_input_schema")
+    get_output_schema = _from_langchain("get_output_schema")
+    get_input_jsonschema = _from_langchain("get_input_jsonschema")
+    get_output_jsonschema = _from_langchain("get_output_jsonschema")
+    get_config_jsonschema = _from_langchain("get_config_jsonschema")
+    config_schema = _from_langchain("config_schema")
+    InputType = _property_of_runnable("InputType")
+    OutputType = _property_of_runnable("OutputType")
+    input_schema = _property_of_runnable("input_schema")
+    output_schema = _property_of_runnable("output_schema")
+
+    @abstractmethod
+    def _sync(self) -> Any:
+        """The client for sync code."""
+
+    @abstractmethod
+    def _async(self) -> Any:
+        """The client for use on an event loop."""
+
+    @abstractmethod
+    def _headers(self, given: Headers) -> Headers:
+        """The headers of a request."""
+
+    def stream_events(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        version: str = "v2",
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        control: Any = None,
+        transformers: Sequence[Any] | None = None,
+        headers: Headers = None,
+        **kwargs: Any,
+    ) -> Any:
+        """With `version="v3"` the run on the server as streams; enter it with `with`."""
+        if version != "v3":
+            return _runnable("stream_events").stream_events(
+                self, input, config, version=version, **kwargs
+            )
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
+        client = self._sync()
+        given = _open(self, client, config, headers)
+        return RemoteGraphRunStream(client, given[0], input, given[1], kwargs.get("metadata"))
+
+    async def astream_events(
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        version: str = "v2",
+        interrupt_before: All | Sequence[str] | None = None,
+        interrupt_after: All | Sequence[str] | None = None,
+        control: Any = None,
+        transformers: Sequence[Any] | None = None,
+        headers: Headers = None,
+        **kwargs: Any,
+    ) -> Any:
+        """With `version="v3"` the run on the server as streams; enter it with `async with`."""
+        if version != "v3":
+            raise NotImplementedError(
+                f"astream_events(version={version!r}) of a RemoteGraph is not implemented: use "
+                "astream(), or version='v3'."
+            )
+        breaks = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+        _refuse({"control": control, "transformers": transformers, **breaks}, kwargs)
+        client = self._async()
+        given = _open(self, client, config, headers)
+        return AsyncRemoteGraphRunStream(client, given[0], input, given[1], kwargs.get("metadata"))
+
+
+def _open(
+    graph: RemoteRunnable, client: Any, config: RunnableConfig | None, headers: Headers
+) -> tuple[Any, dict[str, Any]]:
+    """The client's thread, and the config that its run is sent."""
+    sent = wire.sent_config(merge_configs(graph.config, config))
+    thread_id = sent.get("configurable", {}).pop("thread_id", None)
+    thread = client.threads.stream(
+        thread_id=thread_id, assistant_id=graph.assistant_id, headers=graph._headers(headers)
+    )
+    return thread, sent
+
+
+def _refuse(options: dict[str, Any], more: dict[str, Any]) -> None:
+    """Refuse what the protocol of the server has no words for."""
+    given = [name for name, value in options.items() if value is not None]
+    unknown = [*given, *sorted(more.keys() - {"metadata"})]
+    if unknown:
+        raise NotImplementedError(
+            f"stream_events(version='v3') of a RemoteGraph does not support {', '.join(unknown)}: "
+            "use stream(), or leave it out."
+        )

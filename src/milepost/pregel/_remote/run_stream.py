@@ -1,0 +1,250 @@
+"""`stream_events(version="v3")` of a graph on a server: its run as streams of their own.
+
+The streams are those of the client's thread (`langgraph_sdk`), under the names that they have in a
+run here. The run starts when the object is entered, with `with` or `async with`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from milepost._internal import log
+from milepost.types import Command
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_TYPED: Final = ("values", "messages", "tool_calls", "subgraphs")
+"""Streams that the client makes itself."""
+_PLAIN: Final = ("updates", "checkpoints", "tasks", "custom")
+"""Channels of the server of which the client only passes on the events."""
+
+
+def sent_input(input: Any) -> Any:
+    """The input of a run as the server takes it: of a Command the answer alone.
+
+    The server knows whether its thread waits for an answer.
+    """
+    if not isinstance(input, Command):
+        return input
+    if input.goto or input.update:
+        raise NotImplementedError(
+            "stream_events(version='v3') of a RemoteGraph takes Command(resume=...), and neither "
+            "goto nor update: use stream() for those."
+        )
+    return input.resume
+
+
+class ChannelEvents:
+    """What a channel of the server says, one event after the other."""
+
+    def __init__(self, thread: Any, channel: str) -> None:
+        self._thread = thread
+        self._channel = channel
+
+    def __iter__(self) -> Iterator[Any]:
+        decoder = self._decoder()
+        for event in self._thread.subscribe([self._channel]):
+            yield from decoder.feed(event)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        decoder = self._decoder()
+        async for event in self._thread.subscribe([self._channel]):
+            for said in decoder.feed(event):
+                yield said
+
+    def _decoder(self) -> Any:
+        from langgraph_sdk.stream.decoders import DataDecoder
+
+        return DataDecoder(self._channel)
+
+
+class Streams(Mapping[str, Any]):
+    """The streams of a run by name; a name that none has is one of the program's own."""
+
+    def __init__(self, thread: Any) -> None:
+        self._thread = thread
+
+    def __getitem__(self, name: str) -> Any:
+        if name in _TYPED:
+            return getattr(self._thread, name)
+        if name in _PLAIN:
+            return ChannelEvents(self._thread, name)
+        return self._thread.extensions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_TYPED, *_PLAIN))
+
+    def __len__(self) -> int:
+        return len(_TYPED) + len(_PLAIN)
+
+
+class _RemoteRun:
+    """What the streams of a run on a server have in common, in sync code and on an event loop."""
+
+    def __init__(
+        self, client: Any, thread: Any, input: Any, config: Any, metadata: dict[str, Any] | None
+    ) -> None:
+        self._client = client
+        self._thread = thread
+        self._start_kwargs = {"input": sent_input(input), "config": config, "metadata": metadata}
+        self._run_id: str | None = None
+        self._closed = False
+        self._events: Any = None
+
+    @property
+    def values(self) -> Any:
+        """The state as it changes."""
+        return self._thread.values
+
+    @property
+    def messages(self) -> Any:
+        """The answers of chat models, each as a stream."""
+        return self._thread.messages
+
+    @property
+    def subgraphs(self) -> Any:
+        """Inner graphs as they begin, each with its own streams."""
+        return self._thread.subgraphs
+
+    @property
+    def tool_calls(self) -> Any:
+        """Calls of tools as they are made."""
+        return self._thread.tool_calls
+
+    @property
+    def extensions(self) -> Mapping[str, Any]:
+        """All streams by name."""
+        return Streams(self._thread)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("This stream of a run on a server was closed: start another one.")
+
+    def _close(self) -> bool:
+        """Whether it is for the caller to close it: the first who asks."""
+        was_closed, self._closed = self._closed, True
+        return not was_closed
+
+
+def _not_told(what: str, error: Exception) -> None:
+    """The run is given up either way: the server may be gone."""
+    log.info(log.RUN, "A run on a server was given up; %s failed with %r.", what, error)
+
+
+class RemoteGraphRunStream(_RemoteRun):
+    """A run on a server, in sync code."""
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        self._thread.__enter__()
+        try:
+            self._run_id = self._thread.run.start(**self._start_kwargs)["run_id"]
+        except BaseException as error:
+            self._thread.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._close():
+            self._thread.__exit__(kind, error, trace)
+
+    @property
+    def output(self) -> Any:
+        """The last state; waits for the end of the run."""
+        return self._thread.output
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run waits for an answer now. Does not wait for the run."""
+        return bool(self._thread.interrupted)
+
+    @property
+    def interrupts(self) -> list[Any]:
+        """What the run asks now."""
+        return list(self._thread.interrupts)
+
+    def abort(self) -> None:
+        """Cancel the run on the server, and close the stream."""
+        if not self._close():
+            return
+        if self._run_id is not None:
+            try:
+                self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
+            except Exception as error:
+                _not_told("the request to cancel it", error)
+        try:
+            self._thread.close()
+        except Exception as error:
+            _not_told("closing its stream", error)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._events is None:
+            self._events = iter(self._thread.events)
+        events: Iterator[Any] = self._events
+        return events
+
+    def interleave(self, *names: str) -> Iterator[tuple[str, Any]]:
+        """Items of several streams as they come, each with the name of its stream."""
+        yield from self._thread.interleave_projections(list(names))
+
+
+class AsyncRemoteGraphRunStream(_RemoteRun):
+    """A run on a server, on an event loop."""
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        await self._thread.__aenter__()
+        try:
+            self._run_id = (await self._thread.run.start(**self._start_kwargs))["run_id"]
+        except BaseException as error:
+            await self._thread.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._close():
+            await self._thread.__aexit__(kind, error, trace)
+
+    async def output(self) -> Any:
+        """The last state; waits for the end of the run."""
+        return await self._thread.output
+
+    async def interrupted(self) -> bool:
+        """Whether the run waits for an answer now. Does not wait for the run."""
+        return bool(self._thread.interrupted)
+
+    async def interrupts(self) -> list[Any]:
+        """What the run asks now."""
+        return list(self._thread.interrupts)
+
+    async def abort(self) -> None:
+        """Cancel the run on the server, and close the stream."""
+        if not self._close():
+            return
+        if self._run_id is not None:
+            try:
+                await self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
+            except Exception as error:
+                _not_told("the request to cancel it", error)
+        try:
+            await self._thread.close()
+        except Exception as error:
+            _not_told("closing its stream", error)
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        if self._events is None:
+            self._events = aiter(self._thread.events)
+        events: AsyncIterator[Any] = self._events
+        return events
