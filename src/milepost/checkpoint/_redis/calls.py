@@ -4,7 +4,7 @@ A transaction is a generator that yields these calls, in sync and async code ali
 
     yielded   sent back
     Read      the thread's rev, and one reply for each request (`scripts.py`)
-    Write     0, 1 or 2 (`scripts.py`)
+    Write     0, or how many writes the thread has had (`scripts.py`)
     Listed    the reply of a command on the index of all threads
     Entries   of each thread its entry and its latest root checkpoint, as for the request `E`
     Scan      the keys that hold rows of any thread
@@ -71,13 +71,24 @@ _MOST: Final = 10_000
 """Threads, and runs, of which something is known."""
 
 
-class Mark(NamedTuple):
-    """The last commit of a run."""
+class Expected(NamedTuple):
+    """What the server had acknowledged before a transaction began: it must still have that."""
 
-    stored: str | None
-    """The rev of the last one that the server has acknowledged."""
-    sent: str | None = None
-    """That of a later one whose outcome is not known."""
+    head: tuple[int, str] | None
+    """The thread's epoch, and its latest checkpoint."""
+    writes: int
+    """How many writes the thread has had, if the run that is about to write still has it."""
+
+    def check(
+        self, thread_id: str, epoch: int, head: str | None, writes: int | None
+    ) -> BrokenChainError | None:
+        """What to raise if the server knows only an older state; `writes` if that run has it."""
+        if self.head is not None and self.head[0] == epoch and (head or "") < self.head[1]:
+            what = f"its latest checkpoint was '{self.head[1]}', and is '{head}'"
+            return lost_tail(thread_id, what)
+        if writes is not None and writes < self.writes:
+            return lost_tail(thread_id, "what this run has stored last is not there")
+        return None
 
 
 class Known:
@@ -89,7 +100,13 @@ class Known:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._heads: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._writes: OrderedDict[str, int] = OrderedDict()
+        """By the token of a run."""
+
+    def expected(self, thread_id: str, owner: str | None) -> Expected:
+        """What a transaction is to find, whatever others do meanwhile."""
+        writes = self._writes.get(owner, 0) if owner is not None else 0
+        return Expected(self._heads.get(thread_id), writes)
 
     def head(self, thread_id: str, epoch: int, head: str) -> None:
         """A thread's latest checkpoint is at least this one, as long as its epoch is this one."""
@@ -101,29 +118,18 @@ class Known:
             if len(self._heads) > _MOST:
                 self._heads.popitem(last=False)
 
-    def check_head(self, thread_id: str, epoch: int, head: str | None) -> None:
-        """Raise BrokenChainError, once, if the server knows only an older checkpoint."""
-        known = self._heads.get(thread_id)
-        if known is not None and known[0] == epoch and (head or "") < known[1]:
-            self.forget(thread_id)
-            raise lost_tail(thread_id, f"its latest checkpoint was '{known[1]}', and is '{head}'")
+    def wrote(self, owner: str, writes: int) -> None:
+        """A write of a run was acknowledged; its thread has had so many."""
+        with self._lock:
+            self._writes[owner] = max(writes, self._writes.get(owner, 0))
+            self._writes.move_to_end(owner)
+            if len(self._writes) > _MOST:
+                self._writes.popitem(last=False)
 
     def forget(self, thread_id: str) -> None:
         """The thread is gone, or its loss was reported."""
         with self._lock:
             self._heads.pop(thread_id, None)
-
-    def mark(self, token: str) -> Mark:
-        """What is known of a run's last commit."""
-        return self._marks.get(token, Mark(None))
-
-    def set_mark(self, token: str, mark: Mark) -> None:
-        """A commit of a run was sent, or acknowledged."""
-        with self._lock:
-            self._marks[token] = mark
-            self._marks.move_to_end(token)
-            if len(self._marks) > _MOST:
-                self._marks.popitem(last=False)
 
 
 def lost_tail(thread_id: str, what: str) -> BrokenChainError:

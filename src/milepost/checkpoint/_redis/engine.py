@@ -137,22 +137,21 @@ class RedisEngine(_Engine):
             pipe.execute_command(*command)
         return _replies(pipe.execute(raise_on_error=False))
 
-    def _watched(self, effect: Watched) -> bool:
+    def _watched(self, effect: Watched) -> list[Any] | None:
         with self._at(effect.key).pipeline(transaction=True) as pipe:
             pipe.watch(effect.key)
             commands = effect.choose(pipe.immediate_execute_command(*effect.look))
             if commands is None:
-                return False
+                return None
             pipe.multi()
             for command in commands:
                 pipe.execute_command(*command)
             try:
-                pipe.execute()
+                return pipe.execute()  # type: ignore[no-any-return]
             except Exception as error:
                 if type(error).__name__ == "WatchError":
-                    return False
+                    return None
                 raise
-        return True
 
     def _everywhere(self, effect: Everywhere) -> list[Any]:
         clients = [self.client]
@@ -297,23 +296,22 @@ class AsyncRedisEngine(_Engine):
             pipe.execute_command(*command)
         return _replies(await pipe.execute(raise_on_error=False))
 
-    async def _watched(self, effect: Watched) -> bool:
+    async def _watched(self, effect: Watched) -> list[Any] | None:
         client = await self._at(effect.key)
         async with client.pipeline(transaction=True) as pipe:
             await pipe.watch(effect.key)
             commands = effect.choose(await pipe.immediate_execute_command(*effect.look))
             if commands is None:
-                return False
+                return None
             pipe.multi()
             for command in commands:
                 pipe.execute_command(*command)
             try:
-                await pipe.execute()
+                return await pipe.execute()  # type: ignore[no-any-return]
             except Exception as error:
                 if type(error).__name__ == "WatchError":
-                    return False
+                    return None
                 raise
-        return True
 
     async def _everywhere(self, effect: Everywhere) -> list[Any]:
         clients = [self.client]

@@ -12,10 +12,11 @@ Reading answers with the thread's `rev`, then one reply for each request:
     A                       all rows
     C                       how many rows there are, and how many checkpoints and writes
 
-Writing answers 0 if a condition does not hold, and has changed nothing then; 1 if all was done; 2
-if it had been done before, when the reply was lost:
+Writing answers 0 if a condition does not hold, and has changed nothing then. Otherwise it answers
+how many writes the thread has had; a write that had been done before, when the reply was lost, is
+not done again:
 
-    = key value             the entry has this value; ~ it has another
+    = key value             the entry has this value; ~ it has another; > it has no smaller number
     !                       there is no entry
     # from to n             so many fields are in a part of the index
     E key value             set a value of the entry; X key removes one; M key value: if it is larger
@@ -144,7 +145,7 @@ local before = call('HGET', thread, 'rev')
 if before == rev then
   -- Written again: what waits until the write is on the disk waits for this one.
   call('HSET', thread, 'rev', rev)
-  return 2
+  return tonumber(call('HGET', thread, 'seq'))
 end
 local function is_less(a, b)
   for n = 1, math.min(#a, #b) do
@@ -174,6 +175,9 @@ while at <= #ARGV do
     local key, value = take(), take()
     local found = call('HGET', thread, key)
     if not found or found == value then return 0 end
+  elseif what == '>' then
+    local key, value = take(), tonumber(take())
+    if tonumber(call('HGET', thread, key) or '0') < value then return 0 end
   elseif what == '!' then
     if before then return 0 end
   elseif what == '#' then
@@ -217,6 +221,6 @@ if expire(ARGV[2]) == '' then
   local left = call('PTTL', thread)
   if left > 0 then call('PEXPIRE', rows, left) call('PEXPIRE', index, left) end
 end
-return 1
+return call('HINCRBY', thread, 'seq', 1)
 """,
 )

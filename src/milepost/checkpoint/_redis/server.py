@@ -51,7 +51,7 @@ class Commands(NamedTuple):
 class Watched(NamedTuple):
     """A transaction of MULTI and EXEC: what `look` reads from a key decides about the commands.
 
-    Answered with False if `choose` has refused, or the key has changed meanwhile.
+    Answered with the replies; None if `choose` has refused, or the key has changed meanwhile.
     """
 
     key: bytes
@@ -283,14 +283,16 @@ def _write(settings: Settings, call: Write) -> Effects[int]:
         return int(_sound(reply))
     assert not call.guarded
     look = ("HMGET", keys[0], "rev", "ttl")
-    if not (yield Watched(keys[0], look, partial(_chosen, settings, keys, call))):
+    replies = yield Watched(keys[0], look, partial(_chosen, settings, keys, call))
+    if replies is None:
         return 0
+    done = int(replies[0])
     if wait:
         # On a connection that has written nothing there would be nothing to wait for.
         tag = keys[0].rpartition(b":")[0]
         replies = yield Commands(keys[0], [("SET", tag + b":wait", 1, "PX", 60_000), *wait])
         _check_waited(settings, replies[1:])
-    return 1
+    return done
 
 
 def _chosen(
@@ -300,7 +302,7 @@ def _chosen(
     thread, rows, index = keys
     rev, ttl = seen
     given = iter(call.changes)
-    commands: list[Command] = []
+    commands: list[Command] = [("HINCRBY", thread, "seq", 1)]
     for what in given:
         if what == "!":
             if rev is not None:

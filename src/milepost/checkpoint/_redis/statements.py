@@ -111,12 +111,9 @@ class Tables:
         if not self._scripts:
             return False
         step = guarded_changes(statement)
-        mark = self.known.mark(self.owner) if self.owner is not None else None
-        if mark is not None and not step.is_new:
-            if mark.sent is not None:
-                return False
-            if mark.stored is not None:
-                step.changes[:0] = ["=", "mark", mark.stored]
+        expected = self.known.expected(step.thread_id, self.owner)
+        if expected.writes and not step.is_new:
+            step.changes[:0] = [">", "seq", expected.writes]
         done = yield from store(
             self, step.thread_id, step.changes, is_new=step.is_new, guarded=True
         )

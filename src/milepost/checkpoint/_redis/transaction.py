@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._internal.generators import GeneratorDriver
-from milepost.checkpoint._redis.calls import Argument, Calls, Listed, Mark, Read, Sleep, Write
+from milepost.checkpoint._redis.calls import Argument, Calls, Listed, Read, Sleep, Write
 from milepost.checkpoint._redis.calls import Entries as EntriesOf
-from milepost.checkpoint._redis.calls import lost_tail
 from milepost.checkpoint._redis.rows import CHECKPOINT, field_of, link, pack, parts, unpack
-from milepost.errors import DamagedRowError, DatabaseBusyError, OutcomeUnknownError
+from milepost.errors import DamagedRowError, DatabaseBusyError
 
 if TYPE_CHECKING:
     from milepost._db.operations import Work
@@ -73,10 +72,10 @@ class ThreadView:
         self.thread_id = thread_id
         self._known = known
         self._owner = owner
+        self._expected = known.expected(thread_id, owner)
         self._scripts = scripts
         self._rev: bytes | None = None
         self._read = False
-        self._hash: dict[str, str] | None = None
         self.entry: Entry | None = None
         self._loaded = False
         self._newest: str | None = None
@@ -110,22 +109,21 @@ class ThreadView:
         """The entry, as the server has answered."""
         self._loaded = True
         self._newest = parts(newest[0])[1] if newest else None
-        self._hash, self.entry = entry_in(self.thread_id, cells)
+        found, self.entry = entry_in(self.thread_id, cells)
         self._before = self.entry
         if self.entry is None:
             self._known.forget(self.thread_id)
             return
         epoch = self.entry.epoch
         head = max(self.entry.head or "", self._newest or "") or None
-        self._known.check_head(self.thread_id, epoch, head)
+        is_own = self._owner is not None and self.entry.token == self._owner
+        writes = int(found.get("seq", 0)) if is_own else None
+        loss = self._expected.check(self.thread_id, epoch, head, writes)
+        if loss is not None:
+            self._known.forget(self.thread_id)
+            raise loss
         if head is not None:
             self._known.head(self.thread_id, epoch, head)
-        if self._owner is not None and self.entry.token == self._owner and self._hash is not None:
-            mark = self._known.mark(self._owner)
-            marks = {mark.stored, mark.sent} - {None}
-            if mark.stored is not None and self._hash.get("mark") not in marks:
-                self._known.forget(self.thread_id)
-                raise lost_tail(self.thread_id, "what this run has stored last is not there")
 
     def head(self) -> Calls[str | None]:
         """The latest checkpoint: while a run goes on, the entry may lag behind."""
@@ -397,21 +395,9 @@ def store(
     may be killed; after, since one who has just removed such a thread may take it off the list."""
     if is_new or tables.is_to_be_listed(thread_id):
         yield Listed("ZADD", (0, thread_id))
-    rev, known, owner = new_rev(), tables.known, tables.owner
-    if owner is not None:
-        changes = [*changes, "E", "mark", rev]
-        before = known.mark(owner)
-        known.set_mark(owner, Mark(before.stored, rev))
-    try:
-        done: int = yield Write(thread_id, rev, changes, guarded)
-    except OutcomeUnknownError:
-        raise
-    except BaseException:
-        if owner is not None:
-            known.set_mark(owner, before)
-        raise
-    if owner is not None:
-        known.set_mark(owner, Mark(rev) if done else before)
+    done: int = yield Write(thread_id, new_rev(), changes, guarded)
+    if done and tables.owner is not None:
+        tables.known.wrote(tables.owner, done)
     if done and is_new:
         yield Listed("ZADD", (0, thread_id))
     return bool(done)
