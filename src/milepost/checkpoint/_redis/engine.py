@@ -182,7 +182,7 @@ class AsyncRedisEngine(_Engine):
 
     async def adrive(self, calls: Calls[R]) -> R:
         """Carry out calls; a cancellation waits until they have ended."""
-        self._loop = asyncio.get_running_loop()
+        self._bind()
         return await _to_its_end(asyncio.ensure_future(adrive(calls, self._carry_out)))
 
     def drive(self, calls: Calls[R]) -> R:
@@ -191,7 +191,7 @@ class AsyncRedisEngine(_Engine):
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
-        self._loop = asyncio.get_running_loop()
+        self._bind()
         calls = self.settings.transaction(work, write=write)
         return await (self.adrive(calls) if write else adrive(calls, self._carry_out))
 
@@ -201,7 +201,7 @@ class AsyncRedisEngine(_Engine):
 
     async def aset_up(self) -> None:
         """Look at the server."""
-        self._loop = asyncio.get_running_loop()
+        self._bind()
         await adrive(look_at(self.settings), self._effect)
 
     async def avacuum(self) -> None:
@@ -226,6 +226,21 @@ class AsyncRedisEngine(_Engine):
             await client.aclose()
         if self.owns:
             await self.client.aclose()
+
+    def _bind(self) -> None:
+        """Stay with the loop of the first call: connections cannot be used on another one."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        if self._loop is not None and self._loop.is_running():
+            raise ColourError(
+                "This AsyncRedisSaver is in use on another event loop, and its connections cannot "
+                "be shared between loops. Make one for each loop."
+            )
+        if self._loop is not None and not self.is_cluster:
+            self.client.connection_pool.reset()
+        self._nodes.clear()
+        self._loop = loop
 
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         try:
