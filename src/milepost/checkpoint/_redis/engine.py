@@ -78,7 +78,7 @@ class RedisEngine(_Engine):
 
     def vacuum(self) -> None:
         """Have the append-only file written again."""
-        drive(rewrite(self.settings), self._effect)
+        drive(rewrite(), self._effect)
 
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
@@ -172,7 +172,7 @@ class RedisEngine(_Engine):
 
 
 class AsyncRedisEngine(_Engine):
-    """An async client, which belongs to one event loop; sync callers reach it from other threads."""
+    """An async client on one event loop, which sync callers reach from other threads."""
 
     def __init__(self, client: Any, settings: Settings, *, owns: bool) -> None:
         super().__init__(client, settings, owns=owns)
@@ -206,7 +206,7 @@ class AsyncRedisEngine(_Engine):
 
     async def avacuum(self) -> None:
         """Have the append-only file written again."""
-        await adrive(rewrite(self.settings), self._effect)
+        await adrive(rewrite(), self._effect)
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""

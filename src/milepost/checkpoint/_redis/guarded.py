@@ -6,8 +6,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from milepost._db.operations import ConditionalInsert, Execute, GuardedBatch
-from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Blob, Checkpoint, Write
-from milepost.checkpoint._redis.rows import cell, field_of, pack
+from milepost.checkpoint._redis.rows import (
+    BLOB,
+    CHECKPOINT,
+    WRITE,
+    Blob,
+    Checkpoint,
+    Write,
+    cell,
+    field_of,
+    pack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +49,8 @@ def guarded_changes(statement: GuardedBatch | ConditionalInsert) -> Step:
             for parameters in guard.rows:
                 _guard(step, changes, guard.sql, parameters)
         for one in statement.statements:
-            for row in [one.parameters] if isinstance(one, Execute) else one.rows:
-                _change(step, changes, one.sql, row)
+            for given in [one.parameters] if isinstance(one, Execute) else one.rows:
+                _change(step, changes, one.sql, given)
     step.changes += changes
     return step
 
@@ -65,7 +74,7 @@ def _guard(step: Step, changes: list[Argument], name: str, given: Sequence[Any])
         conditions += ["=", "head", found, "=", "epoch", step.epoch, "~", "status", "running"]
         changes += ["E", "token", token]
     else:
-        step.thread_id, head, token, step.epoch, status, now, updated, *described = given
+        step.thread_id, head, token, step.epoch, status, now, _, *described = given
         step.is_new = True
         conditions += ["!"]
         owner, metadata = described or (None, "{}")
@@ -91,9 +100,12 @@ def _change(step: Step, changes: list[Argument], name: str, given: Sequence[Any]
         changes += ["N", field_of(BLOB, ns, channel, version), pack(blob)]
     elif name in ("add_write", "replace_write"):
         _, ns, id, task, place, channel, path, base, kind, data = given
-        key = field_of(WRITE, ns, id, task, str(place))
         how = "N" if name == "add_write" else "S"
-        changes += [how, key, pack(Write(base, channel, path, kind, data))]
+        changes += [
+            how,
+            field_of(WRITE, ns, id, task, str(place)),
+            pack(Write(base, channel, path, kind, data)),
+        ]
     elif name == "compact_blob":
         channel, base, data, _, *key = given
         changes += _cells(field_of(BLOB, *key), Blob, base=base, base_channel=channel, level=0)

@@ -138,9 +138,7 @@ class RedisStorage(SqlSaver):
     @property
     def threads(self) -> RedisThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased, pinned."""
-        return RedisThreads(
-            self.engine, self._sweeping, self._registry, self._reader, self._cache
-        )
+        return RedisThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
 
     # -- a step in one go
 
@@ -180,7 +178,9 @@ def seconds(minutes: float) -> float:
     return minutes * 60
 
 
-def client_of(owner: str, url: str | None, client: Any, given: Mapping[str, Any] | None, *, is_async: bool) -> Any:
+def client_of(
+    owner: str, url: str | None, client: Any, given: Mapping[str, Any] | None, *, is_async: bool
+) -> Any:
     """The client that a saver was given, or one for an address."""
     if client is not None:
         return client

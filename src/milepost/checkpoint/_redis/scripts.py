@@ -19,7 +19,7 @@ not done again:
     = key value             the entry has this value; ~ it has another; > it has no smaller number
     !                       there is no entry
     # from to n             so many fields are in a part of the index
-    E key value             set a value of the entry; X key removes one; M key value: if it is larger
+    E key value             set a value of the entry; M if it is larger; X key removes one
     S field row             set a row; N only if there is none
     U field n (at cell)…    set cells of a row, if there is one
     D field                 remove a row

@@ -146,7 +146,9 @@ def look_at(settings: Settings) -> Effects[None]:
             "allow_eviction=True if threads may be lost."
         )
     if policy.startswith("volatile") and settings.ttl and not settings.allow_eviction:
-        log.warning(log.STORAGE, "Redis may evict threads with a TTL before their time (%s).", policy)
+        log.warning(
+            log.STORAGE, "Redis may evict threads with a TTL before their time (%s).", policy
+        )
     _raise_connection(memory)
     can_wait = not isinstance(wait, Exception)
     settings.fsyncs = settings.wait_aof and can_wait and _info(persistence, "aof_enabled") != "0"
@@ -172,7 +174,7 @@ def _info(reply: Any, key: str) -> str:
     return ""
 
 
-def rewrite(settings: Settings) -> Effects[None]:
+def rewrite() -> Effects[None]:
     """Have the append-only files written again, without what was removed."""
     for reply in (yield Everywhere(("BGREWRITEAOF",))):
         if isinstance(reply, Exception) and "in progress" not in str(reply):
@@ -438,7 +440,9 @@ def explained(error: Exception, *, write: bool) -> Exception:
             f"The Redis server is a replica, which can only be read ({text}). Nothing was stored. "
             "Connect to the primary."
         )
-    if "BusyLoadingError" in names or text.startswith(("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN")):
+    if "BusyLoadingError" in names or text.startswith(
+        ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN")
+    ):
         return DatabaseBusyError(f"The Redis server is not ready ({text}). Repeat the call.")
     if names & {"ConnectionError", "TimeoutError"}:
         if write and "AuthenticationError" not in names:

@@ -25,8 +25,16 @@ from milepost._db.operations import (
 )
 from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Scan
 from milepost.checkpoint._redis.guarded import guarded_changes
-from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Blob, Checkpoint, Write
-from milepost.checkpoint._redis.rows import field_of, parts
+from milepost.checkpoint._redis.rows import (
+    BLOB,
+    CHECKPOINT,
+    WRITE,
+    Blob,
+    Checkpoint,
+    Write,
+    field_of,
+    parts,
+)
 from milepost.checkpoint._redis.transaction import Entry, ThreadView, entry_in, store, unlist
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 from milepost.checkpoint._sql.statements import Statements
@@ -43,6 +51,16 @@ _RELISTED: Final = 60.0
 """Seconds after which a thread that is written to is put into the index of threads again."""
 
 Rows = list[tuple[Any, ...]]
+_SEALED: Final = {
+    "checkpoints": (
+        CHECKPOINT,
+        ("frame", "metadata", "led"),
+        ("parent", "complete", "kind", "parent"),
+    ),
+    "checkpoint_blobs": (BLOB, ("blob",), ("base_channel", "base", "level", "kind")),
+    "checkpoint_writes": (WRITE, ("blob",), ("channel", "path", "base", "kind")),
+}
+"""By table: the kind of its rows, its sealed cells, and what these are bound to."""
 
 
 class Tables:
@@ -103,8 +121,9 @@ class Tables:
         return (yield from self._guarded(statement))
 
     def _run(self, name: str, parameters: Sequence[Any]) -> Calls[Any]:
+        name, _, table = name.partition(" ")
         method: Callable[..., Calls[Any]] = getattr(self, name)
-        return (yield from method(*parameters))
+        return (yield from method(*((table,) if table else ()), *parameters))
 
     def _guarded(self, statement: GuardedBatch | ConditionalInsert) -> Calls[bool]:
         """A step on the conditions that its run knows, without reading anything."""
@@ -337,9 +356,7 @@ class Tables:
         return (yield from self._update(id, field_of(BLOB, *key), **cells))
 
     def compact_write(self, base: str, blob: bytes, id: str, *key: Any) -> Calls[int]:
-        return (
-            yield from self._update(id, field_of(WRITE, *map(str, key)), base=base, blob=blob)
-        )
+        return (yield from self._update(id, field_of(WRITE, *map(str, key)), base=base, blob=blob))
 
     def count_writes(self, kind: Any, metadata: bytes, id: str, *key: str) -> Calls[int]:
         field = field_of(CHECKPOINT, *key)
@@ -420,6 +437,42 @@ class Tables:
         cells = (head, None, epoch, status, created, updated, *described)
         return (yield from self.new_thread(target, *cells))
 
+    # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
+
+    def reseal_look(self, table: str, id: str, *after: Any) -> Calls[Rows]:
+        """Keys, sizes and cells, from a key on; all of a thread's rows at once."""
+        rows = yield from self._of_table(table, id)
+        return [
+            (*key, *(len(cell or b"") for cell in cells), *cells)
+            for key, cells, _ in rows
+            if key > after
+        ]
+
+    def reseal_between(self, table: str, id: str, *keys: Any) -> Calls[Rows]:
+        """Keys, cells and what cells are bound to, from a key to another."""
+        rows = yield from self._of_table(table, id)
+        first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
+
+    def reseal_store(self, table: str, *given: Any) -> Calls[int]:
+        """One row with other cells."""
+        kind, names, _ = _SEALED[table]
+        cells = dict(zip(names, given, strict=False))
+        id, *key = given[len(names) :]
+        return (yield from self._update(id, field_of(kind, *map(str, key)), **cells))
+
+    def _of_table(self, table: str, id: str) -> Calls[list[tuple[tuple[Any, ...], Any, Any]]]:
+        kind, names, beside = _SEALED[table]
+        rows = yield from self.view(id).all(kind)
+        found = []
+        for field, row in rows.items():
+            key: tuple[Any, ...] = tuple(parts(field))
+            if kind == WRITE:
+                key = (*key[:-1], int(key[-1]))
+            cells = tuple(getattr(row, name) for name in names)
+            found.append((key, cells, tuple(getattr(row, name) for name in beside)))
+        return sorted(found, key=lambda one: one[0])
+
     # -- reading
 
     def checkpoint(self, id: str, ns: str, cp: str) -> Calls[Rows]:
@@ -464,6 +517,7 @@ class Tables:
         view = self.view(id)
         entry = yield from view.load()
         answer: Rows = []
+        cells: tuple[Any, ...]
         if cp is None:
             head = (yield from view.head()) if ns == "" else None
             cp = head if head is not None else (yield from view.newest(ns))
@@ -512,9 +566,7 @@ class Tables:
         done: Rows = []
         wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
         for one, task, place, row in (yield from self._writes_at(view, ns, [i for i, _ in ids])):
-            done.append(
-                (1, one, task, row.channel, row.base, place, row.path, row.kind, row.blob)
-            )
+            done.append((1, one, task, row.channel, row.base, place, row.path, row.kind, row.blob))
             if row.base is not None and (channels is None or row.channel in channels):
                 wanted.append(field_of(BLOB, ns, row.channel, row.base))
         yield from view.rows(field_of(CHECKPOINT, ns, child) for _, child in ids if child)
@@ -555,7 +607,7 @@ class Tables:
         if row is None:
             return []
         found = yield from self.view(id).range(WRITE, ns, cp)
-        keys = [(parts(field)[2], int(parts(field)[3])) for field in found]
+        keys: Rows = [(parts(field)[2], int(parts(field)[3])) for field in found]
         return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
 
     def inline_writes(self, id: str, ns: str, cp: str) -> Calls[Rows]:
@@ -597,22 +649,24 @@ class Tables:
     ) -> Calls[Rows]:
         fields = yield from self.view(id).range(CHECKPOINT)
         keys = sorted(((key[1], key[0]) for key in map(parts, fields)), reverse=True)
-        wanted = [field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)]
+        wanted = [
+            field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)
+        ]
         if run is None:
             return (yield from self._listed_rows(id, wanted[:limit]))
         return (yield from self._listed_rows(id, wanted, run))[:limit]
 
-    def page_of_thread_and_run(self, run: str, *given: Any) -> Calls[Rows]:
-        return (yield from self.page_of_thread(*given, run=run))
+    def page_of_thread_and_run(
+        self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int
+    ) -> Calls[Rows]:
+        return (yield from self.page_of_thread(id, cp, _cp, ns, limit, run))
 
     def with_id(self, id: str, cp: str) -> Calls[Rows]:
         fields = yield from self.view(id).range(CHECKPOINT)
         wanted = [field for field in reversed(fields) if parts(field)[1] == cp]
         return (yield from self._listed_rows(id, wanted))
 
-    def _listed_rows(
-        self, id: str, fields: Sequence[bytes], run: str | None = None
-    ) -> Calls[Rows]:
+    def _listed_rows(self, id: str, fields: Sequence[bytes], run: str | None = None) -> Calls[Rows]:
         rows = yield from self.view(id).rows(fields)
         return [
             (parts(field)[0], *checkpoint_cells(parts(field)[1], row))

@@ -92,6 +92,7 @@ class ThreadView:
 
     def fetch(self, *requests: Argument) -> Calls[list[Any]]:
         """The replies to requests, if nothing has changed since the first of them."""
+        replies: list[Any]
         rev, *replies = yield Read(self.thread_id, requests)
         if self._read and rev != self._rev:
             raise Changed
