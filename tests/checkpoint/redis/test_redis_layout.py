@@ -20,7 +20,7 @@ CORE = {
     "append", "auth", "client|setinfo", "del", "eval", "evalsha", "exec", "flushall", "hdel", "hello",
     "hget", "hgetall", "hincrby", "hlen", "hmget", "hset", "hsetnx", "info", "keys", "multi", "persist",
     "pexpire", "pexpireat", "ping", "pttl", "scan", "select", "set", "time", "unlink", "unwatch", "wait",
-    "waitaof", "watch", "zadd", "zlexcount", "zrangebylex", "zrem", "zrevrangebylex",
+    "waitaof", "watch", "zadd", "zlexcount", "zrangebylex", "zrem", "zrevrangebylex", "zscore",
 }  # fmt: skip
 """Commands that every server has; `flushall`, `keys`, `info` and `ping` are also the tests' own."""
 

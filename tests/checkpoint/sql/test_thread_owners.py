@@ -17,8 +17,8 @@ from graphs import Log, elsewhere, line, single, thread
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
-from milepost.checkpoint.redis import RedisSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.redis import RedisSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver

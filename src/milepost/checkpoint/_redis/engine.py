@@ -295,7 +295,7 @@ class AsyncRedisEngine(_Engine):
 
             kind = getattr(node, "connection_class", Connection)
             given = {**node.connection_kwargs, "host": node.host, "port": node.port}
-            found = Redis(connection_pool=ConnectionPool(connection_class=kind, **given))
+            found = Redis.from_pool(ConnectionPool(connection_class=kind, **given))
             self._nodes[node.name] = found
         return found
 

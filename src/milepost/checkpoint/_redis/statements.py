@@ -305,10 +305,13 @@ class Tables:
     def unlisted(self) -> Calls[Rows]:
         ids = sorted(self.keys.thread_in(key) for key in (yield Scan()))
         found = (yield Entries(ids)) if ids else []
+        rows: Rows = []
         for id, (cells, _) in zip(ids, found, strict=True):
-            if cells:
+            if not cells:
+                rows.append((id,))
+            elif (yield Listed("ZSCORE", (id,))) is None:
                 yield Listed("ZADD", (0, id))
-        return [(id,) for id, (cells, _) in zip(ids, found, strict=True) if not cells]
+        return rows
 
     # -- storing
 
