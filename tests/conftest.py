@@ -16,6 +16,7 @@ from both import names_of
 from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
+from redis_servers import DURABLE, Server
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -103,10 +104,10 @@ def _is_too_much(item: Any) -> bool:
         return False
     savers = item._fixtureinfo.name2fixturedefs.get("saver")
     ours = savers is not None and savers[-1].func.__code__.co_filename == __file__
-    return ours and item.callspec.params.get("saver") == "postgres"
+    return ours and item.callspec.params.get("saver") in ("postgres", "redis")
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """An empty saver of each kind."""
     if request.param == "memory":
@@ -121,9 +122,24 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             for table in tables:
                 postgres.conn.execute(f"DELETE FROM {table}")
             yield postgres
+    elif request.param == "redis":
+        from milepost.checkpoint.redis import RedisSaver
+
+        address = request.getfixturevalue("redis_server").url
+        with RedisSaver.from_conn_string(address) as on_redis:
+            on_redis.engine.client.flushall()
+            yield on_redis
     else:
         with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as sqlite:
             yield sqlite
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Any]:
+    """A Valkey server for this test process, which stores each step on the disk."""
+    server = Server(*DURABLE)
+    yield server
+    server.close()
 
 
 @pytest.fixture(params=["sync", "async", "exit"])

@@ -15,6 +15,7 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
+from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.testing import saver_tests
@@ -59,6 +60,16 @@ def async_postgres(kind: Any) -> Any:
     return factory
 
 
+def redis(kind: Any, **options: Any) -> Any:
+    """A factory for a saver on Valkey, with keys of its own."""
+
+    def factory(redis_server: Any) -> AbstractContextManager[Any]:
+        prefix = f"{kind.__name__}{len(options)}"
+        return kind.from_conn_string(redis_server.url, checkpoint_prefix=prefix, **options)
+
+    return factory
+
+
 FIVE = ("put", "get_tuple", "list", "put_writes", "delete_thread")
 LATEST_ONLY = {"keeps_history": False, "groups": None if os.environ.get("MILEPOST_LONG") else FIVE}
 """How savers are tested that keep the latest checkpoint only; they prune at every step, slowly."""
@@ -74,3 +85,6 @@ test_shallow_postgres = deprecated(saver_tests(postgres(ShallowPostgresSaver), *
 test_async_shallow_postgres = deprecated(
     saver_tests(async_postgres(AsyncShallowPostgresSaver), **LATEST_ONLY)
 )
+test_redis = saver_tests(redis(RedisSaver), persistent=True)
+test_async_redis = saver_tests(redis(AsyncRedisSaver), persistent=True)
+test_redis_without_scripts = saver_tests(redis(RedisSaver, scripts=False), persistent=True)

@@ -10,6 +10,7 @@ import pytest
 
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
+from milepost.checkpoint.redis import RedisSaver
 from milepost.checkpoint.sqlite import SqliteSaver
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ def postgres(uri: str) -> Iterator[PostgresSaver]:
 
 
 @pytest.fixture
+def redis(redis_server: Any) -> Iterator[RedisSaver]:
+    """A saver on an empty Valkey server."""
+    with RedisSaver.from_conn_string(redis_server.url) as saver:
+        saver.engine.client.flushall()
+        yield saver
+
+
+@pytest.fixture
 def memory() -> InMemorySaver:
     """A saver without a database, to which the same rules apply."""
     return InMemorySaver()
@@ -54,6 +63,8 @@ def reopen(request: pytest.FixtureRequest, saver: Any) -> Any:
     """Another saver on the same database, as another process would have it."""
     if isinstance(saver, InMemorySaver):
         return lambda: nullcontext(saver)
+    if isinstance(saver, RedisSaver):
+        return lambda: RedisSaver.from_conn_string(request.getfixturevalue("redis_server").url)
     if isinstance(saver, SqliteSaver):
         return lambda: SqliteSaver.from_conn_string(request.getfixturevalue("path"))
     return lambda: PostgresSaver.from_conn_string(request.getfixturevalue("uri"))

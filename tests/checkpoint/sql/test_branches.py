@@ -78,7 +78,7 @@ def states(graph: Any) -> list[Any]:
     return [(old.values, old.next) for old in graph.get_state_history(CONFIG)]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def saver(request: pytest.FixtureRequest) -> Any:
     """An empty saver of each kind."""
     return request.getfixturevalue(request.param)
@@ -131,7 +131,7 @@ class Passed(TypedDict, total=False):
     there: Annotated[list[str], EphemeralValue]
 
 
-@pytest.mark.parametrize("saver", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("saver", ["sqlite", "postgres", "redis"], indirect=True)
 def test_a_value_that_goes_back_and_forth_is_no_part_of_what_stands_on_it(saver, reopen):
     """Each channel is emptied when the other one gets what it had."""
 

@@ -27,6 +27,7 @@ from milepost.checkpoint.base import empty_checkpoint
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -209,6 +210,13 @@ def shown(side: Side, thread_id: str) -> list[Any]:
     return [*states, *stored]
 
 
+CLASSES: dict[str, Any] = {
+    "sqlite": (SqliteSaver, AsyncSqliteSaver),
+    "postgres": (PostgresSaver, AsyncPostgresSaver),
+    "redis": (RedisSaver, AsyncRedisSaver),
+}
+
+
 class Savers:
     """Opens savers of one kind, as many as are wanted, all on one database."""
 
@@ -227,8 +235,7 @@ class Savers:
         serde = None
         if "sealed" in self.kind:
             serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
-        lite, other = (SqliteSaver, AsyncSqliteSaver), (PostgresSaver, AsyncPostgresSaver)
-        sync, aio = lite if "sqlite" in self.kind else other
+        sync, aio = CLASSES[self.kind.partition(" ")[0]]
         if isinstance(run, SyncHarness):
             saver = self.stack.enter_context(sync.from_conn_string(self.place, serde=serde))
         else:
@@ -248,6 +255,8 @@ KINDS = {
     "sqlite colours": ("sync", "async"),
     "postgres": ("sync", "sync"),
     "postgres colours": ("sync", "async"),
+    "redis colours": ("sync", "async"),
+    "redis sealed": ("sync", "sync"),
 }
 """Kinds of savers, and the colours of those that share a database."""
 
@@ -330,6 +339,10 @@ def test_all_savers_of_a_database_have_what_was_stored(kind, seed, request):
         place = request.getfixturevalue("uri")
         with PostgresSaver.from_conn_string(place) as saver:
             saver.setup()
+    elif "redis" in kind:
+        server = request.getfixturevalue("redis_server")
+        server.client().flushall()
+        place = server.url
     with ExitStack() as stack:
         campaign = Campaign(Savers(kind, place, stack), seed)
         for number in range(MOVES):

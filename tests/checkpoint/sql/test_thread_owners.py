@@ -18,6 +18,7 @@ from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+from milepost.checkpoint.redis import RedisSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
@@ -31,12 +32,14 @@ KEY, NEWER = b"k" * 32, b"n" * 32
 OWNED = {"owner": "u1", "tenant": "acme"}
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def opened(request: pytest.FixtureRequest) -> Any:
     """Opens a saver with options; on a database each call opens the same one."""
     kind = request.param
-    where = {"memory": None, "sqlite": "path", "postgres": "uri"}[kind]
+    where = {"memory": None, "sqlite": "path", "postgres": "uri", "redis": "redis_server"}[kind]
     place = None if where is None else request.getfixturevalue(where)
+    if kind == "redis":
+        place.client().flushall()
 
     @contextmanager
     def memory(**options: Any) -> Any:
@@ -51,7 +54,10 @@ def opened(request: pytest.FixtureRequest) -> Any:
             saver.setup()
             yield saver
 
-    return {"memory": memory, "sqlite": sqlite, "postgres": postgres}[kind]
+    def redis(**options: Any) -> Any:
+        return RedisSaver.from_conn_string(place.url, **options)
+
+    return {"memory": memory, "sqlite": sqlite, "postgres": postgres, "redis": redis}[kind]
 
 
 @pytest.fixture
@@ -370,6 +376,10 @@ def rows_of(saver: Any) -> list[Any]:
     if isinstance(saver, SqliteSaver):
         with closing(saver.conn.execute("SELECT owner, metadata FROM threads")) as rows:
             return [(owner, json.loads(text)) for owner, text in rows]
+    if isinstance(saver, RedisSaver):
+        read = saver.engine.client.hmget
+        cells = [read(key, "owner", "metadata") for key in saver.engine.client.keys("*:thread")]
+        return [(owner and owner.decode(), json.loads(text)) for owner, text in cells]
     return saver.conn.execute("SELECT owner, metadata FROM threads").fetchall()
 
 

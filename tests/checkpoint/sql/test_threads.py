@@ -24,7 +24,7 @@ from milepost.graph import START, StateGraph
 from milepost.types import Command, Overwrite, interrupt
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
 def saver(request: pytest.FixtureRequest) -> Any:
     """An empty saver of each kind: threads are kept in the same way in memory."""
     return request.getfixturevalue(request.param)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -134,6 +135,32 @@ def latest(history: History, count: int, before: Callable[[str], bool] | None) -
 def is_trigger(channel: str) -> bool:
     """Whether a channel holds something only while a task is still to run."""
     return channel in (START, TASKS) or channel.startswith(BRANCH_TO)
+
+
+def is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:
+    """Whether a thread is among those that `list_threads` is asked for."""
+    return (
+        (wanted.after is None or info.thread_id > wanted.after)
+        and (wanted.prefix is None or info.thread_id.startswith(wanted.prefix))
+        and (wanted.status is None or info.status == wanted.status)
+        and (wanted.updated_after is None or info.updated_at > wanted.updated_after)
+        and (wanted.updated_before is None or info.updated_at < wanted.updated_before)
+        and all(_matches(info.metadata, *item) for item in wanted.metadata.items())
+    )
+
+
+def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
+    if key == "owner":
+        owner = metadata.get("owner")
+        return owner is not None and str(owner) == str(value)
+    if key == "tags":
+        tags = metadata.get("tags")
+        wanted = [value] if isinstance(value, str) else value
+        return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
+    # As text: in JSON neither 1 and true nor 1 and 1.0 are the same.
+    return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
+        value, sort_keys=True
+    )
 
 
 def no_such_thread(thread_id: str) -> CheckpointNotFoundError:

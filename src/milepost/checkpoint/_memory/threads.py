@@ -16,6 +16,7 @@ from milepost.checkpoint._contract.threads import (
     ThreadInfo,
     Wanted,
     copy_refused,
+    is_wanted,
     no_such_thread,
     with_ancestors,
 )
@@ -58,7 +59,7 @@ class MemoryThreads(Threads):
                 if len(found) >= wanted.limit:
                     break
                 info = self._entry(thread_id)
-                if info is not None and _is_wanted(info, wanted):
+                if info is not None and is_wanted(info, wanted):
                     found.append(info)
         return _done(found)
 
@@ -301,28 +302,3 @@ def _done(value: R) -> Program[R]:
     """A program that has its result already."""
     yield from ()
     return value
-
-
-def _is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:
-    return (
-        (wanted.after is None or info.thread_id > wanted.after)
-        and (wanted.prefix is None or info.thread_id.startswith(wanted.prefix))
-        and (wanted.status is None or info.status == wanted.status)
-        and (wanted.updated_after is None or info.updated_at > wanted.updated_after)
-        and (wanted.updated_before is None or info.updated_at < wanted.updated_before)
-        and all(_matches(info.metadata, *item) for item in wanted.metadata.items())
-    )
-
-
-def _matches(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
-    if key == "owner":
-        owner = metadata.get("owner")
-        return owner is not None and str(owner) == str(value)
-    if key == "tags":
-        tags = metadata.get("tags")
-        wanted = [value] if isinstance(value, str) else value
-        return isinstance(tags, list) and all(str(tag) in tags for tag in wanted)
-    # As text: in JSON neither 1 and true nor 1 and 1.0 are the same.
-    return key in metadata and json.dumps(metadata[key], sort_keys=True) == json.dumps(
-        value, sort_keys=True
-    )

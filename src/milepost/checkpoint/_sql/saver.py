@@ -84,6 +84,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     """Keeps threads in a database."""
 
     dialect: ClassVar[Dialect]
+    registry: ClassVar[type[Registry]] = Registry
     engine: Engine
     _last_version: tuple[str | None, int] = (None, 0)
 
@@ -98,15 +99,19 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self.thread_metadata = keys_of_thread(thread_metadata)
         self._seal_thread_metadata = seal_thread_metadata
         self._sweeping = Sweeping()
-        self._queries = queries_for(self.dialect)
+        self._queries = self.statements()
         self._assemble()
+
+    def statements(self) -> Statements:
+        """The statements that the saver's operations consist of."""
+        return queries_for(self.dialect)
 
     def _assemble(self) -> None:
         """Make the parts that work with the serializer."""
         self._codec = Codec(self.serde)
         self._cache = ThreadCache()
         self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
-        self._registry = Registry(self.dialect, self._queries, self._metadata)
+        self._registry = self.registry(self.dialect, self._queries, self._metadata)
         self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
         self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint._sql.shallow import Shallow
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from milepost._db.group_commit import Outcome
-    from milepost.checkpoint._sql.rows import Prepared
 
 __all__ = ["AsyncShallowPostgresSaver", "ShallowPostgresSaver"]
 
 
-class _Shallow(SqlSaver):
-    """Prunes a thread whenever it has a new checkpoint."""
+class _Shallow(Shallow):
+    """Says that it is deprecated."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
@@ -30,18 +24,6 @@ class _Shallow(SqlSaver):
             stacklevel=2,
         )
         super().__init__(*args, **kwargs)
-
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = super().commit(steps)
-        if threads := _grown(steps):
-            self.prune(threads)
-        return outcome
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = await super().acommit(steps)
-        if threads := _grown(steps):
-            await self.aprune(threads)
-        return outcome
 
 
 class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
@@ -56,8 +38,3 @@ class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):  # type: ignore[m
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.
     """
-
-
-def _grown(steps: Sequence[Prepared]) -> list[str]:
-    """Threads that have a new checkpoint."""
-    return list({step.place.thread_id: None for step in steps if step.checkpoint is not None})

@@ -50,6 +50,7 @@ class _Table(NamedTuple):
         heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
         return self._sql(
             dialect,
+            "look",
             f"SELECT {self._key}, {sizes}, {heads} FROM {self.where}"
             f" WHERE thread_id = ? AND ({self._key}) > ({self._marks})"
             f" ORDER BY {self._key} LIMIT {_LOOKED_AT}",
@@ -60,6 +61,7 @@ class _Table(NamedTuple):
         bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
         return self._sql(
             dialect,
+            "between",
             f"SELECT {self._key}, {', '.join(self.cells)}{bound} FROM {self.where}"
             f" WHERE thread_id = ?"
             f" AND ({self._key}) >= ({self._marks}) AND ({self._key}) <= ({self._marks})"
@@ -71,10 +73,12 @@ class _Table(NamedTuple):
         cells = ", ".join(f"{cell} = ?" for cell in self.cells)
         key = " AND ".join(f"{column} = ?" for column in self.key)
         sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
-        return self._sql(dialect, sql)
+        return self._sql(dialect, "store", sql)
 
-    @staticmethod
-    def _sql(dialect: Dialect, query: str) -> str:
+    def _sql(self, dialect: Dialect, name: str, query: str) -> str:
+        """A query in the words of a database; its name and the table's where there are none."""
+        if dialect.name == "redis":
+            return f"reseal_{name} {self.name}"
         return dialect.sql(through_values(dialect, query))
 
     @property

@@ -80,7 +80,7 @@ class Reader:
             record = without_asking(self._rest(place, found))
             if record is not None:
                 return record
-        if self._remote and id is None:
+        if self._remote and self.q.newest and id is None:
             guess = Query(self.q.newest, (*at, *at, *at, *at))
             answer, blobs = yield from self.first(self._query(place, _FAR), guess, last=True)
             found = found_at(place, answer)

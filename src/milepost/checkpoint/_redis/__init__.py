@@ -1,0 +1,1 @@
+"""Threads in Redis or Valkey: rows in hashes, a step as one script."""

@@ -1,0 +1,425 @@
+"""An operation of a saver as one transaction: read as of one moment, changed in one step.
+
+Every change of a thread gives it another `rev`. A transaction that reads in several round trips
+finds the same rev in each reply, or starts again; what it changes it keeps to itself until its end,
+and then sends all of it in one script, which does nothing if the rev has changed since. So there is
+no lock that a killed client could leave behind, and of two transactions one always succeeds.
+
+The usual step of a run reads nothing: its conditions are the run's token, the thread's epoch and
+the run's last commit.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from milepost._internal.generators import GeneratorDriver
+from milepost.checkpoint._redis.calls import Argument, Calls, Listed, Read, Sleep, Write
+from milepost.checkpoint._redis.calls import Entries as EntriesOf
+from milepost.checkpoint._redis.rows import CHECKPOINT, field_of, link, pack, parts, unpack
+from milepost.errors import DamagedRowError, DatabaseBusyError
+
+if TYPE_CHECKING:
+    from milepost._db.operations import Work
+    from milepost.checkpoint._redis.calls import Known
+    from milepost.checkpoint._redis.rows import Row
+    from milepost.checkpoint._redis.statements import Tables
+
+R = TypeVar("R")
+
+_ATTEMPTS: Final = 200
+_PAUSE: Final = 0.002
+"""Seconds before another attempt, at first."""
+_LONGEST_PAUSE: Final = 0.1
+ROOT: Final = b"c\0\0"
+"""What the fields of the root graph's checkpoints begin with."""
+_ALL: Final = 1 << 40
+_RELISTED: Final = 60.0
+"""Seconds after which a thread is put into the index of threads again."""
+
+
+class Changed(Exception):
+    """Another transaction was quicker: this one has to start again."""
+
+
+class Entry(NamedTuple):
+    """What the registry says of a thread."""
+
+    head: str | None
+    token: str | None
+    epoch: int
+    status: str
+    created_at: float
+    updated_at: float
+    owner: str | None = None
+    metadata: str | None = "{}"
+    ttl: str | None = None
+    """Seconds; -1 for ever. None if the saver's default holds."""
+
+
+def new_rev() -> str:
+    """The name of a state of a thread."""
+    return uuid.uuid4().hex[:20]
+
+
+class ThreadView:
+    """A thread as one transaction sees it: as it was read, and what has changed since."""
+
+    def __init__(self, thread_id: str, known: Known, owner: str | None, *, scripts: bool) -> None:
+        self.thread_id = thread_id
+        self._known = known
+        self._owner = owner
+        self._expected = known.expected(thread_id, owner)
+        self._scripts = scripts
+        self._rev: bytes | None = None
+        self._read = False
+        self.entry: Entry | None = None
+        self._loaded = False
+        self._newest: str | None = None
+        self._rows: dict[bytes, Row | None] = {}
+        """Rows that were fetched; None for one that is not there."""
+        self.changed: dict[bytes, Row | None] = {}
+        self.is_wiped = False
+        """Whether all rows are to be removed."""
+        self._before: Entry | None = None
+        self._is_whole = False
+        """Whether all rows were fetched."""
+
+    # -- reading
+
+    def fetch(self, *requests: Argument) -> Calls[list[Any]]:
+        """The replies to requests, if nothing has changed since the first of them."""
+        replies: list[Any]
+        rev, *replies = yield Read(self.thread_id, requests)
+        if self._read and rev != self._rev:
+            raise Changed
+        self._rev, self._read = rev, True
+        return replies
+
+    def load(self) -> Calls[Entry | None]:
+        """The thread's entry."""
+        if not self._loaded:
+            [(cells, newest)] = yield from self.fetch("E")
+            self.learn(cells, newest)
+        return self.entry
+
+    def learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
+        """The entry, as the server has answered."""
+        self._loaded = True
+        self._newest = parts(newest[0])[1] if newest else None
+        found, self.entry = entry_in(self.thread_id, cells)
+        self._before = self.entry
+        if self.entry is None:
+            self._known.forget(self.thread_id)
+            return
+        epoch = self.entry.epoch
+        head = max(self.entry.head or "", self._newest or "") or None
+        is_own = self._owner is not None and self.entry.token == self._owner
+        writes = int(found.get("seq", 0)) if is_own else None
+        loss = self._expected.check(self.thread_id, epoch, head, writes)
+        if loss is not None:
+            self._known.forget(self.thread_id)
+            raise loss
+        if head is not None:
+            self._known.head(self.thread_id, epoch, head)
+
+    def head(self) -> Calls[str | None]:
+        """The latest checkpoint: while a run goes on, the entry may lag behind."""
+        entry = yield from self.load()
+        if entry is None or entry.status != "running":
+            return entry and entry.head
+        newest = yield from self.newest("")
+        return max(entry.head or "", newest or "") or None
+
+    def newer(self) -> Calls[str | None]:
+        """A checkpoint that should not be after the head."""
+        entry = yield from self.load()
+        if entry is None or entry.status == "running":
+            return None
+        newest = yield from self.newest("")
+        return newest if newest is not None and newest > (entry.head or "") else None
+
+    def newest(self, ns: str) -> Calls[str | None]:
+        """The latest checkpoint of a graph."""
+        if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
+            return None if self.is_wiped else self._newest
+        found = yield from self.range(CHECKPOINT, ns, limit=1, backwards=True)
+        return parts(found[0])[1] if found else None
+
+    def range(
+        self,
+        kind: bytes,
+        *names: str,
+        first: str | None = None,
+        before: str | None = None,
+        limit: int | None = None,
+        backwards: bool = False,
+    ) -> Calls[list[bytes]]:
+        """Fields that begin with a kind and names; with `first` and `before`, the next name is
+        not less than the one and less than the other."""
+        start = field_of(kind, *names) + b"\0"
+        low = start + (first or "").encode()
+        high = start + (b"\xff" if before is None else before.encode())
+        wanted = _ALL if limit is None else limit
+        found: list[bytes] = []
+        if self._is_whole and not self.is_wiped:
+            there = (field for field in self._rows if low <= field < high and field[:1] == kind)
+            found = sorted(there, reverse=backwards)
+        elif not self.is_wiped:
+            request = ("V" if backwards else "R", b"[" + low, b"(" + high)
+            [found] = yield from self.fetch(*request, wanted + len(self.changed))
+        if self.changed:
+            merged = set(found)
+            for field, row in self.changed.items():
+                if low <= field < high and field[:1] == kind:
+                    (merged.discard if row is None else merged.add)(field)
+            found = sorted(merged, reverse=backwards)
+        return found[:wanted]
+
+    def rows(self, fields: Iterable[bytes]) -> Calls[dict[bytes, Any]]:
+        """Those of some rows that there are."""
+        fields = list(fields)
+        missing = [field for field in fields if not self._has(field)]
+        if missing:
+            [found] = yield from self.fetch("G", len(missing), *missing)
+            for field, data in zip(missing, found, strict=True):
+                self._keep(field, data)
+        return {field: row for field in fields if (row := self._get(field)) is not None}
+
+    def row(self, field: bytes) -> Calls[Any]:
+        """One row, or None."""
+        found = yield from self.rows([field])
+        return found.get(field)
+
+    def follow(self, fields: Iterable[bytes], *, parents: bool = False) -> Calls[dict[bytes, Any]]:
+        """Rows, and all that they are differences from; with `parents` all ancestors."""
+        found: dict[bytes, Any] = {}
+        pending = list(dict.fromkeys(fields))
+        while pending:
+            missing = [field for field in pending if not self._has(field)]
+            if missing and self._scripts:
+                [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
+                for field, data in zip(flat[::2], flat[1::2], strict=True):
+                    if not self._has(field):
+                        self._keep(field, data)
+                for field in missing:
+                    self._rows.setdefault(field, None)
+            elif missing:
+                yield from self.rows(missing)
+            onward: dict[bytes, None] = {}
+            for field in pending:
+                row = self._get(field)
+                while row is not None and field not in found:
+                    found[field] = row
+                    following = link(field, row, to_parent=parents)
+                    if following is None or following in found:
+                        break
+                    if not self._has(following):
+                        onward[following] = None
+                        break
+                    field, row = following, self._get(following)
+            pending = list(onward)
+        return found
+
+    def all(self, kind: bytes) -> Calls[dict[bytes, Any]]:
+        """Every row of a kind, by its field, in their order."""
+        if not self._is_whole and not self.is_wiped:
+            [flat] = yield from self.fetch("A")
+            for field, data in zip(flat[::2], flat[1::2], strict=True):
+                self._keep(field, data)
+            self._is_whole = True
+        found: dict[bytes, Any] = {}
+        if not self.is_wiped:
+            found = {field: row for field, row in self._rows.items() if field[:1] == kind}
+        for field, row in self.changed.items():
+            if field[:1] == kind:
+                found[field] = row
+        return {field: row for field, row in sorted(found.items()) if row is not None}
+
+    def _has(self, field: bytes) -> bool:
+        return self.is_wiped or self._is_whole or field in self.changed or field in self._rows
+
+    def _get(self, field: bytes) -> Row | None:
+        if field in self.changed or self.is_wiped:
+            return self.changed.get(field)
+        return self._rows.get(field)
+
+    def _keep(self, field: bytes, data: bytes | None) -> None:
+        self._rows[field] = None if data is None else unpack(field, data)
+
+    # -- changing
+
+    def set(self, **values: Any) -> None:
+        """Change the entry, which there is."""
+        assert self.entry is not None
+        self.entry = self.entry._replace(**values)
+
+    def wipe(self) -> None:
+        """Remove all rows."""
+        self.is_wiped = True
+        self.changed.clear()
+
+    def is_to_be_written(self) -> bool:
+        """Whether this transaction has changed anything."""
+        return bool(self.changed) or self.is_wiped or self.entry != self._before
+
+    def changes(self) -> list[Argument]:
+        """All changes, on condition that nobody else has changed anything."""
+        found: list[Argument] = ["!"] if self._rev is None else ["=", "rev", self._rev]
+        if self.entry is None:
+            return [*found, "K"]
+        found += entry_changes(self._before, self.entry)
+        if self.is_wiped:
+            raise NotImplementedError("a thread without rows is removed as a whole")
+        for field, row in self.changed.items():
+            found += ["D", field] if row is None else ["S", field, pack(row)]
+        return found
+
+    def is_new(self) -> bool:
+        """Whether there was no such thread."""
+        return self._before is None
+
+    def stored_head(self) -> tuple[int, str] | None:
+        """The epoch, and the latest checkpoint of the root graph, once this is stored."""
+        ids = [parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row]
+        return None if self.entry is None or not ids else (self.entry.epoch, max(ids))
+
+
+def _is_of_root(field: bytes) -> bool:
+    return field.startswith(ROOT)
+
+
+def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
+    """The entry that a hash holds, and all of that hash; None if there is no such thread."""
+    given = {k.decode(): v.decode() for k, v in zip(cells[::2], cells[1::2], strict=True)}
+    if "epoch" not in given:
+        return given, None
+    try:
+        return given, Entry(
+            given.get("head"),
+            given.get("token"),
+            int(given["epoch"]),
+            given["status"],
+            float(given["created_at"]),
+            float(given["updated_at"]),
+            given.get("owner"),
+            given.get("metadata"),
+            given.get("ttl"),
+        )
+    except (KeyError, ValueError) as error:
+        raise DamagedRowError(
+            f"The entry of thread '{thread_id}' in the registry is damaged: {error!r}. Restore the "
+            "thread's keys from a backup, or delete the thread."
+        ) from error
+
+
+def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
+    """What makes one entry of another."""
+    found: list[Argument] = []
+    for key, value in after._asdict().items():
+        if before is not None and value == getattr(before, key):
+            continue
+        if value is None:
+            if before is not None:
+                found += ["X", key]
+        else:
+            found += ["E", key, repr(value) if isinstance(value, float) else str(value)]
+    return found
+
+
+def transaction(
+    tables: Callable[[str | None], Tables], work: Work[R], *, write: bool, owner: str | None = None
+) -> Calls[R]:
+    """Carry out an operation; `owner` is the token of the run that it is for."""
+    pause = _PAUSE
+    for _ in range(_ATTEMPTS):
+        attempt = tables(owner)
+        try:
+            return (yield from _attempt(attempt, work, write=write))
+        except Changed:
+            yield Sleep(pause * random.random())
+            pause = min(2 * pause, _LONGEST_PAUSE)
+    raise DatabaseBusyError(
+        f"Others have changed the thread {_ATTEMPTS} times while this transaction was under way. "
+        "Nothing was stored; repeat the call."
+    )
+
+
+def _attempt(tables: Tables, work: Work[R], *, write: bool) -> Calls[R]:
+    operation = work()
+    steps = GeneratorDriver(operation)
+    for statement in steps:
+        try:
+            steps.answer = yield from tables.carry_out(statement)
+        except Changed:
+            operation.close()
+            raise
+        except Exception as error:
+            steps.error = error
+    if write:
+        yield from commit(tables)
+    return steps.result
+
+
+def commit(tables: Tables) -> Calls[None]:
+    """Store what a transaction has changed, thread by thread: more than one only in a copy, whose
+    source must be as it was."""
+    for view in tables.views.values():
+        if not view.is_to_be_written():
+            if len(tables.views) > 1:
+                yield from view.fetch()
+            continue
+        if view.entry is None:
+            yield from _remove(tables, view)
+            continue
+        is_new = view.is_new()
+        head = view.stored_head()
+        done = yield from store(tables, view.thread_id, view.changes(), is_new=is_new)
+        if not done:
+            raise Changed
+        if head is not None:
+            tables.known.head(view.thread_id, *head)
+
+
+def store(
+    tables: Tables,
+    thread_id: str,
+    changes: Sequence[Argument],
+    *,
+    is_new: bool,
+    guarded: bool = False,
+) -> Calls[bool]:
+    """Send changes of a thread. A new thread is listed before and after: before, since a client
+    may be killed; after, since one who has just removed such a thread may take it off the list."""
+    if is_new or tables.is_to_be_listed(thread_id):
+        yield Listed("ZADD", (0, thread_id))
+    done: int = yield Write(thread_id, new_rev(), changes, guarded)
+    if done and tables.owner is not None:
+        tables.known.wrote(tables.owner, done)
+    if done and is_new:
+        yield Listed("ZADD", (0, thread_id))
+    return bool(done)
+
+
+def _remove(tables: Tables, view: ThreadView) -> Calls[None]:
+    done: int = yield Write(view.thread_id, new_rev(), view.changes())
+    if not done:
+        raise Changed
+    tables.known.forget(view.thread_id)
+    yield from unlist(view.thread_id)
+
+
+def unlist(thread_id: str) -> Calls[None]:
+    """Take a thread off the list that is gone, unless it is back."""
+    yield Listed("ZREM", (thread_id,))
+    [(cells, _)] = yield EntriesOf([thread_id])
+    if cells:
+        yield Listed("ZADD", (0, thread_id))
+
+
+def entries_of(found: Mapping[str, Any]) -> dict[str, Entry]:
+    """The entries that a reply to `Entries` holds."""
+    return {id: entry for id, (cells, _) in found.items() if (entry := entry_in(id, cells)[1])}

@@ -1,0 +1,133 @@
+"""A saver that keeps threads in Redis or Valkey, with core commands only.
+
+All keys of a thread share one hash tag, so that a thread lies on one server of a cluster, expires
+as a whole and is removed as a whole:
+
+    {milepost:THREAD}:thread   who writes, the head, the status, metadata, the time to live
+    {milepost:THREAD}:rows     checkpoints, differences between values, writes
+    {milepost:THREAD}:index    their order
+    milepost:threads           the ids of all threads, for listings; never the truth
+
+A step is one script: it compares the token of the run, the epoch of the thread and the run's last
+commit with what is there, writes everything, moves the head, and sets the expiry. Where scripts are
+barred, WATCH, MULTI and EXEC do the same in more round trips. A step that was sent twice, since the
+first reply was lost, is stored once.
+
+`saver.durability` says what an acknowledged step means on this server. If the server loses
+acknowledged steps, as in a fail-over to a replica that lagged behind, the saver that stored or read
+them raises `BrokenChainError` at its next read or commit of the thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._redis.engine import RedisEngine
+from milepost.checkpoint._redis.saver import RedisStorage, client_of
+from milepost.checkpoint._redis.server import Durability
+from milepost.errors import ColourError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from milepost.checkpoint.redis.aio import AsyncRedisSaver
+    from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
+    from milepost.checkpoint.redis.shallow import ShallowRedisSaver
+    from milepost.checkpoint.serde.base import SerializerProtocol
+else:
+
+    def __getattr__(name):
+        """The other savers, when they are asked for."""
+        modules = {
+            "AsyncRedisSaver": "aio",
+            "AsyncShallowRedisSaver": "ashallow",
+            "ShallowRedisSaver": "shallow",
+        }
+        if name not in modules:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{modules[name]}"), name)
+
+
+__all__ = [
+    "AsyncRedisSaver",
+    "AsyncShallowRedisSaver",
+    "Durability",
+    "RedisSaver",
+    "ShallowRedisSaver",
+]
+
+
+class RedisSaver(RedisStorage):
+    """Keeps threads in Redis or Valkey. Nothing has to be set up.
+
+    Give it an address or a client of redis-py, for one server or for a cluster; several threads
+    may share it. `connection_args` go to the client that is made for an address; with
+    `cluster=True` among them it is a cluster's.
+
+    `ttl={"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after their
+    last step, or their last use; `saver.threads.set_ttl` and `saver.threads.pin` decide for one.
+    `wait_replicas`: how many replicas must have a step before it is acknowledged. `wait_aof=False`
+    does not wait for the server's disk. `allow_eviction=True` accepts a server that drops threads
+    when its memory is full. `scripts=False` uses none. `checkpoint_write_prefix` is not used: all
+    keys begin with `checkpoint_prefix`.
+    """
+
+    engine: RedisEngine
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        redis_client: Any = None,
+        connection_args: Mapping[str, Any] | None = None,
+        ttl: Mapping[str, Any] | None = None,
+        checkpoint_prefix: str = "milepost",
+        checkpoint_write_prefix: str | None = None,  # noqa: ARG002
+        serde: SerializerProtocol | None = None,
+        wait_aof: bool = True,
+        wait_replicas: int = 0,
+        allow_eviction: bool = False,
+        scripts: bool = True,
+        **threads: Unpack[ThreadOptions],
+    ) -> None:
+        super().__init__(
+            serde=serde,
+            ttl=ttl,
+            checkpoint_prefix=checkpoint_prefix,
+            wait_aof=wait_aof,
+            wait_replicas=wait_replicas,
+            allow_eviction=allow_eviction,
+            scripts=scripts,
+            **threads,
+        )
+        name = type(self).__name__
+        client = client_of(name, redis_url, redis_client, connection_args, is_async=False)
+        if inspect.iscoroutinefunction(type(client).execute_command):
+            raise ColourError(f"{name} needs a sync client; for an async one use Async{name}.")
+        self.engine = RedisEngine(client, self.settings, owns=redis_client is None)
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> Iterator[Self]:
+        """A saver on a client of its own; use it with `with`. Takes what the class takes."""
+        some = ("thread_metadata", "seal_thread_metadata")
+        given: Any = {key: options[key] for key in some if key in options}
+        check_options(options.get("serde"), given)
+        with cls(redis_url, **options) as saver:
+            yield saver
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop_sweeper()
+        self.engine.close()
+
+    def setup(self) -> None:
+        """Look at the server now. Not needed: the first use does it."""
+        self.engine.set_up()

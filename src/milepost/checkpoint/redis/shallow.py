@@ -1,0 +1,15 @@
+"""A Redis saver that keeps only the latest checkpoint of each graph."""
+
+from __future__ import annotations
+
+from milepost.checkpoint._sql.shallow import Shallow
+from milepost.checkpoint.redis import RedisSaver
+
+__all__ = ["ShallowRedisSaver"]
+
+
+class ShallowRedisSaver(Shallow, RedisSaver):  # type: ignore[misc]
+    """Keeps the latest checkpoint only: no history, no forks, no time travel.
+
+    `RedisSaver` with `durability="exit"` stores as little for each run, in one step.
+    """
