@@ -47,6 +47,9 @@ writes.
 ANSWERS: Final = "__answers__"
 """Among the writes that no task made: interrupt id → answer, kept before the tasks run."""
 
+TRACED: Final = "__traced__"
+"""Beside such answers: the trace context of the run that brought them, if that was traced."""
+
 # First element of a task's path: started by a channel, by a `Send`, or by a call inside a node.
 PULL: Final = "__pregel_pull"
 PUSH: Final = "__pregel_push"
@@ -74,6 +77,7 @@ RESERVED: Final = frozenset(
         TASKS,
         ROOT,
         ANSWERS,
+        TRACED,
     }
 )
 """Names that neither a node nor a state key may have."""

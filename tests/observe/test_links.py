@@ -1,12 +1,13 @@
 """A run is linked with the run that stopped where it goes on."""
 
 import pytest
-from traced_graphs import story
+from traced_graphs import State, story
 
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.graph import START, StateGraph
 from milepost.integrations._otel.marks import from_text
 from milepost.observe import uninstrument
-from milepost.types import Command
+from milepost.types import Command, interrupt
 
 
 def links_of(span):
@@ -64,6 +65,53 @@ def test_a_run_after_a_failure_links_to_the_run_that_failed(run, saver, config, 
     run.invoke(graph, None, config)
 
     assert links_of(recorded.one("invoke_workflow outer")) == [(failed.span_id, "resume")]
+
+
+def asks_twice():
+    def ask(state):
+        return {"log": [interrupt("sure?"), interrupt("really?")]}
+
+    builder = StateGraph(State).add_node("ask", ask).add_edge(START, "ask")
+    return builder.add_node("last", lambda state: None).add_edge("ask", "last")
+
+
+def test_a_run_after_a_second_pause_in_a_step_links_to_the_one_that_paused_last(
+    run, saver, durability, config, recorded
+):
+    graph = asks_twice().compile(checkpointer=saver, name="outer")
+    paused = []
+    for answer in ({"log": []}, Command(resume="yes"), Command(resume="oh yes")):
+        recorded.clear()
+        result = run.invoke(graph, answer, config, durability=durability)
+        paused.append(recorded.one("invoke_workflow outer"))
+
+    assert result == {"log": ["yes", "oh yes"]}
+    first, second, third = paused
+    assert links_of(second) == [(first.context.span_id, "resume")]
+    assert links_of(third) == [(second.context.span_id, "resume")]
+
+
+def test_an_update_after_a_second_pause_keeps_the_run_that_paused_last(
+    run, saver, config, recorded
+):
+    graph = asks_twice().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    recorded.clear()
+    run.invoke(graph, Command(resume="yes"), config)
+    second = recorded.one("invoke_workflow outer")
+    run.update_state(graph, config, {"log": ["mine"]}, as_node="ask")
+    recorded.clear()
+    run.invoke(graph, None, config)
+    assert links_of(recorded.one("invoke_workflow outer")) == [(second.context.span_id, "resume")]
+
+
+def test_answers_of_runs_that_are_not_traced_are_stored_alone(run, saver, config, recorded):
+    uninstrument()
+    graph = asks_twice().compile(checkpointer=saver, name="outer")
+    run.invoke(graph, {"log": []}, config)
+    run.invoke(graph, Command(resume="yes"), config)
+    (found, *_) = run.saver(saver, "list", config)
+    assert "__traced__" not in [channel for _, channel, _ in found.pending_writes]
 
 
 def test_the_metadata_of_checkpoints_has_a_trace_only_if_runs_are_traced(run, config, recorded):

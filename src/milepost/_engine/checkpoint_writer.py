@@ -148,6 +148,10 @@ class CheckpointWriter:
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
 
+    def kept(self, key: str) -> Any:
+        """What is saved under this key with every checkpoint; None if there is nothing."""
+        return self._given.get(key)
+
     def keep_with_checkpoints(self, key: str, value: str) -> None:
         """Save something as metadata with every checkpoint that is made from now on."""
         self._given[key] = value

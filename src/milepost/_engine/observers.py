@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from milepost._engine.context import langchain_bridge
 from milepost._internal.dataclass_tools import record
+from milepost.constants import TRACED
 
 if TYPE_CHECKING:
     from milepost._engine.context.task_context import TaskContext
@@ -153,6 +154,18 @@ class StoredStep:
     """How many values tasks have written."""
     weight: int
     """About how many bytes the encoded step has; 0 if the saver does not say."""
+
+
+def trace_of(saved: CheckpointTuple) -> object:
+    """The trace context of the run that was last at a checkpoint, as it is stored; or None.
+
+    That is the run that made it, or one that has answered there and has come no further.
+    """
+    found: object = saved.metadata.get(TRACE)
+    for _, channel, value in saved.pending_writes or ():
+        if channel == TRACED:
+            found = value
+    return found
 
 
 Watcher: TypeAlias = "Callable[[GraphRun, Any], RunObserver | None]"

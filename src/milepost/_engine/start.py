@@ -15,7 +15,7 @@ from milepost._engine.loading import (
     load_checkpoint,
     restore,
 )
-from milepost._engine.observers import observed
+from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import start_lineage
 from milepost._engine.superstep.apply import apply_writes
 from milepost._engine.superstep.pending_writes import (
@@ -33,7 +33,7 @@ from milepost._engine.superstep.program import Outside, Write
 from milepost._internal.ids import LateId, interrupt_id
 from milepost.checkpoint._contract.records import CheckpointTuple
 from milepost.checkpoint._contract.step_saver import TaskWrites
-from milepost.constants import ANSWERS, INPUT, START
+from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
     EmptyInputError,
     MissingNodeError,
@@ -278,7 +278,11 @@ def _open_with_command(
     run.answers = {**run.answers, **given}
     # An answer that fits nothing leaves what is asked as it is, like one that fits another task.
     run.has_answers = run.has_answers or command.resume is not None
-    yield from _keep(run, [*writes, (ANSWERS, given)] if given else writes)
+    kept: list[Write] = [*writes, (ANSWERS, given)] if given else list(writes)
+    if kept and (trace := run.checkpoints.kept(TRACE)) is not None:
+        # The run may pause again in this step, without a checkpoint that says who it was.
+        kept.append((TRACED, trace))
+    yield from _keep(run, kept)
     run.resumed = True
     if not past:
         run.show_checkpoint()

@@ -14,7 +14,7 @@ from milepost._engine.context.node_callable import Callee
 from milepost._engine.drivers.effects import AWAIT, EffectGenerator, Start
 from milepost._engine.drivers.saver_effects import LoadCheckpoint
 from milepost._engine.loading import load_checkpoint
-from milepost._engine.observers import TRACE
+from milepost._engine.observers import TRACE, trace_of
 from milepost._engine.position import start_lineage
 from milepost._engine.run import GraphRun
 from milepost._engine.start import (
@@ -74,7 +74,7 @@ def update_thread(
         # The checkpoints around an inner graph are those of its last step.
         run.position.enclosing = saved.metadata.get("parents", {}) if saved is not None else {}
         yield from open_channels(run, saved)
-        if saved is not None and (trace := saved.metadata.get(TRACE)) is not None:
+        if saved is not None and (trace := trace_of(saved)) is not None:
             # A run that goes on from here is linked with the one that was updated.
             run.checkpoints.keep_with_checkpoints(TRACE, str(trace))
         for updates in supersteps:

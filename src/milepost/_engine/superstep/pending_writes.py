@@ -17,6 +17,7 @@ from milepost.constants import (
     RESUME,
     RETURN,
     SCHEDULED,
+    TRACED,
 )
 from milepost.errors import InvalidUpdateError, ParentCommand
 from milepost.types import Command, Interrupt, _Answered
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from milepost._engine.superstep.program import ExecutableGraph, Write
     from milepost.checkpoint._contract.records import PendingWrite
 
-_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS})
+_SPECIAL = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES, CHILDREN, ANSWERS, TRACED})
 _NULL_PREFIX = NULL_TASK_ID[:24]
 
 

@@ -24,7 +24,7 @@ from opentelemetry.context import Context as TraceContext
 from opentelemetry.context import attach, detach, get_current
 from opentelemetry.trace import INVALID_SPAN
 
-from milepost._engine.observers import TRACE, RunObserver, StoredStep, nothing
+from milepost._engine.observers import TRACE, RunObserver, StoredStep, nothing, trace_of
 from milepost.errors import ThreadConflict
 from milepost.integrations._otel import marks, names
 from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
@@ -100,7 +100,7 @@ class TracingObserver(RunObserver):
         if self._earlier is not None:
             checkpoint_id = self._earlier.checkpoint["id"]
             span.set_attribute(names.CHECKPOINT, checkpoint_id)
-            before = marks.from_text(self._earlier.metadata.get(TRACE))
+            before = marks.from_text(trace_of(self._earlier))
             if before is not None:
                 span.add_link(before, {names.LINK: self._why(), names.CHECKPOINT: checkpoint_id})
         return nothing()
