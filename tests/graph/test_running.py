@@ -2,6 +2,7 @@
 
 import asyncio
 import operator
+import subprocess
 import sys
 from typing import Annotated, Any
 
@@ -421,3 +422,38 @@ def test_running_a_graph_loads_no_langchain(tmp_path):
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_graph_without_a_saver_and_with_plain_values_loads_no_serializer():
+    program = (
+        "import sys\n"
+        "from typing import TypedDict\n"
+        "from milepost.graph import START, StateGraph\n"
+        "class State(TypedDict):\n"
+        "    log: list\n"
+        "builder = StateGraph(State).add_node('n', lambda _: {'log': [1, 'a', {'b': (2,)}]})\n"
+        "print(builder.add_edge(START, 'n').compile().invoke({'log': []}))\n"
+        "print([m for m in sys.modules if m.startswith(('milepost.checkpoint.serde', 'ormsgpack'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["{'log': [1, 'a', {'b': (2,)}]}", "[]"], done.stderr
+
+
+def test_types_of_a_graph_that_was_compiled_before_the_serializer_are_stored():
+    program = (
+        "from dataclasses import dataclass\n"
+        "from typing import TypedDict\n"
+        "from milepost.graph import START, StateGraph\n"
+        "@dataclass\n"
+        "class Order:\n"
+        "    total: int\n"
+        "class State(TypedDict):\n"
+        "    order: Order\n"
+        "builder = StateGraph(State).add_node('n', lambda _: {'order': Order(1)})\n"
+        "builder.add_edge(START, 'n').compile()\n"
+        "from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer\n"
+        "serde = JsonPlusSerializer()\n"
+        "print(serde.loads_typed(serde.dumps_typed(Order(1))))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "Order(total=1)\n", done.stderr

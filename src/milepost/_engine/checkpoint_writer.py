@@ -194,8 +194,9 @@ class CheckpointWriter:
         thread, position = self.thread, self.position
         self.made_by = made_by
         if thread is None:
-            if not self.is_never_saved:
-                self.program.storable.look_at(made_by, self.program)
+            check = self.program.storable
+            if check.steps_left > 0 and not self.is_never_saved:
+                check.look_at(made_by, self.program)
             return
         if self.stores_at_exit:
             self._unstored = True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.context.node_callable import Callee, callee_of, function_of
 from milepost._engine.superstep.program import Branch, ExecutableGraph, Node, Reader, Write
 from milepost._engine.superstep.renames import Renames, checked_renames
+from milepost._internal.noted_types import note_types
 from milepost._schema import schema_of
 from milepost.channels import (
     BaseChannel,
@@ -253,19 +254,17 @@ def _keyed(name: str, channel: BaseChannel[Any, Any, Any]) -> BaseChannel[Any, A
 
 def _register_types(builder: AnyBuilder) -> None:
     """Allow what an ordinary program stores: its schemas' types, and its modules' data types."""
-    from milepost.checkpoint.serde.registry import default_registry
-
     modules: set[str] = set()
     for schema in (builder.state_schema, builder.input_schema, builder.output_schema):
-        default_registry.register_schema_types(schema)
+        note_types(schema)
         modules.add(getattr(schema, "__module__", ""))
     for spec in builder.nodes.values():
-        default_registry.register_schema_types(spec.input_schema)
+        note_types(spec.input_schema)
         modules.add(getattr(spec.input_schema, "__module__", ""))
         modules.add(getattr(called_by(spec.action), "__module__", None) or "")
         for held in types_held(spec.action):
-            default_registry.register_schema_types(held)
+            note_types(held)
     for name in modules:
         module = sys.modules.get(name)
         if module is not None and name != "builtins":
-            default_registry.register_module_types(module)
+            note_types(module)

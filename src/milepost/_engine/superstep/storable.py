@@ -2,8 +2,8 @@
 
 A unit test mostly runs a graph without a checkpointer, and would pass with a value in the state
 that fails in production. So the first value of each type that a node writes to a key is looked at,
-and what could not be stored gives a warning. After some runs of a node that is over: a long run, or
-a server, does not pay for it.
+and what could not be stored gives a warning. After some runs of a node, and some steps of the
+graph, that is over: a long run, or a server, does not pay for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from milepost._internal.warn import warn_of
 from milepost.constants import START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from milepost._engine.superstep.program import ExecutableGraph, Writer
 
@@ -24,6 +24,8 @@ _MOST: Final = 1_000
 """How many objects inside a value are looked at: enough for a test, little for a large state."""
 _RUNS: Final = 100
 """How many runs of a node are looked at."""
+_STEPS: Final = 500
+"""How many steps of a graph are looked at."""
 _LISTS: Final = frozenset({list, tuple, set, frozenset, deque})
 _SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type(None)})
 
@@ -31,9 +33,11 @@ _SCALARS: Final[frozenset[type]] = frozenset({str, int, float, bool, bytes, type
 class StorableCheck:
     """What one graph has been warned of."""
 
-    __slots__ = ("_runs", "_seen", "_warned")
+    __slots__ = ("_runs", "_seen", "_warned", "steps_left")
 
     def __init__(self) -> None:
+        self.steps_left = _STEPS
+        """How many more steps are to be looked at."""
         self._runs: dict[str, int] = {}
         """How often each node has been looked at."""
         self._seen: set[tuple[str, str, type]] = set()
@@ -42,6 +46,7 @@ class StorableCheck:
 
     def look_at(self, writers: Sequence[Writer], program: ExecutableGraph) -> None:
         """Warn of what these wrote to the keys of the state and could not be stored."""
+        self.steps_left -= 1
         runs, seen = self._runs, self._seen
         for writer in writers:
             node = writer.name
@@ -71,9 +76,7 @@ def _named(node: str) -> str:
 
 def _refused(value: Any) -> Iterator[tuple[type, str]]:
     """The types inside a value that the default serializer does not write, and why."""
-    from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-
-    why_refused = JsonPlusSerializer().why_refused
+    why_refused: Callable[[type], str | None] | None = None
     known: set[type] = set(_SCALARS)
     inside = deque([value])  # level by level: a value may contain itself
     for _ in range(_MOST):
@@ -87,6 +90,10 @@ def _refused(value: Any) -> Iterator[tuple[type, str]]:
             inside.extend(islice(one, _MOST))
             inside.extend(islice(one.values(), _MOST))
         elif cls not in known:
+            if why_refused is None:  # most states are plain, and need no serializer to say so
+                from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+                why_refused = JsonPlusSerializer().why_refused
             reason = why_refused(cls)
             if reason is None:
                 inside.extend(getattr(one, "__dict__", {}).values())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from weakref import WeakSet
 
 from milepost._internal import fork_guard
+from milepost._internal.noted_types import hand_over
 from milepost.checkpoint.serde._types import bases, families, own, records, standard
 from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
@@ -248,6 +249,7 @@ def _same_place(one: type, other: type) -> bool:
 
 default_registry = TypeRegistry()
 """What every serializer uses unless it is given a registry of its own."""
+hand_over(default_registry.register_schema_types, default_registry.register_module_types)
 
 
 @overload

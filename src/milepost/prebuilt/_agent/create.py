@@ -11,6 +11,7 @@ from milepost.prebuilt import _requirement  # noqa: F401
 # isort: split
 from langchain_core.tools import BaseTool
 
+from milepost._internal.noted_types import note_types
 from milepost.constants import END
 from milepost.graph.state import StateGraph
 from milepost.prebuilt._agent.model import AgentModel
@@ -180,8 +181,6 @@ def _state_schema(given: type[Any] | None, *, with_response: bool) -> type[Any]:
 
 def _allow_types(response_format: Any) -> None:
     """Allow the final answer to be stored."""
-    from milepost.checkpoint.serde.registry import default_registry
-
     schema = response_format[1] if isinstance(response_format, tuple) else response_format
     if not isinstance(schema, dict):
-        default_registry.register_schema_types(schema)
+        note_types(schema)

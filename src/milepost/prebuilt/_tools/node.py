@@ -27,6 +27,7 @@ from milepost._engine.context.tool_commands import let_tools_return_commands
 from milepost._engine.superstep.subtasks import TaskStarter
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.dataclass_tools import record
+from milepost._internal.noted_types import note_types
 from milepost.errors import GraphBubbleUp
 from milepost.prebuilt._effects import Effects, Invoke, drive_async, drive_sync
 from milepost.prebuilt._tools.durable import (
@@ -265,10 +266,8 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
 
 def _allow_types(tools: Any) -> None:
     """Allow what tools return to be stored: data types of the modules that they are defined in."""
-    from milepost.checkpoint.serde.registry import default_registry
-
     for tool in tools:
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)
         module = sys.modules.get(getattr(function, "__module__", None) or "")
         if module is not None:
-            default_registry.register_module_types(module)
+            note_types(module)

@@ -14,9 +14,10 @@ def is_model_v1(cls: type) -> bool:
     """Whether `cls` is a model of pydantic v1, or of `pydantic.v1`."""
     for home in ("pydantic.v1.main", "pydantic.main"):
         base = getattr(sys.modules.get(home), "BaseModel", None)
-        if base is not None and hasattr(base, "__fields_set__") and cls is not base:
-            if issubclass(cls, base):
-                return True
+        if base is None or hasattr(base, "model_fields") or cls is base:
+            continue
+        if issubclass(cls, base):
+            return True
     return False
 
 

@@ -1,0 +1,215 @@
+"""Payloads of the `tasks`, `checkpoints` and `debug` streams, for code that makes tasks itself.
+
+The engine makes its own events (`_engine/streaming/payloads.py`). A server that runs tasks of
+`PregelExecutableTask`, or shows what a saver has stored of them, makes the same ones here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost._engine.streaming.payloads import written
+from milepost.checkpoint.base import EXCLUDED_METADATA_KEYS
+from milepost.constants import (
+    ERROR,
+    INTERRUPT,
+    NO_WRITES,
+    NS_END,
+    NS_SEP,
+    RESUME,
+    RETURN,
+    SCHEDULED,
+    TAG_HIDDEN,
+)
+from milepost.errors import EmptyChannelError
+from milepost.types import Interrupt, PregelTask, RunnableConfig, StateSnapshot, TaskError
+
+if TYPE_CHECKING:
+    from milepost._stream_parts import CheckpointPayload, TaskPayload, TaskResultPayload
+    from milepost.channels.base import BaseChannel
+    from milepost.checkpoint.base import CheckpointMetadata, PendingWrite
+    from milepost.types import PregelExecutableTask
+
+_NO_RESULT = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES})
+
+
+def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPayload]:
+    """The payloads of tasks that start, but for hidden ones."""
+    for task in tasks:
+        config: Mapping[str, Any] = task.config or {}
+        tags = [tag for tag in config.get("tags") or () if not tag.startswith("seq:step")]
+        if TAG_HIDDEN in tags:
+            continue
+        payload: TaskPayload = {
+            "id": task.id,
+            "name": task.name,
+            "input": task.input,
+            "triggers": tuple(task.triggers),
+        }
+        metadata = {
+            key: value
+            for key, value in (config.get("metadata") or {}).items()
+            if key not in EXCLUDED_METADATA_KEYS
+        }
+        if tags:
+            metadata["tags"] = tags
+        if metadata:
+            payload["metadata"] = metadata
+        yield payload
+
+
+def is_multiple_channel_write(value: Any) -> bool:
+    """Whether a result stands for several writes to one channel."""
+    return isinstance(value, dict) and isinstance(value.get("$writes"), list)
+
+
+def map_task_result_writes(writes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Channel → what was written to it; several writes to one channel: {"$writes": [...]}."""
+    return written([name for name, _ in writes], writes)
+
+
+def map_debug_task_results(
+    task_tup: tuple[PregelExecutableTask, Sequence[tuple[str, Any]]],
+    stream_keys: str | Sequence[str],
+) -> Iterator[TaskResultPayload]:
+    """The payload of a task that has ended, with what it wrote."""
+    task, writes = task_tup
+    yield {
+        "id": task.id,
+        "name": task.name,
+        "error": next((value for name, value in writes if name == ERROR), None),
+        "result": written(stream_keys, writes),
+        "interrupts": [_shown(interrupt) for interrupt in _asked(writes)],
+    }
+
+
+def rm_pregel_keys(config: RunnableConfig | None) -> RunnableConfig | None:
+    """A config with those keys of `configurable` alone that a caller may know."""
+    if config is None:
+        return None
+    given = config.get("configurable") or {}
+    return {"configurable": {k: v for k, v in given.items() if not k.startswith("__pregel_")}}
+
+
+def map_debug_checkpoint(
+    config: RunnableConfig,
+    channels: Mapping[str, BaseChannel[Any, Any, Any]],
+    stream_channels: str | Sequence[str],
+    metadata: CheckpointMetadata,
+    tasks: Iterable[PregelExecutableTask],
+    pending_writes: list[PendingWrite],
+    parent_config: RunnableConfig | None,
+    output_keys: str | Sequence[str],
+) -> Iterator[CheckpointPayload]:
+    """The payload of a checkpoint, with the tasks that follow it and what is stored of them."""
+    place, tasks = config["configurable"], list(tasks)
+    around = place.get("checkpoint_ns") or ""
+    states: dict[str, RunnableConfig | StateSnapshot] = {}
+    for task in tasks:
+        if task.subgraphs:
+            own = f"{task.name}{NS_END}{task.id}"
+            ns = f"{around}{NS_SEP}{own}" if around else own
+            states[task.id] = {
+                "configurable": {"thread_id": place["thread_id"], "checkpoint_ns": ns}
+            }
+    shown = tasks_w_writes(tasks, pending_writes, states, output_keys)
+    yield {
+        "config": rm_pregel_keys(_with_map(config, metadata)),
+        "parent_config": rm_pregel_keys(_with_map(parent_config, metadata)),
+        "values": _values(channels, stream_channels),
+        "metadata": {**metadata},
+        "next": [task.name for task in tasks],
+        "tasks": [_checkpoint_task(task) for task in shown],
+    }
+
+
+def tasks_w_writes(
+    tasks: Iterable[PregelTask | PregelExecutableTask],
+    pending_writes: list[PendingWrite] | None,
+    states: Mapping[str, RunnableConfig | StateSnapshot] | None,
+    output_keys: str | Sequence[str],
+    *,
+    live: bool = False,
+) -> tuple[PregelTask, ...]:
+    """Tasks as a state shows them, with what is stored of each.
+
+    `live`: questions that a finished task had asked are left out.
+    """
+    by_task: dict[str, list[tuple[str, Any]]] = {}
+    for task_id, name, value in pending_writes or ():
+        by_task.setdefault(task_id, []).append((name, value))
+    found = []
+    for task in tasks:
+        writes = by_task.get(task.id, [])
+        error = next((value for name, value in writes if name == ERROR), None)
+        result = _result(writes, output_keys)
+        asked = () if live and result is not None else tuple(_asked(writes))
+        found.append(
+            PregelTask(
+                task.id,
+                task.name,
+                task.path,
+                None if error is None else TaskError.of(error),
+                asked,
+                (states or {}).get(task.id),
+                result,
+            )
+        )
+    return tuple(found)
+
+
+def _result(writes: Sequence[tuple[str, Any]], keys: str | Sequence[str]) -> Any:
+    """What a task wrote to these keys or returned; None for one that has not finished."""
+    if not any(name == NO_WRITES or name not in _NO_RESULT for name, _ in writes):
+        return None
+    found = written(keys, writes)
+    if RETURN in found:
+        return found[RETURN]
+    return found.get(keys) if isinstance(keys, str) else found
+
+
+def _asked(writes: Iterable[tuple[str, Any]]) -> Iterator[Interrupt]:
+    for name, value in writes:
+        if name == INTERRUPT:
+            yield from value if isinstance(value, Sequence) else [value]
+
+
+def _shown(interrupt: Interrupt) -> dict[str, Any]:
+    return {
+        "value": interrupt.value,
+        "id": interrupt.id,
+        "response_schema": interrupt.response_schema,
+    }
+
+
+def _checkpoint_task(task: PregelTask) -> Any:
+    payload: dict[str, Any] = {"id": task.id, "name": task.name, "state": task.state}
+    if task.error:
+        return {**payload, "error": task.error}
+    payload["interrupts"] = tuple(_shown(interrupt) for interrupt in task.interrupts)
+    return {**payload, "result": task.result} if task.result else payload
+
+
+def _values(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: str | Sequence[str]) -> Any:
+    if isinstance(keys, str):
+        return _values(channels, [keys]).get(keys)
+    found: dict[str, Any] = {}
+    for key in keys:
+        try:
+            found[key] = channels[key].get()
+        except EmptyChannelError:
+            continue
+    return found
+
+
+def _with_map(config: RunnableConfig | None, metadata: CheckpointMetadata) -> RunnableConfig | None:
+    """A config that leads back through the graphs around a checkpoint."""
+    parents = metadata.get("parents") if metadata else None
+    if config is None or not parents:
+        return config
+    place = config["configurable"]
+    if not place.get("checkpoint_ns"):
+        return config
+    around = {**parents, place["checkpoint_ns"]: place.get("checkpoint_id")}
+    return {**config, "configurable": {**place, "checkpoint_map": around}}
