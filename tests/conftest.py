@@ -60,6 +60,14 @@ ON_POSTGRES = {
 are about the runtime, which does not know what kind of saver it has."""
 
 
+ON_REDIS = {
+    f"test_{name}.py"
+    for name in ("durability", "fencing", "gone_while_read", "pending_writes", "reject")
+} | {"test_saver_contract.py"}
+"""Files of the matrix that run on Redis too: who may write, and what is there afterwards. What a
+saver does with the rest is shared with the savers on databases."""
+
+
 SERVERS = {"server", "own_server", "postgres", "uri", "shared_uri", "new_database"}
 """Fixtures that start a PostgreSQL server."""
 
@@ -100,11 +108,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_too_much(item: Any) -> bool:
-    if "callspec" not in item.__dict__ or item.path.name in ON_POSTGRES:
+    if "callspec" not in item.__dict__:
         return False
     savers = item._fixtureinfo.name2fixturedefs.get("saver")
     ours = savers is not None and savers[-1].func.__code__.co_filename == __file__
-    return ours and item.callspec.params.get("saver") in ("postgres", "redis")
+    kind = item.callspec.params.get("saver")
+    chosen = {"postgres": ON_POSTGRES, "redis": ON_REDIS}.get(str(kind))
+    return ours and chosen is not None and item.path.name not in chosen
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

@@ -127,6 +127,25 @@ def test_every_capability_of_the_conformance_suite_passes_on_postgres(colour, ne
     check(asyncio.run(validate(on_postgres)))
 
 
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_every_capability_of_the_conformance_suite_passes_on_redis(colour, redis_server):
+    from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
+
+    made = iter(range(1000))
+
+    @checkpointer_test(name="redis")
+    async def on_redis():
+        prefix = f"conformance-{colour}-{next(made)}"
+        if colour == "sync":
+            with RedisSaver(redis_server.url, checkpoint_prefix=prefix) as saver:
+                yield as_langgraph(saver)
+        else:
+            async with AsyncRedisSaver(redis_server.url, checkpoint_prefix=prefix) as saver:
+                yield as_langgraph(saver)
+
+    check(asyncio.run(validate(on_redis)))
+
+
 def check(report: Any) -> None:
     assert report.results.keys() == {capability.value for capability in Capability}
     for name, result in report.results.items():

@@ -15,7 +15,12 @@ from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.postgres import PostgresSaver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
 from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver, ShallowPostgresSaver
-from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
+from milepost.checkpoint.redis import (
+    AsyncRedisSaver,
+    AsyncShallowRedisSaver,
+    RedisSaver,
+    ShallowRedisSaver,
+)
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.testing import saver_tests
@@ -87,4 +92,8 @@ test_async_shallow_postgres = deprecated(
 )
 test_redis = saver_tests(redis(RedisSaver), persistent=True)
 test_async_redis = saver_tests(redis(AsyncRedisSaver), persistent=True)
-test_redis_without_scripts = saver_tests(redis(RedisSaver, scripts=False), persistent=True)
+test_redis_without_scripts = saver_tests(
+    redis(RedisSaver, scripts=False), persistent=True, groups=LATEST_ONLY["groups"]
+)
+test_shallow_redis = saver_tests(redis(ShallowRedisSaver), **LATEST_ONLY)
+test_async_shallow_redis = saver_tests(redis(AsyncShallowRedisSaver), **LATEST_ONLY)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
-import warnings
 from typing import Any
 
 import pytest
@@ -147,21 +148,18 @@ def test_a_server_without_a_file_is_told_of_once_and_in_durability(new_server):
             saver.setup()
         assert saver.durability.fsynced is False
         assert "memory" in saver.durability.promise
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+        line("a").compile(checkpointer=saver).invoke({}, thread("t"))  # not told again
     with RedisSaver.from_conn_string(server.url, wait_aof=False) as saver:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            saver.setup()
+        saver.setup()  # a warning would be an error here
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
 def test_a_server_that_evicts_threads_is_refused(new_server, policy):
     server = new_server("--appendonly", "no", "--maxmemory-policy", policy)
     with RedisSaver.from_conn_string(server.url, wait_aof=False) as saver:
+        graph = line("a").compile(checkpointer=saver)
         with pytest.raises(SaverError, match=f"{policy}.*noeviction"):
-            line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+            graph.invoke({}, thread("t"))
     options = {"wait_aof": False, "allow_eviction": True}
     with RedisSaver.from_conn_string(server.url, **options) as saver:
         line("a").compile(checkpointer=saver).invoke({}, thread("t"))
@@ -222,8 +220,9 @@ def test_replicas_that_do_not_answer_make_the_outcome_unknown(new_server, monkey
     server = new_server("--appendonly", "no")
     options = {"wait_aof": False, "wait_replicas": 1}
     with RedisSaver.from_conn_string(server.url, **options) as saver:
+        graph = line("a").compile(checkpointer=saver)
         with pytest.raises(OutcomeUnknownError, match="1 replicas"):
-            line("a").compile(checkpointer=saver).invoke({}, thread("t"), durability="sync")
+            graph.invoke({}, thread("t"), durability="sync")
 
 
 class Promotion:
@@ -297,8 +296,9 @@ def test_a_saver_that_has_seen_a_later_head_does_not_read_an_older_one_in_silenc
 def test_a_replica_refuses_writes(pair):
     _, second, _ = pair
     with RedisSaver.from_conn_string(second.url, wait_aof=False) as saver:
+        graph = line("a").compile(checkpointer=saver)
         with pytest.raises(ReadOnlyError, match="replica"):
-            line("a").compile(checkpointer=saver).invoke({}, thread("t"))
+            graph.invoke({}, thread("t"))
 
 
 # -- clients
@@ -326,6 +326,40 @@ def _is_in_files(server: Any, text: bytes) -> bool:
     return any(found)
 
 
+KILLED = """
+import sys, time
+from milepost.checkpoint.redis import RedisSaver
+from milepost.graph import START, MessagesState, StateGraph
+with RedisSaver.from_conn_string(sys.argv[1]) as saver:
+    builder = StateGraph(MessagesState)
+    for number in range(200):
+        builder.add_node(f"n{number}", lambda _, n=number: (print(n, flush=True), {"messages": []})[1])
+        builder.add_edge(START if number == 0 else f"n{number - 1}", f"n{number}")
+    builder.compile(checkpointer=saver).invoke(
+        {"messages": []}, {"configurable": {"thread_id": "t"}}, durability="sync")
+"""
+
+
+def test_what_a_killed_client_had_acknowledged_is_there_and_goes_on_elsewhere(redis_server):
+    redis_server.client().flushall()
+    command = [sys.executable, "-c", KILLED, redis_server.url]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with child.stdout as lines:
+        reached = next(int(text) for text in lines if int(text) >= 20)
+        child.kill()
+        rest = [int(text) for text in lines if text.endswith("\n")]
+    child.wait(10)
+    reached = max([reached, *rest])
+    with RedisSaver.from_conn_string(redis_server.url) as saver:
+        graph = counting(saver, 200, [])
+        state = graph.get_state(thread("t"))
+        assert int(state.next[0][1:]) in (reached, reached + 1)
+        assert saver.verify() == []
+        graph.invoke(None, thread("t"))
+        assert not graph.get_state(thread("t")).next
+
+
 def test_a_cancelled_commit_comes_to_its_end_and_leaves_the_client_usable(new_server):
     server = new_server()
 
@@ -340,9 +374,8 @@ def test_a_cancelled_commit_comes_to_its_end_and_leaves_the_client_usable(new_se
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                await graph.ainvoke(None, thread(f"t{number}")) if (
-                    await graph.aget_state(thread(f"t{number}"))
-                ).next else None
+                if (await graph.aget_state(thread(f"t{number}"))).next:
+                    await graph.ainvoke(None, thread(f"t{number}"))
             return await saver.averify()
 
     assert asyncio.run(main()) == []

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from milepost._internal import fork_guard
 from milepost.errors import BrokenChainError
 
 Argument: TypeAlias = bytes | str | int
@@ -98,7 +99,7 @@ class Known:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_guard.fresh_in_child(threading.Lock())
         self._heads: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._writes: OrderedDict[str, int] = OrderedDict()
         """By the token of a run."""

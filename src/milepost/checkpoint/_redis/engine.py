@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
+from milepost.checkpoint._redis.scripts import WRITE
 from milepost.checkpoint._redis.server import (
     Commands,
     Effect,
@@ -377,8 +378,6 @@ def _writes(effect: Effect) -> bool:
         return True
     if isinstance(effect, Commands) and effect.commands:
         name, *rest = effect.commands[0]
-        from milepost.checkpoint._redis.scripts import WRITE
-
         return name in ("EVALSHA", "EVAL") and rest[0] in (WRITE.sha, WRITE.text)
     return False
 

@@ -14,7 +14,7 @@ from milepost.checkpoint._contract.threads import is_wanted
 from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.server import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
-from milepost.checkpoint._redis.threads import RedisThreads
+from milepost.checkpoint._redis.threads import RedisThreads, seconds
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.errors import MissingDependencyError
@@ -169,13 +169,6 @@ class RedisStorage(SqlSaver):
             raise
         self._storer.settle(steps, outcome)
         return outcome
-
-
-def seconds(minutes: float) -> float:
-    """A time to live, which callers give in minutes."""
-    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes > 0:
-        raise ValueError(f"A time to live must be a number of minutes above 0, not {minutes!r}.")
-    return minutes * 60
 
 
 def client_of(

@@ -430,7 +430,7 @@ def explained(error: Exception, *, write: bool) -> Exception:
     """An error of a client in our words; clients of both names have the same classes."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text = str(error)
-    if "OutOfMemoryError" in names or text.startswith("OOM"):
+    if "OutOfMemoryError" in names or "used memory >" in text:
         return StorageFullError(
             f"The memory of the Redis server is used up ({text}). Nothing was stored. Delete "
             "threads, give them a TTL, or raise maxmemory."

@@ -35,7 +35,7 @@ from milepost.checkpoint._redis.rows import (
     field_of,
     parts,
 )
-from milepost.checkpoint._redis.transaction import Entry, ThreadView, entry_in, store, unlist
+from milepost.checkpoint._redis.transaction import Entry, Range, ThreadView, entry_in, store, unlist
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 from milepost.checkpoint._sql.statements import Statements
 
@@ -494,9 +494,8 @@ class Tables:
 
     def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Calls[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
-        some: list[bytes] = []
-        for id in ids:
-            some += yield from view.range(WRITE, ns, id)
+        ranges = yield from view.ranges([Range(WRITE, (ns, id)) for id in ids])
+        some = [field for fields in ranges for field in fields]
         rows = yield from view.rows(some)
         found: Rows = []
         for field, row in rows.items():
@@ -504,14 +503,19 @@ class Tables:
             found.append((id, task, int(place), row))
         return found
 
-    def _next(self, view: ThreadView, ns: str, id: str) -> Calls[tuple[str, Checkpoint] | None]:
-        """The checkpoint after another one in its graph, if it is a child of that."""
-        found = yield from view.range(CHECKPOINT, ns, first=id + "\1", limit=1)
-        rows = yield from view.rows(found)
-        for field, row in rows.items():
-            if row.parent == id:
-                return parts(field)[1], row
-        return None
+    def _next(
+        self, view: ThreadView, ns: str, ids: Sequence[str]
+    ) -> Calls[dict[str, tuple[str, Checkpoint]]]:
+        """By checkpoint: the one after it in its graph, if that is its child."""
+        wanted = [Range(CHECKPOINT, (ns,), first=id + "\1", limit=1) for id in ids]
+        fields = yield from view.ranges(wanted)
+        rows = yield from view.rows(field for some in fields for field in some)
+        found = {}
+        for id, some in zip(ids, fields, strict=True):
+            for field in some:
+                if field in rows and rows[field].parent == id:
+                    found[id] = (parts(field)[1], rows[field])
+        return found
 
     def found(
         self, id: str, cp: str | None, ns: str, _id: str, _ns: str, *rest: Any
@@ -543,10 +547,10 @@ class Tables:
             for one, task, place, write in (yield from self._writes_at(view, ns, near)):
                 cells = (write.kind, write.blob, None, write.channel, write.path, write.base)
                 answer.append((1, one, task, place, *cells))
+            following = yield from self._next(view, ns, near)
             for at, one in enumerate(near):
-                following = yield from self._next(view, ns, one)
-                if following is not None:
-                    child, row = following
+                if one in following:
+                    child, row = following[one]
                     frame = row.frame if at == 0 else None
                     cells = (row.complete, INLINE_WRITES, row.led, frame, "", "", None)
                     answer.append((1, one, child, *cells))
@@ -572,16 +576,17 @@ class Tables:
             done.append((1, one, task, row.channel, row.base, place, row.path, row.kind, row.blob))
             if row.base is not None and (channels is None or row.channel in channels):
                 wanted.append(field_of(BLOB, ns, row.channel, row.base))
-        yield from view.rows(field_of(CHECKPOINT, ns, child) for _, child in ids if child)
+        children = [field_of(CHECKPOINT, ns, child) for _, child in ids if child]
+        rows = yield from view.rows(children)
+        after = yield from self._next(view, ns, [one for one, child in ids if child is None])
         for one, child in ids:
-            if child is None:
-                following = yield from self._next(view, ns, one)
-            else:
-                row = yield from view.row(field_of(CHECKPOINT, ns, child))
-                following = None if row is None or row.parent != one else (child, row)
-            if following is not None and following[1].led is not None:
-                led = following[1].led
-                done.append((1, one, following[0], "", None, 0, "", INLINE_WRITES, led))
+            if child is not None:
+                row = rows.get(field_of(CHECKPOINT, ns, child))
+                if row is not None and row.parent == one:
+                    after[one] = (child, row)
+            if one in after and after[one][1].led is not None:
+                led = after[one][1].led
+                done.append((1, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
         found = yield from view.follow(wanted)
         for field, row in found.items():
             channel, version, base_channel, base, level, kind, blob = blob_cells(field, row)

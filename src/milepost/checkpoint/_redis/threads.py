@@ -24,8 +24,6 @@ class RedisThreads(SqlThreads):
 
         The thread keeps that, whatever the saver's default is. All of a thread expires at once.
         """
-        from milepost.checkpoint._redis.saver import seconds
-
         ttl = "-1" if minutes is None else str(seconds(minutes))
         yield Transaction(partial(self._ttl_of, thread_id_of(thread_id), ttl))
 
@@ -39,3 +37,10 @@ class RedisThreads(SqlThreads):
 
     set_ttl, aset_ttl = blocking(_set_ttl), awaitable(_set_ttl)
     pin, apin = blocking(_pin), awaitable(_pin)
+
+
+def seconds(minutes: float) -> float:
+    """A time to live, which callers give in minutes."""
+    if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not minutes > 0:
+        raise ValueError(f"A time to live must be a number of minutes above 0, not {minutes!r}.")
+    return minutes * 60

@@ -65,6 +65,42 @@ def new_rev() -> str:
     return uuid.uuid4().hex[:20]
 
 
+class Range(NamedTuple):
+    """Fields of the index: see `ThreadView.range`."""
+
+    kind: bytes
+    names: tuple[str, ...]
+    first: str | None = None
+    before: str | None = None
+    limit: int | None = None
+    backwards: bool = False
+
+    def ends(self) -> tuple[bytes, bytes]:
+        """The least field that may be in it, and the one before which it ends."""
+        start = field_of(self.kind, *self.names) + b"\0"
+        end = b"\xff" if self.before is None else self.before.encode()
+        return start + (self.first or "").encode(), start + end
+
+    def request(self, more: int) -> tuple[Argument, ...]:
+        """What the server is asked for: so many more may have been removed since."""
+        low, high = self.ends()
+        limit = _ALL if self.limit is None else self.limit + more
+        return ("V" if self.backwards else "R", b"[" + low, b"(" + high, limit)
+
+    def among(self, fields: Iterable[bytes]) -> list[bytes]:
+        """Those of some fields that are in it, in its order."""
+        low, high = self.ends()
+        return sorted((one for one in fields if low <= one < high), reverse=self.backwards)
+
+    def merged(self, found: list[bytes], changed: Mapping[bytes, Row | None]) -> list[bytes]:
+        """The fields that were found, with those that were added or removed since."""
+        if changed:
+            gone = {field for field, row in changed.items() if row is None}
+            added = [field for field, row in changed.items() if row is not None]
+            found = self.among(({*found} - gone).union(added))
+        return found[: self.limit]
+
+
 class ThreadView:
     """A thread as one transaction sees it: as it was read, and what has changed since."""
 
@@ -160,24 +196,19 @@ class ThreadView:
     ) -> Calls[list[bytes]]:
         """Fields that begin with a kind and names; with `first` and `before`, the next name is
         not less than the one and less than the other."""
-        start = field_of(kind, *names) + b"\0"
-        low = start + (first or "").encode()
-        high = start + (b"\xff" if before is None else before.encode())
-        wanted = _ALL if limit is None else limit
-        found: list[bytes] = []
+        wanted = Range(kind, names, first, before, limit, backwards)
+        [found] = yield from self.ranges([wanted])
+        return found
+
+    def ranges(self, wanted: Sequence[Range]) -> Calls[list[list[bytes]]]:
+        """Several ranges, in one round trip."""
+        found: list[list[bytes]] = [[] for _ in wanted]
         if self._is_whole and not self.is_wiped:
-            there = (field for field in self._rows if low <= field < high and field[:1] == kind)
-            found = sorted(there, reverse=backwards)
-        elif not self.is_wiped:
-            request = ("V" if backwards else "R", b"[" + low, b"(" + high)
-            [found] = yield from self.fetch(*request, wanted + len(self.changed))
-        if self.changed:
-            merged = set(found)
-            for field, row in self.changed.items():
-                if low <= field < high and field[:1] == kind:
-                    (merged.discard if row is None else merged.add)(field)
-            found = sorted(merged, reverse=backwards)
-        return found[:wanted]
+            found = [one.among(self._rows) for one in wanted]
+        elif wanted and not self.is_wiped:
+            requests = [part for one in wanted for part in one.request(len(self.changed))]
+            found = yield from self.fetch(*requests)
+        return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
 
     def rows(self, fields: Iterable[bytes]) -> Calls[dict[bytes, Any]]:
         """Those of some rows that there are."""
