@@ -33,11 +33,6 @@ _FEW: Final = 16
 """Elements of a new list that are looked at one by one, to find where a value went."""
 _MOVED: Final = 64
 """Bytes that must be saved to store an emptied channel's value as a part of another's."""
-_SHORT: Final = 8192
-"""Bytes up to which a value is stored in full if it changed by a good part: to read one row takes
-less time than to follow a chain, and most values stay that short."""
-_SHARE: Final = 12
-"""So many times as large as the change such a value may be."""
 _FULL: Final = Chain()
 """Of a version that is stored in full."""
 
@@ -61,12 +56,10 @@ def blob_row(
     delta = difference(base.encoded.parts, encoded.parts, base.encoded.size)
     row.fresh = delta
     row.chain = chain = base.chain
-    price = cost(delta)
-    if encoded.size <= _SHORT and price * _SHARE >= encoded.size:
-        return row
     if chain.roots is not None and _appends(base.encoded, encoded, delta):
         _grow(row, cached, base, delta, most)
         return row
+    price = cost(delta)
     if price * 4 > encoded.size * 3 or (
         chain.rows >= _ROWS and (chain.rows >= _MOST_ROWS or chain.spent + price > encoded.size)
     ):
