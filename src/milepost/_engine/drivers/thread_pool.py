@@ -42,8 +42,6 @@ class TaskThreadPool:
         """Whether the consumer of events may pause for long, so that threads must be added without
         waiting for it."""
         self._mailbox: SimpleQueue[Item] = SimpleQueue()
-        self._woken = False
-        """Whether a None is in the mailbox, or was taken just now: one wakes for all."""
         self._queue: deque[tuple[Task, TaskGenerator]] = deque()
         self._running = 0
         self._at_once = _MANY
@@ -68,18 +66,8 @@ class TaskThreadPool:
         threads.submit(lambda: context.run(self._run, task, program, ended))
 
     def wake(self) -> None:
-        """Let `wait` return, though no task has ended; its caller looks for events then."""
-        if not self._woken:
-            self._woken = True
-            self._mailbox.put(None)
-
-    def _take(self, timeout: float | None = None) -> Item:
-        """The next item. The mark goes before events are looked for: one that comes after that
-        wakes again."""
-        item = self._mailbox.get(timeout=timeout)
-        if item is None:
-            self._woken = False
-        return item
+        """Let `wait` return, though no task has ended."""
+        self._mailbox.put(None)
 
     def wait_until(self, deadline: float) -> Item:
         """The next task that ends; raises Empty if none does in time."""
@@ -88,7 +76,7 @@ class TaskThreadPool:
                 self._add_thread()
                 if not self._queue:
                     break
-        return self._take(max(0.0, deadline - time.monotonic()))
+        return self._mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
 
     def wait(self) -> Item:
         """The next task that ends."""
@@ -96,11 +84,11 @@ class TaskThreadPool:
             left = self._more_at - time.monotonic()
             if left > 0:
                 with suppress(Empty):
-                    return self._take(left)
+                    return self._mailbox.get(timeout=left)
             for _ in range(max(1, self._running)):
                 self._add_thread()
             self._more_at = time.monotonic() + _PATIENCE
-        return self._take()
+        return self._mailbox.get()
 
     def collect(self, item: Item) -> list[Task]:
         """The tasks that have ended by now, `item` among them."""
@@ -110,7 +98,7 @@ class TaskThreadPool:
                 items.append(item)
             if self._mailbox.empty():
                 break
-            item = self._take()
+            item = self._mailbox.get()
         ended, crashed = sorted_out(items)
         for each in crashed:
             self._mailbox.put(each)
@@ -121,7 +109,7 @@ class TaskThreadPool:
         found: list[Task] = []
         with suppress(Empty):
             while True:
-                item = self._take(0)
+                item = self._mailbox.get_nowait()
                 if item is not None and item[1] is None:
                     found.append(item[0])
         return found
