@@ -30,6 +30,11 @@ class Plan:
     runs: int = 64
     run_steps: int = 10
     turns: int = 800
+    short: int = 40
+    """Threads of a few turns, each read or gone on with once in a round."""
+    tokens: int = 1000
+    inner: int = 30
+    """Runs of an inner graph, and interrupts that are answered."""
     threads: int = 10_000
     sizes: int = 4
     """Points of a curve, each ten times the one before."""
@@ -44,6 +49,8 @@ QUICK = Plan(
     long_rounds=1,
     steps=100,
     turns=100,
+    short=20,
+    tokens=300,
     threads=500,
     sizes=3,
     repeats=4,
@@ -57,6 +64,9 @@ TINY = Plan(
     runs=3,
     run_steps=3,
     turns=4,
+    short=2,
+    tokens=5,
+    inner=3,
     threads=20,
     sizes=2,
     repeats=1,

@@ -101,6 +101,73 @@ def chat(library: Library, saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+def talk(library: Library, saver: Any) -> Any:
+    """A conversation of LangChain's messages."""
+    from langchain_core.messages import AIMessage
+
+    builder = library.StateGraph(library.MessagesState)
+
+    def reply(state: Any) -> dict[str, Any]:
+        return {"messages": [AIMessage(text(len(state["messages"])))]}
+
+    builder.add_node("reply", reply)
+    builder.add_edge(library.START, "reply")
+    builder.add_edge("reply", library.END)
+    return builder.compile(checkpointer=saver)
+
+
+def spoken_turn(number: int) -> dict[str, Any]:
+    """The input of one turn of it."""
+    from langchain_core.messages import HumanMessage
+
+    return {"messages": [HumanMessage(text(2 * number))]}
+
+
+def spoken(library: Library, words: int) -> tuple[Any, Any]:
+    """A model that says so many words, and a graph whose one node lets it speak."""
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage
+
+    said = " ".join(f"w{number}" for number in range(words // 2 + 1))  # the blanks are tokens too
+    model = GenericFakeChatModel(messages=iter(lambda: AIMessage(said), None))
+    builder = library.StateGraph(library.MessagesState)
+    builder.add_node("speak", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_edge(library.START, "speak")
+    builder.add_edge("speak", library.END)
+    return model, builder.compile()
+
+
+def nested(library: Library, saver: Any) -> Any:
+    """A loop whose node is a graph of three nodes."""
+    inner = library.StateGraph(Count)
+    inner.add_node("first", lambda state: {"n": state["n"] + 1})
+    inner.add_node("second", lambda state: {"n": state["n"] + 1})
+    inner.add_node("third", lambda state: {"n": state["n"] - 1})
+    inner.add_edge(library.START, "first")
+    inner.add_edge("first", "second")
+    inner.add_edge("second", "third")
+    inner.add_edge("third", library.END)
+    builder = library.StateGraph(Count)
+    builder.add_node("inner", inner.compile())
+    builder.add_edge(library.START, "inner")
+    builder.add_conditional_edges(
+        "inner", lambda state: "inner" if state["n"] < state["last"] else library.END
+    )
+    return builder.compile(checkpointer=saver)
+
+
+def asking(library: Library, saver: Any) -> Any:
+    """A loop whose node asks for what it counts by."""
+    builder = library.StateGraph(Count)
+    interrupt = library.interrupt
+    builder.add_node("ask", lambda state: {"n": state["n"] + interrupt("by how much?")})
+    builder.add_edge(library.START, "ask")
+    builder.add_conditional_edges(
+        "ask", lambda state: "ask" if state["n"] < state["last"] else library.END
+    )
+    return builder.compile(checkpointer=saver)
+
+
 ASK = "?"
 
 

@@ -28,6 +28,11 @@ class Library:
         self.Command: Any = types.Command
         self.interrupt: Any = types.interrupt
 
+    @property
+    def MessagesState(self) -> Any:  # noqa: N802 - the name that both have
+        """The state of a conversation; milepost loads it when it is asked for."""
+        return import_module(f"{self.root}.graph").MessagesState
+
     def memory(self) -> Any:
         """A saver that keeps threads in memory."""
         return import_module(f"{self.root}.checkpoint.memory").InMemorySaver()

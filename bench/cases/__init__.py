@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from bench.cases import chat, concurrency, fanout, imports, reading, scaling, steps, threads
+from bench.cases import (
+    chat,
+    concurrency,
+    fanout,
+    imports,
+    reading,
+    runs,
+    scaling,
+    short,
+    steps,
+    threads,
+)
 from bench.context import Case
 
 ALL: tuple[Case, ...] = (
+    *short.CASES,
+    *runs.CASES,
     *steps.CASES,
     *fanout.CASES,
     *concurrency.CASES,

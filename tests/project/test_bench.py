@@ -27,6 +27,10 @@ from bench_probes import ends, fails, fails_oddly, loaded, process
 
 SIZES = [10, 100, 1000, 10000]
 ONE_OF_EACH = [
+    "short.sqlite-turn",
+    "short.sqlite-newest",
+    "runs.tokens",
+    "runs.interrupts",
     "steps.memory",
     "steps.sqlite-sync",
     "fanout.sqlite-sync",

@@ -5,12 +5,14 @@ A saver and a store may each have an engine on one connection, which can do one 
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from milepost._internal import fork_guard
+
+if TYPE_CHECKING:
+    import asyncio
 
 C = TypeVar("C")
 
@@ -37,6 +39,8 @@ class ConnectionLock:
     def on_loop(self, loop: asyncio.AbstractEventLoop) -> asyncio.Lock:
         """The lock for those who wait on this event loop."""
         if self._loop_lock is None or self._loop is not loop:
+            import asyncio
+
             self._loop, self._loop_lock = loop, asyncio.Lock()
         return self._loop_lock
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from milepost._engine.streaming.events import Event, shown
+from milepost._engine.streaming.events import Event
 from milepost._schema import schema_of
 from milepost.constants import INTERRUPT, START
 
@@ -17,12 +18,21 @@ Build: TypeAlias = Callable[[dict[str, Any]], Any]
 """Makes a schema's own type out of a dict of values."""
 
 
+_V1: dict[tuple[bool, bool], Callable[[Event], Any]] = {
+    (False, False): attrgetter("payload"),
+    (True, False): attrgetter("mode", "payload"),
+    (False, True): attrgetter("ns", "payload"),
+    (True, True): attrgetter("ns", "mode", "payload"),
+}
+"""What a caller sees of an event, by whether there are several modes, and several graphs."""
+
+
 def form_of(
     graph: AnyGraph, version: str | None, *, many_modes: bool, subgraphs: bool
 ) -> Callable[[Event], Any]:
     """How the events of a run are shown to its caller."""
     if version in (None, "v1"):
-        return lambda event: shown(event, many_modes=many_modes, subgraphs=subgraphs)
+        return _V1[many_modes, subgraphs]
     output, state = _builders(graph)
     return lambda event: part_of(event, output, state)
 

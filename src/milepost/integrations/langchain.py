@@ -88,6 +88,7 @@ class TokenStream(TaskStream):
         super().__init__(context)
         self._models: dict[UUID, dict[str, Any]] = {}
         """The metadata of models that are speaking."""
+        self._tell = context.run.events.message
 
     def on_chat_model_start(
         self,
@@ -118,7 +119,7 @@ class TokenStream(TaskStream):
         metadata = self._models.get(run_id)
         if metadata is not None and isinstance(chunk, ChatGenerationChunk):
             self._context.heartbeat()
-            self._context.run.events.message(chunk.message, metadata, once=False)
+            self._tell(chunk.message, metadata, once=False)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_rest: Any) -> None:
         """A model has ended. One that did not stream has said nothing until now."""

@@ -153,16 +153,6 @@ AnyMessage: TypeAlias = (
 )
 """One of the messages."""
 
-RECORDS: tuple[type[BaseMessage], ...] = (
-    HumanMessage,
-    AIMessage,
-    AIMessageChunk,
-    SystemMessage,
-    ToolMessage,
-    RemoveMessage,
-)
-"""The classes, for those who must know them all."""
-
 
 def add_tool_call(message: AIMessage, name: Any, args: Any, id: Any) -> None:
     """Add a call whose arguments may still be JSON text."""

@@ -6,7 +6,6 @@ work to one worker thread, so that the event loop never waits for the disk.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
@@ -183,11 +182,7 @@ class SqliteEngine:
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """`commit`, for use on an event loop; a cancellation waits until it has ended."""
-        try:
-            return await self.in_worker(lambda: self.commit(committer, waiting))
-        except asyncio.CancelledError:
-            await self._worker.catch_up()
-            raise
+        return await self._worker.see_through(lambda: self.commit(committer, waiting))
 
     async def in_worker(self, job: Callable[[], R]) -> R:
         """Call something in the worker thread."""

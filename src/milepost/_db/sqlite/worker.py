@@ -1,17 +1,18 @@
 """The thread in which a SQLite database is used on behalf of event loops.
 
-Answers go back to a loop in batches, since waking it costs more than most statements do.
+Answers go back to a loop in batches, since waking it costs more than most statements do. asyncio
+is imported where it is used: a program without an event loop need not load it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 R = TypeVar("R")
@@ -28,6 +29,8 @@ class Worker:
 
     async def call(self, job: Callable[[], R]) -> R:
         """Call something in the thread, and wait for its result."""
+        import asyncio
+
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         with self._condition:
             if self._thread is None:
@@ -40,8 +43,20 @@ class Worker:
             self._condition.notify()
         return await future
 
-    async def catch_up(self) -> None:
+    async def see_through(self, job: Callable[[], R]) -> R:
+        """`call`; a cancellation waits until what was begun so far has ended."""
+        import asyncio
+
+        try:
+            return await self.call(job)
+        except asyncio.CancelledError:
+            await self._catch_up()
+            raise
+
+    async def _catch_up(self) -> None:
         """Wait until what was begun so far has ended, even if the caller is cancelled meanwhile."""
+        import asyncio
+
         ended = asyncio.ensure_future(self.call(_nothing))
         while not ended.done():
             with suppress(asyncio.CancelledError):

@@ -144,6 +144,8 @@ def steps_of(target: Any) -> Any:
 # -- who listens to a run
 
 _TRACING = ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING_V2")
+_OFF = ("", "0", "false", "False")
+"""What LangChain takes for a switch that is off."""
 _LISTENERS = ("langchain_core.tracers.context", "langsmith.run_helpers")
 """Modules by which handlers get to runs that were not given any."""
 
@@ -169,7 +171,7 @@ def _may_listen(run: GraphRun) -> bool:
         if getattr(modules.get("langchain_core.globals"), "_debug", False):
             return True
     # The environment is asked once for a whole run: that takes microseconds.
-    return run.depth == 0 and any(name in os.environ for name in _TRACING)
+    return run.depth == 0 and any(os.environ.get(name, "") not in _OFF for name in _TRACING)
 
 
 def load() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.delta_snapshots import rebuild_deltas
@@ -146,11 +146,13 @@ def _parent(
     if before is None or source not in ("loop", "update"):
         return None
     wanted = place_of(before)
-    # Our own savers fetch it along.
+    # Our own savers fetch it along, without the parts that mostly are not looked at.
     for parent in (candidate, getattr(saved, "parent", None)):
         if parent is not None and place_of(parent.config) == wanted:
-            found: CheckpointTuple = parent
-            return found
+            has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
+            if has is None or has(view.program.deciding):
+                found: CheckpointTuple = parent
+                return found
     # In a listing, a checkpoint is read on access: a damaged one does not hide the others.
     cursor = yield from ListCheckpoints(view.saver, before, limit=1)
     return view.program.renames.apply((yield from NextCheckpoint(cursor)))

@@ -128,10 +128,11 @@ class EventStream:
         """Deliver a message; with `once` only where its id was not heard yet."""
         if "messages" in self.modes and (self.subgraphs or not from_child):
             known = id in self.heard
-            if id is not None:
+            if not known and id is not None:
                 self.heard.add(id)
             if not (once and known):
-                self.deliver(event)
+                self.undelivered.append(event)  # as `deliver` does: there are many tokens
+                self.wake()
         if self.parent is not None:
             self.parent.push_message(event, id, once=once, from_child=True)
 
@@ -296,10 +297,3 @@ class RunEvents:
 def ns_parts(ns: str) -> tuple[str, ...]:
     """A namespace as the tuple that streams show."""
     return tuple(ns.split(NS_SEP)) if ns else ()
-
-
-def shown(event: Event, *, many_modes: bool, subgraphs: bool) -> Any:
-    """An event in the form that the caller of `stream` asked for."""
-    if subgraphs:
-        return (event.ns, event.mode, event.payload) if many_modes else (event.ns, event.payload)
-    return (event.mode, event.payload) if many_modes else event.payload

@@ -125,6 +125,11 @@ class RenamedCheckpoint:
         """The checkpoint before it, if that was fetched along with it."""
         return self._renames.apply(getattr(self._saved, "parent", None))
 
+    def has(self, channels: Collection[str]) -> bool:
+        """Whether the saver has fetched the values of these channels."""
+        has = getattr(self._saved, "has", None)
+        return has is None or bool(has(_AndOld(channels, self._renames)))
+
     def outline(self, channels: Collection[str]) -> Checkpoint:
         """The checkpoint with the values of these channels, if the saver can leave others out."""
         outline = getattr(self._saved, "outline", None)

@@ -15,6 +15,7 @@ parameters and results stay visible to a type checker and to an editor.
 from __future__ import annotations
 
 from functools import wraps
+from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -97,3 +98,25 @@ def method_of(
 
     found: Any = adelegate if iscoroutinefunction(method) else delegate
     return found  # type: ignore[no-any-return]
+
+
+class method_on_demand:  # noqa: N801 - used like method_of
+    """`method_of` for a facet whose class is imported when the method is first looked up.
+
+    It is named by its module and class, and its method has the name of the saver's.
+    """
+
+    def __init__(self, facet: Callable[[Any], Facet], home: str) -> None:
+        self._facet = facet
+        self._home = home
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner = owner
+        self._name = name
+
+    def __get__(self, saver: Any, kind: type) -> Any:
+        module, _, cls = self._home.partition(":")
+        method = getattr(getattr(import_module(module), cls), self._name)
+        found: Any = method_of(self._facet, method)
+        setattr(self._owner, self._name, found)
+        return found.__get__(saver, kind)

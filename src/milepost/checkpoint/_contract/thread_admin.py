@@ -44,6 +44,12 @@ class Sweeping:
 
     sweeper: Sweeper | None = None
 
+    def stop(self) -> None:
+        """End it, if there is one."""
+        if self.sweeper is not None:
+            self.sweeper.stop(timeout=0)
+            self.sweeper = None
+
 
 class Threads(Facet):
     """The threads of a saver: known by the registry, and kept as long as they are wanted."""
@@ -287,9 +293,7 @@ class Threads(Facet):
 
     def stop_sweeper(self) -> None:
         """End it; a sweep that is under way comes to its end, which the future tells."""
-        if self._sweeping.sweeper is not None:
-            self._sweeping.sweeper.stop(timeout=0)
-            self._sweeping.sweeper = None
+        self._sweeping.stop()
 
 
 def _told(progress: Progress | None, done: int) -> int:

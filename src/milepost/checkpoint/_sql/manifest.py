@@ -32,6 +32,10 @@ INHERITED: Final = True
 
 _MOST_ROWS: Final = 256
 """Rows of a chain after which a complete manifest is stored, whatever it costs."""
+_EARLY: Final = 32
+"""Steps of a thread whose manifests are complete."""
+_FEW: Final = 12
+"""Channels for which that is so."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -202,8 +206,14 @@ def _long(time: str | int) -> str:
     return (_EPOCH + time * _MICROSECOND).isoformat()
 
 
-def is_due(base: CachedManifest, most: Bounds) -> bool:
-    """Whether the next manifest should be stored complete."""
+def is_due(base: CachedManifest, most: Bounds, step: Any) -> bool:
+    """Whether the manifest of a step, which comes after `base`, should be stored complete.
+
+    Most threads are short and have few channels, and a chain takes longer to read than a short
+    thread's values; a complete manifest of a few channels is some hundred bytes longer.
+    """
+    if len(base.manifest.versions) <= _FEW and isinstance(step, int) and step < _EARLY:
+        return True
     if base.rows < most.frames:
         return False
     return base.rows >= _MOST_ROWS or base.spent >= base.size

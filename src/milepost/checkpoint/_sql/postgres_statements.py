@@ -13,7 +13,7 @@ from typing import Final
 
 from milepost.checkpoint._sql.statements import Statements
 
-POSTGRES: Final = Statements(
+STATEMENTS: Final = Statements(
     lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ? FOR UPDATE",
     lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ? FOR UPDATE",
     holds_thread="""

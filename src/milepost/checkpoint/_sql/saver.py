@@ -7,8 +7,8 @@ nothing but how they wait.
 from __future__ import annotations
 
 from binascii import b2a_base64
-from dataclasses import fields
 from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost._db.group_commit import Committer, Outcome
@@ -18,7 +18,7 @@ from milepost._internal.fork_guard import ProcessBound
 from milepost._internal.generators import GeneratorDriver
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
-from milepost.checkpoint._contract.facets import method_of
+from milepost.checkpoint._contract.facets import method_of, method_on_demand
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
@@ -41,18 +41,14 @@ from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.versions import counter_in, counter_text
 from milepost.checkpoint._delta.encode import Codec
-from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
 from milepost.checkpoint._sql.cache import ThreadCache
-from milepost.checkpoint._sql.postgres_statements import POSTGRES
 from milepost.checkpoint._sql.read.delta_history import history
 from milepost.checkpoint._sql.read.listing import Listing
 from milepost.checkpoint._sql.read.reader import Reader
 from milepost.checkpoint._sql.rows import Prepared
-from milepost.checkpoint._sql.sqlite_statements import SQLITE
 from milepost.checkpoint._sql.statements import Statements
 from milepost.checkpoint._sql.threads import leases
 from milepost.checkpoint._sql.threads.registry import Registry
-from milepost.checkpoint._sql.threads.retention import SqlThreads
 from milepost.checkpoint._sql.write.prepare import Preparer
 from milepost.checkpoint._sql.write.store import Storer
 from milepost.checkpoint.base import BaseCheckpointSaver
@@ -63,7 +59,12 @@ if TYPE_CHECKING:
 
     from milepost._db.dialect import Dialect
     from milepost._db.engine import Engine
+    from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
+    from milepost.checkpoint._sql.threads.retention import SqlThreads
     from milepost.checkpoint.serde.base import SerializerProtocol
+
+
+_ADMIN = "milepost.checkpoint._sql.admin.maintenance:DatabaseAdmin"
 
 
 def _admin(saver: SqlSaver) -> DatabaseAdmin:
@@ -73,8 +74,9 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 @cache
 def queries_for(dialect: Dialect) -> Statements:
     """The statements in one dialect."""
-    found = SQLITE if dialect.name == "sqlite" else POSTGRES
-    names = [field.name for field in fields(Statements)]
+    module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
+    found: Statements = module.STATEMENTS
+    names = Statements.__annotations__
     return Statements(**{name: dialect.placed(getattr(found, name)) for name in names})
 
 
@@ -130,23 +132,38 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     @property
     def threads(self) -> SqlThreads:
         """Whole threads: listed, created, described, copied, pruned, swept, erased."""
+        from milepost.checkpoint._sql.threads.retention import SqlThreads
+
         return SqlThreads(self.engine, self._sweeping, self._registry, self._reader, self._cache)
 
     @property
     def admin(self) -> DatabaseAdmin:
         """The whole database: dumped, loaded, verified, salvaged, sealed again, vacuumed."""
+        from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
+
         return DatabaseAdmin(
             self.engine, self.dialect, self.threads, self._registry, self._metadata, self._reader
         )
 
-    dump = method_of(_admin, DatabaseAdmin.dump)
-    adump = method_of(_admin, DatabaseAdmin.adump)
-    load = method_of(_admin, DatabaseAdmin.load)
-    aload = method_of(_admin, DatabaseAdmin.aload)
-    verify = method_of(_admin, DatabaseAdmin.verify)
-    averify = method_of(_admin, DatabaseAdmin.averify)
-    salvage = method_of(_admin, DatabaseAdmin.salvage)
-    asalvage = method_of(_admin, DatabaseAdmin.asalvage)
+    if TYPE_CHECKING:
+        dump = method_of(_admin, DatabaseAdmin.dump)
+        adump = method_of(_admin, DatabaseAdmin.adump)
+        load = method_of(_admin, DatabaseAdmin.load)
+        aload = method_of(_admin, DatabaseAdmin.aload)
+        verify = method_of(_admin, DatabaseAdmin.verify)
+        averify = method_of(_admin, DatabaseAdmin.averify)
+        salvage = method_of(_admin, DatabaseAdmin.salvage)
+        asalvage = method_of(_admin, DatabaseAdmin.asalvage)
+    else:
+        # Programs that look after databases load what does it; others need not.
+        dump = method_on_demand(_admin, _ADMIN)
+        adump = method_on_demand(_admin, _ADMIN)
+        load = method_on_demand(_admin, _ADMIN)
+        aload = method_on_demand(_admin, _ADMIN)
+        verify = method_on_demand(_admin, _ADMIN)
+        averify = method_on_demand(_admin, _ADMIN)
+        salvage = method_on_demand(_admin, _ADMIN)
+        asalvage = method_on_demand(_admin, _ADMIN)
 
     # -- a step in one go
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from milepost.checkpoint._sql.statements import Statements
 
-SQLITE: Final = Statements(
+STATEMENTS: Final = Statements(
     lock_thread="SELECT head, token, epoch, status FROM threads WHERE thread_id = ?",
     lock_unused_thread="SELECT 1 FROM threads WHERE thread_id = ? AND updated_at < ?",
     holds_thread="SELECT 1 FROM threads WHERE thread_id = ? AND token = ? AND epoch = ?",

@@ -110,7 +110,7 @@ class PostgresSaver(BasePostgresSaver):
         try:
             yield saver
         finally:
-            saver.stop_sweeper()
+            saver._sweeping.stop()
             with suppress(driver.Error):
                 open_pipe.close()
             saver.engine.close()

@@ -110,7 +110,7 @@ class AsyncPostgresSaver(BasePostgresSaver):
         try:
             yield saver
         finally:
-            saver.stop_sweeper()
+            saver._sweeping.stop()
             with suppress(driver.Error):
                 await open_pipe.aclose()
             await saver.engine.close()

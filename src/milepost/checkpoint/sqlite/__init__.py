@@ -73,7 +73,7 @@ class SqliteSaver(SqlSaver):
         try:
             yield saver
         finally:
-            saver.stop_sweeper()
+            saver._sweeping.stop()
             saver.engine.close()
 
     def setup(self) -> None:

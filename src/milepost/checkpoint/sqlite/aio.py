@@ -74,7 +74,7 @@ class AsyncSqliteSaver(SqlSaver):
         try:
             yield saver
         finally:
-            saver.stop_sweeper()
+            saver._sweeping.stop()
             await in_thread(saver.engine.close)
 
     async def setup(self) -> None:

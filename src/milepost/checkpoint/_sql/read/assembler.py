@@ -23,6 +23,7 @@ from milepost.checkpoint._sql.inline_writes import (
 )
 from milepost.checkpoint._sql.manifest import EMPTIED, OWN_ROW
 from milepost.checkpoint._sql.read.fetched import (
+    UNREADABLE,
     CheckpointRecord,
     Manifests,
     WriteRecord,
@@ -34,7 +35,7 @@ from milepost.errors import SerdeError
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.manifest import Manifest
@@ -57,6 +58,11 @@ class Record(LazyTuple, plain=CheckpointTuple):
         made: Checkpoint | None = self._made.get("checkpoint")
         return fields.outline(channels) if made is None else made
 
+    def has(self, channels: Container[str]) -> bool:
+        """Whether the values of these channels were fetched."""
+        fields: Any = self._maker
+        return "checkpoint" in self._made or bool(fields.has(channels))
+
 
 class _Fields:
     """What a record is made from."""
@@ -77,6 +83,9 @@ class _Fields:
             return assembler.channel(manifest, channel) if channel in channels else MISSING
 
         return assembler.checkpoint(self._row, read)
+
+    def has(self, channels: Container[str]) -> bool:
+        return self._assembler.has(self._row, channels)
 
 
 class Whole(CheckpointTuple):
@@ -108,6 +117,15 @@ class CheckpointAssembler:
         self._manifests = manifests
         self._writes = writes
         self._resolver = resolver
+
+    def has(self, row: CheckpointRecord, channels: Container[str]) -> bool:
+        """Whether the values that a checkpoint has of these channels were fetched."""
+        try:
+            large = self._manifests.of(row.id).manifest.large()
+        except UNREADABLE:
+            return True  # reading it raises the error
+        fetched = self._resolver.has_rows_of
+        return all(fetched(*key) for key in large if key[0] in channels)
 
     def record(self, row: CheckpointRecord) -> CheckpointTuple:
         """One of them, to be put together later."""

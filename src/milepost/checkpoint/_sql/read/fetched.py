@@ -118,8 +118,6 @@ class Manifests:
         self._cached = cached
         """Those that have been put together, here or before."""
         self._epoch = epoch
-        self.made: list[CachedManifest] = []
-        """Those of them that were put together here."""
         self._opened: dict[str, tuple[manifests.Unpacked, int]] = {}
         self._after: dict[str, list[CheckpointRecord]] | None = None
 
@@ -185,7 +183,6 @@ class Manifests:
                 manifest = Manifest(versions, seen, inline)
                 cached = CachedManifest(None, self._epoch, row.id, manifest, count, spent, size)
                 self._cached[row.id] = cached
-                self.made.append(cached)
                 if row is not line[0]:
                     versions, seen, inline = dict(versions), dict(seen), dict(inline)
         assert cached is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._internal.dataclass_tools import record
+from milepost.checkpoint._contract.threads import is_trigger
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 from milepost.checkpoint._sql.read.fetched import (
     UNREADABLE,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint._contract.records import Place
+    from milepost.checkpoint._sql.cache import CachedManifest
 
 _WRITE: Final = 1
 
@@ -40,17 +42,26 @@ class FoundCheckpoint:
         return [self.row] if self.parent is None else [self.row, self.parent]
 
     def wanted(self, manifests: Manifests) -> set[tuple[str, str]]:
-        """The channels and versions that have rows of their own."""
+        """The channels and versions that have rows of their own.
+
+        Of the parent only what started its tasks: its state is not asked for, and mostly a part
+        of the other's.
+        """
         wanted = set(manifests.of(self.row.id).manifest.large())
         for write in self.writes:
             if write.base is not None:
                 wanted.add((write.channel, write.base))
         try:
             if self.parent is not None:
-                wanted.update(manifests.of(self.parent.id).manifest.large())
+                wanted.update(triggers(manifests.of(self.parent.id)))
         except UNREADABLE:
             return wanted  # reading the parent raises the error
         return wanted
+
+
+def triggers(cached: CachedManifest) -> list[tuple[str, str]]:
+    """The large values of a checkpoint by which its tasks were started, and their versions."""
+    return [key for key in cached.manifest.large() if is_trigger(key[0])]
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:

@@ -26,7 +26,7 @@ from milepost.checkpoint._sql.read.fetched import (
     Manifests,
     WriteRecord,
 )
-from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at
+from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at, triggers
 from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
@@ -115,7 +115,8 @@ class Reader:
     def _record(
         self, place: Place, found: FoundCheckpoint, manifests: Manifests, resolver: Resolver
     ) -> CheckpointTuple:
-        """A checkpoint whose rows are all there. The checkpoint and its parent are cached."""
+        """A checkpoint whose rows are all there. What was fetched of it and of its parent is
+        cached: a run may go on from it."""
         thread_id, ns, _ = place
         assembler = CheckpointAssembler(
             self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
@@ -125,11 +126,12 @@ class Reader:
         if parent is not None:
             record.parent = assembler.record(parent)
         if self.codec.splices:
-            for cached in manifests.made:
-                if cached.checkpoint_id != row.id:
-                    with suppress(*UNREADABLE):
-                        self._learn(thread_id, ns, cached, resolver, epoch)
-            self._learn(thread_id, ns, manifests.of(row.id), resolver, epoch)
+            if parent is not None:
+                with suppress(*UNREADABLE):
+                    before = manifests.of(parent.id)
+                    self._learn(thread_id, ns, before, triggers(before), resolver, epoch)
+            latest = manifests.of(row.id)
+            self._learn(thread_id, ns, latest, latest.manifest.large(), resolver, epoch)
         return record
 
     def manifest_of(self, place: Place) -> Operation[Manifest | None]:
@@ -144,10 +146,16 @@ class Reader:
         return found.of(row.id).manifest
 
     def _learn(
-        self, thread_id: str, ns: str, cached: CachedManifest, resolver: Resolver, epoch: int | None
+        self,
+        thread_id: str,
+        ns: str,
+        cached: CachedManifest,
+        large: Iterable[tuple[str, str]],
+        resolver: Resolver,
+        epoch: int | None,
     ) -> None:
         values = {}
-        for channel, version in cached.manifest.large():
+        for channel, version in large:
             values[channel] = resolver.remember(channel, version, epoch)
         self.cache.learn(thread_id, ns, cached, values)
 

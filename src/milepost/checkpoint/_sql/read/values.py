@@ -62,6 +62,18 @@ class Resolver:
         """Whether all these versions have been fetched."""
         return wanted <= self._rows.keys()
 
+    def has_rows_of(self, channel: str, version: str) -> bool:
+        """Whether a version and all that it is a difference from are here."""
+        key, passed = (channel, version), 0
+        while key not in self._cached:
+            row = self._rows.get(key)
+            if row is None or passed > len(self._rows):
+                return False
+            if row.base is None:
+                return True
+            key, passed = (row.base_channel or row.channel, row.base), passed + 1
+        return True
+
     def kind(self, channel: str, version: str) -> str:
         """How a version is encoded."""
         cached = self._cached.get((channel, version))

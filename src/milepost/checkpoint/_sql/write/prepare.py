@@ -163,7 +163,8 @@ class Preparer:
         if changes is None:
             return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
         manifest = base.manifest.merged(changes)
-        return manifest, None if manifests.is_due(base, self._chain) else changes
+        due = manifests.is_due(base, self._chain, new.metadata.get("step"))
+        return manifest, None if due else changes
 
     def _value(
         self,

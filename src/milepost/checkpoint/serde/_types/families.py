@@ -91,9 +91,9 @@ def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
     if root == "langchain_core":
         message: Writer | None = _langchain().writer_for(cls, registry)
         return message
-    if root == "milepost" and cls.__name__.endswith("Item"):
-        item: Writer | None = _own().writer_for(cls, registry)
-        return item
+    if root == "milepost" and (late := _own().writer_for(cls, registry)) is not None:
+        own: Writer = late
+        return own
     if root in _PYDANTIC and (value := _pydantic().writer_for(cls, registry)) is not None:
         found: Writer = value
         return found
@@ -120,7 +120,7 @@ def allow_name(name: str, registry: TypeRegistry) -> None:
     """Register the type stored as `name` if it is one that needs no registration."""
     if name.startswith("langchain_core:"):
         _langchain().allow_name(name, registry)
-    elif name.startswith("milepost:"):
+    elif name.startswith(("milepost:", "milepost.messages._light:")):
         _own().allow_name(name, registry)
     elif name.startswith("pydantic:"):
         _pydantic().allow_name(name, registry)

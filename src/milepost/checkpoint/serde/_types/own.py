@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint.serde._types.records import RecordType, make
-from milepost.messages import _light
 from milepost.types import (
     CacheKey,
     Command,
@@ -41,7 +40,7 @@ _TYPES: tuple[type, ...] = (
 
 def records() -> Iterator[RecordType]:
     """One record for each of them."""
-    for cls in (*_TYPES, *_light.RECORDS):
+    for cls in _TYPES:
         yield make(cls, name=f"milepost:{cls.__name__.lstrip('_')}")
     yield make(Send, name="milepost:Send", encode=_encode_send, decode=_decode_send)
     yield make(
@@ -60,33 +59,56 @@ def _decode_send(fields: dict[str, Any]) -> Send:
 
 _ITEM: Final = ("value", "key", "namespace", "created_at", "updated_at", "version")
 _ITEMS: Final = {"Item": _ITEM, "SearchItem": (*_ITEM, "score")}
-"""What a store gives back, and its arguments. Stores are above serializers, so their module is
-looked up when the first item is met."""
+"""What a store gives back, and its arguments."""
+_STORE: Final = "milepost.store.base"
+_MESSAGES: Final = "milepost.messages._light"
+_HOMES: Final = {
+    **dict.fromkeys(_ITEMS, _STORE),
+    **dict.fromkeys(
+        (
+            "HumanMessage",
+            "AIMessage",
+            "AIMessageChunk",
+            "SystemMessage",
+            "ToolMessage",
+            "RemoveMessage",
+        ),
+        _MESSAGES,
+    ),
+}
+"""Where classes are that are looked up when the first of their objects is met: stores are above
+serializers, and programs that use LangChain's messages need not load ours."""
 
 
 def writer_for(cls: type, registry: TypeRegistry) -> Writer | None:
-    """The writer of an item of a store; None for any other class."""
-    if cls is not _item_class(cls.__name__):
+    """The writer of an item of a store or of a message of our own; None for any other class."""
+    if cls.__module__ != _MESSAGES and cls.__name__ not in _ITEMS:
         return None
-    _register_item(cls, registry)
+    if cls is not _late_class(cls.__name__):
+        return None
+    _register(cls, registry)
     return registry.writers[cls]
 
 
 def allow_name(name: str, registry: TypeRegistry) -> None:
-    """Register the class of items that is stored as `name`, if it is one."""
-    cls = _item_class(name.partition(":")[2])
+    """Register the class that is stored as `name`, if it is one of those."""
+    cls = _late_class(name.partition(":")[2])
     if cls is not None:
-        _register_item(cls, registry)
+        _register(cls, registry)
 
 
-def _item_class(name: str) -> type | None:
-    if name not in _ITEMS:
+def _late_class(name: str) -> type | None:
+    if name not in _HOMES:
         return None
-    found: type = getattr(import_module("milepost.store.base"), name)
+    found: type = getattr(import_module(_HOMES[name]), name)
     return found
 
 
-def _register_item(cls: Any, registry: TypeRegistry) -> None:
+def _register(cls: Any, registry: TypeRegistry) -> None:
+    stored = f"milepost:{cls.__name__}"
+    if cls.__module__ == _MESSAGES:
+        registry.register(cls, name=stored)
+        return
     names = _ITEMS[cls.__name__]
 
     def encode(item: Any) -> dict[str, Any]:
@@ -95,7 +117,7 @@ def _register_item(cls: Any, registry: TypeRegistry) -> None:
     def decode(fields: dict[str, Any]) -> Any:
         return cls(**fields)
 
-    registry.register(cls, name=f"milepost:{cls.__name__}", encode=encode, decode=decode)
+    registry.register(cls, name=stored, encode=encode, decode=decode)
 
 
 def _encode_interrupt(interrupt: Interrupt) -> dict[str, Any]:

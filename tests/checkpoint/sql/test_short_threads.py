@@ -1,0 +1,113 @@
+"""Short threads: what is stored and fetched so that a cold read of one is quick."""
+
+from __future__ import annotations
+
+import operator
+import random
+import string
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from milepost import START, StateGraph
+from milepost.channels import LastValue
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.pregel import ChannelWriteEntry, NodeBuilder, Pregel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
+LARGE = "x" * 3000
+
+
+class Log(TypedDict):
+    lines: Annotated[list[str], operator.add]
+
+
+def chat(saver: Any) -> Any:
+    builder = StateGraph(Log).add_node("reply", lambda s: {"lines": [LARGE]})
+    return builder.add_edge(START, "reply").compile(checkpointer=saver)
+
+
+def complete(saver: Any) -> list[int]:
+    """Whether each manifest of a thread is complete, oldest first."""
+    sql = "SELECT complete FROM checkpoints ORDER BY checkpoint_id"
+    return [row[0] for row in saver.conn.execute(sql).fetchall()]
+
+
+def test_the_manifests_of_a_short_thread_are_complete(sqlite):
+    for _ in range(5):
+        chat(sqlite).invoke({"lines": ["hello"]}, CONFIG, durability="sync")
+    assert complete(sqlite) == [1] * 15
+
+
+def test_those_of_a_long_thread_are_mostly_changes(sqlite):
+    for _ in range(20):
+        chat(sqlite).invoke({"lines": ["hello"]}, CONFIG, durability="sync")
+    found = complete(sqlite)
+    assert all(found[:30])
+    assert sum(found[40:]) <= 3
+
+
+def test_those_of_many_channels_are_changes_from_the_first_on(sqlite):
+    keys = {f"key{n}": int for n in range(20)}
+    schema: Any = TypedDict("schema", keys)  # type: ignore[operator]
+    builder = StateGraph(schema).add_node("count", lambda s: {"key0": s["key0"] + 1})
+    builder.add_edge(START, "count")
+    graph = builder.compile(checkpointer=sqlite)
+    graph.invoke(dict.fromkeys(keys, 0), CONFIG, durability="sync")
+    assert 0 in complete(sqlite)
+
+
+def fetched(saver: Any, read: Callable[[], Any]) -> list[str]:
+    """The values whose rows are looked up while something is read."""
+    seen: list[str] = []
+    saver.conn.set_trace_callback(seen.append)
+    try:
+        read()
+    finally:
+        saver.conn.set_trace_callback(None)
+    return [sql for sql in seen if "FROM checkpoint_held" in sql]
+
+
+def test_the_state_of_the_checkpoint_before_the_latest_is_not_fetched(path):
+    """Its version of the list is a row of its own, which the latest does not build on."""
+    with SqliteSaver.from_conn_string(path) as saver:
+        edit = StateGraph(dict).add_node("edit", lambda s: {"text": s["text"][::-1] + LARGE})
+        edit.add_edge(START, "edit")
+        graph = edit.compile(checkpointer=saver)
+        graph.invoke({"text": "".join(map(str, range(2000)))}, CONFIG, durability="sync")
+    with SqliteSaver.from_conn_string(path) as saver:
+        graph = edit.compile(checkpointer=saver)
+        read: list[Any] = []
+        versions = fetched(saver, lambda: read.append(graph.get_state(CONFIG)))
+        assert len(versions) == 1
+        assert read[0].metadata["writes"] == {"edit": read[0].values}
+
+
+def test_what_made_a_state_is_told_where_large_values_start_tasks(saver, reopen):
+    """A node that listens to a channel which it writes itself: the value that started its task
+    is another one in the state after it, and must be fetched to find that task."""
+
+    def replace(text: str) -> str | None:
+        return None if text.startswith("2") else str(int(text[0]) + 1) + noise(text[0])
+
+    write = ChannelWriteEntry("text", skip_none=True)
+    graph = Pregel(
+        nodes={"replace": NodeBuilder().subscribe_only("text").do(replace).write_to(write)},
+        channels={"text": LastValue(str)},
+        input_channels="text",
+        output_channels="text",
+        checkpointer=saver,
+    )
+    graph.invoke("0" + noise("input"), CONFIG, durability="sync")
+    with reopen() as cold:
+        again = graph.copy(update={"checkpointer": cold})
+        end = again.get_state(CONFIG)
+        state = again.get_state(end.parent_config)
+    assert state.values == end.values
+    assert state.metadata["writes"] == {"replace": state.values}
+
+
+def noise(seed: str) -> str:
+    """A text that has nothing in common with others."""
+    return "".join(random.Random(seed).choices(string.ascii_letters, k=3000))
