@@ -71,8 +71,11 @@ def _run_app(given: list[str]) -> int:
 
     from milepost.cli.app import app
 
+    if not given and "_MILEPOST_COMPLETE" not in os.environ:
+        print(app.get_help(click.Context(app, info_name="milepost")), file=sys.stderr)
+        return USAGE
     try:
-        result = app.main(given or ["--help"], prog_name="milepost", standalone_mode=False)
+        result = app.main(given, prog_name="milepost", standalone_mode=False)
     except click.Abort:
         print("Nothing was done.", file=sys.stderr)
         return FAILED
@@ -83,6 +86,4 @@ def _run_app(given: list[str]) -> int:
         return USAGE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
-    if not given:
-        return USAGE
     return result if isinstance(result, int) else DONE

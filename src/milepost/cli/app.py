@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -29,6 +30,18 @@ class Lazy(click.Group):
             return command
         help = bare_commands().get(cmd_name)
         return None if help is None else _passed_on(cmd_name, help)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names:
+            close = difflib.get_close_matches(args[0], names, n=3)
+            meant = (
+                f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
+            )
+            ctx.fail(f"There is no command '{args[0]}'. {meant}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

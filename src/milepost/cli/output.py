@@ -228,6 +228,10 @@ def parse_path(text: str) -> Path:
     return tuple(steps)
 
 
+_BRIEFLY: Final = 6
+"""Members that are shown on one line."""
+
+
 def brief(data: Any, width: int = 60) -> str:
     """A value on one line, cut off where it is too long."""
     if isinstance(data, dict) and "content" in data and isinstance(data.get("type"), str):
@@ -242,10 +246,16 @@ def brief(data: Any, width: int = 60) -> str:
         inside = {key: value for key, value in data.items() if key != "$type"}
         name = data["$type"].rpartition(".")[2]
         text = f"{name}({', '.join(f'{k}={brief(v, 30)}' for k, v in inside.items())})"
+    elif isinstance(data, str):
+        text = f'"{data[: width + 1]}"'
+    elif isinstance(data, list):
+        text = f"[{', '.join(brief(one, 30) for one in data[:_BRIEFLY])}"
+        text += f", … {len(data)} in all]" if len(data) > _BRIEFLY else "]"
+    elif isinstance(data, dict):
+        pairs = [f"{key}: {brief(one, 30)}" for key, one in list(data.items())[:_BRIEFLY]]
+        text = f"{{{', '.join(pairs)}{', …' if len(data) > _BRIEFLY else ''}}}"
     else:
-        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-        if isinstance(data, str):
-            text = f'"{data}"'
+        text = json.dumps(data, ensure_ascii=False)
     text = plain(text)
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
