@@ -16,7 +16,7 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
 from milepost.inspect._database import told_plainly
-from milepost.inspect._diff import _same
+from milepost.inspect._diff import same
 from milepost.inspect._errors import InspectError, MergeConflictError
 from milepost.inspect._graphs import attached
 from milepost.inspect._reading import id_of, is_internal, resolve
@@ -164,7 +164,7 @@ class _Plan:
 def _equal(one: Any, other: Any) -> bool:
     if one is MISSING or other is MISSING:
         return one is other
-    return _same(one, other)
+    return same(one, other)
 
 
 def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:
