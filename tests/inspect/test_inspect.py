@@ -189,8 +189,9 @@ class TestTags:
 class TestGoingOn:
     def test_an_answer_lets_a_thread_go_on(self, db):
         id = show(db, Ref("open")).interrupts[0].id
-        events = list(answer(db, builder().compile(), "open", "sure", interrupt_id=id[:6]))
-        assert [event.data for event in events if event.mode == "updates"][0]["ask"]["count"] == 2
+        events = answer(db, builder().compile(), "open", "sure", interrupt_id=id[:6])
+        [update] = [event.data for event in events if event.mode == "updates"]
+        assert update["ask"]["count"] == 2
         assert show(db, Ref("open")).next == ()
 
     def test_an_answer_to_nothing_is_refused(self, db):
@@ -252,7 +253,7 @@ class TestHistory:
     def test_forks_and_what_made_each_checkpoint(self, db):
         entries = list(log(db, "done"))
         assert [(e.step, e.source, dict(e.writes)) for e in entries] == [
-            (2, "update", {"plan": ["count"]}),
+            (2, "update", {"ask": ["count"]}),
             (2, "loop", {"ask": ["messages", "count"]}),
             (1, "loop", {"plan": ["messages", "count", "order"]}),
             (0, "loop", {"__start__": ["messages"]}),
@@ -303,7 +304,7 @@ class TestHistory:
         root, space = namespaces(db, "t")
         assert root == ""
         assert space.startswith("sub:")
-        assert [dict(e.writes) for e in log(db, "t", namespace=space)][0] == {"deep": ["count"]}
+        assert dict(next(log(db, "t", namespace=space)).writes) == {"deep": ["count"]}
         assert show(db, Ref("t", space)).values["count"] == 5
         assert show(db, Ref.parse(str(Ref("t", space)))).values["count"] == 5
 

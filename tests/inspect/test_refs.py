@@ -1,7 +1,7 @@
 """How threads and checkpoints are named."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from milepost.inspect import BadReferenceError, Ref
@@ -32,6 +32,7 @@ def test_a_text_that_names_no_thread_is_refused(text):
         Ref.parse(text)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(min_size=1), st.text(), st.none() | st.text(min_size=1), st.integers(0, 99))
 def test_what_a_reference_is_written_as_means_it_again(thread, namespace, at, back):
     ref = Ref(thread, namespace, at, back)
