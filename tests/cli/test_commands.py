@@ -101,22 +101,83 @@ def test_each_command_in_a_process_of_its_own(file, tmp_path):
         (["completion", "bash"], "_MILEPOST_COMPLETE"),
     ]
     assert {arguments[0] for arguments, _ in story} == set(COMMANDS)
-    env = {**os.environ, "MILEPOST_DB": f"sqlite:///{file}", "MILEPOST_AES_KEY": "k" * 16}
-    # Without a key, but for the command that needs one.
-    plain = {key: value for key, value in env.items() if key != "MILEPOST_AES_KEY"}
-    for arguments, said in story:
-        done = subprocess.run(
-            [sys.executable, "-m", "milepost.cli", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            stdin=subprocess.DEVNULL,
-            env=env if arguments[0] == "reencrypt" else plain,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 0, (arguments, done.stderr)
-        assert said in done.stdout, (arguments, done.stdout)
-        assert "\x1b" not in done.stdout, "no terminal, no colours"
+    env = {**os.environ, "MILEPOST_DB": f"sqlite:///{file}"}
+    with Processes(env, tmp_path) as processes:
+        for arguments, said in story:
+            status, out, err = processes.run(arguments)
+            assert status == 0, (arguments, err)
+            assert said in out, (arguments, out)
+            assert "\x1b" not in out, "no terminal, no colours"
+
+
+class Processes:
+    """Runs each command in a process of its own.
+
+    Most are forked from one that has imported what commands need: to import it takes longer than
+    all the rest. Some start as a user starts them; with MILEPOST_LONG all do.
+    """
+
+    SERVER = """
+import json, os, sys
+import milepost.checkpoint.sqlite, milepost.cli.app, milepost.inspect
+from milepost.cli import main
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ.update(job["env"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, file in ((1, job["out"]), (2, job["err"])):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        status = main(job["arguments"])
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+    AS_USERS_DO = frozenset({"threads", "run", "load", "completion"})
+
+    def __init__(self, env, folder):
+        self.env, self.folder = env, folder
+        self.alone = bool(os.environ.get("MILEPOST_LONG")) or not hasattr(os, "fork")
+
+    def __enter__(self):
+        if not self.alone:
+            self.server = subprocess.Popen(
+                [sys.executable, "-c", self.SERVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self.env,
+                cwd=self.folder,
+            )
+        return self
+
+    def __exit__(self, *_):
+        if not self.alone:
+            self.server.stdin.close()
+            self.server.wait(PATIENCE)
+            self.server.stdout.close()
+
+    def run(self, arguments):
+        # Without a key, but for the command that needs one.
+        env = {"MILEPOST_AES_KEY": "k" * 16} if arguments[0] == "reencrypt" else {}
+        if self.alone or arguments[0] in self.AS_USERS_DO:
+            done = subprocess.run(
+                [sys.executable, "-m", "milepost.cli", *arguments],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                stdin=subprocess.DEVNULL,
+                env={**self.env, **env},
+                cwd=self.folder,
+            )
+            return done.returncode, done.stdout, done.stderr
+        out, err = self.folder / "out", self.folder / "err"
+        job = {"arguments": arguments, "env": env, "out": str(out), "err": str(err)}
+        self.server.stdin.write(json.dumps(job) + "\n")
+        self.server.stdin.flush()
+        status = int(self.server.stdout.readline())
+        return status, out.read_text(), err.read_text()
 
 
 class TestReading:
