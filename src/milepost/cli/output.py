@@ -132,7 +132,15 @@ def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     )
     with bar:
         task = bar.add_task(label, total=total)
-        yield lambda *_: bar.advance(task)
+
+        def step(*told: object) -> None:
+            done, whole = (*told, None, None)[:2]
+            if isinstance(done, int):  # how much is done, of how much
+                bar.update(task, completed=done, total=whole if isinstance(whole, int) else total)
+            else:
+                bar.advance(task)
+
+        yield step
 
 
 # -- parts of lines
