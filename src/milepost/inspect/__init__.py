@@ -1,0 +1,93 @@
+"""Look at threads: what is stored, what made it, what differs, and back to any of it.
+
+The functions behind the command line (`milepost log`, `diff`, `blame`, …) and the page
+(`milepost ui`). They work on databases of milepost and, for reading, of LangGraph, without the
+program that wrote them: classes that are not known are shown as data and never imported.
+
+    from milepost.inspect import Ref, diff, log, open_database
+
+    with open_database("sqlite:///agent.db") as db:
+        for entry in log(db, "customer-17", limit=10):
+            print(entry.checkpoint_id, entry.writes)
+        print(diff(db, Ref.parse("customer-17@~1"), Ref.parse("customer-17")))
+"""
+
+from milepost.inspect._bisect import bisect
+from milepost.inspect._blame import blame
+from milepost.inspect._data import as_data, part_of
+from milepost.inspect._database import Database, open_database
+from milepost.inspect._diff import changes, compare, diff
+from milepost.inspect._errors import (
+    AmbiguousReferenceError,
+    BadReferenceError,
+    CannotOpenError,
+    DamagedError,
+    InspectError,
+    MergeConflictError,
+    ReadOnlyError,
+    StateNotFoundError,
+    ThreadNotFoundError,
+)
+from milepost.inspect._log import GraphRow, graph_rows, log, tail
+from milepost.inspect._records import (
+    Blame,
+    Change,
+    LogEntry,
+    Page,
+    Path,
+    Question,
+    Stats,
+    TaskRow,
+    ThreadRow,
+    ThreadSize,
+    ThreadView,
+)
+from milepost.inspect._refs import Ref
+from milepost.inspect._tags import TagRow, tag, tags, untag
+from milepost.inspect._threads import namespaces, show, stats, thread, threads
+
+__all__ = [
+    "AmbiguousReferenceError",
+    "BadReferenceError",
+    "Blame",
+    "CannotOpenError",
+    "Change",
+    "DamagedError",
+    "Database",
+    "GraphRow",
+    "InspectError",
+    "LogEntry",
+    "MergeConflictError",
+    "Page",
+    "Path",
+    "Question",
+    "ReadOnlyError",
+    "Ref",
+    "StateNotFoundError",
+    "Stats",
+    "TagRow",
+    "TaskRow",
+    "ThreadNotFoundError",
+    "ThreadRow",
+    "ThreadSize",
+    "ThreadView",
+    "as_data",
+    "bisect",
+    "blame",
+    "changes",
+    "compare",
+    "diff",
+    "graph_rows",
+    "log",
+    "namespaces",
+    "open_database",
+    "part_of",
+    "show",
+    "stats",
+    "tag",
+    "tags",
+    "tail",
+    "thread",
+    "threads",
+    "untag",
+]
