@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from milepost.errors import GraphBuildError
 from milepost.server._errors import not_found
 from milepost.server._records import Schemas
+from milepost.types import Command
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -102,7 +103,7 @@ def _name_of(spec: str, graph: Any) -> str:
 
 def attached(graph: Any, saver: BaseCheckpointSaver[Any], store: BaseStore | None) -> Any:
     """The graph with the threads and the store of a database, whatever it was compiled with."""
-    if not type(graph).__module__.startswith("langgraph."):
+    if not _is_langgraph(graph):
         changes: dict[str, Any] = {"checkpointer": saver}
         if store is not None:
             changes["store"] = store
@@ -113,6 +114,17 @@ def attached(graph: Any, saver: BaseCheckpointSaver[Any], store: BaseStore | Non
     if store is not None:
         changes["store"] = as_langgraph_store(store)
     return graph.copy(changes)
+
+
+def answer(graph: Any, resume: Any) -> Any:
+    """The Command that answers what a thread waits for, of the library that the graph is of."""
+    if _is_langgraph(graph):
+        return import_module("langgraph.types").Command(resume=resume)
+    return Command(resume=resume)
+
+
+def _is_langgraph(graph: Any) -> bool:
+    return type(graph).__module__.startswith("langgraph.")
 
 
 def drawing(graph: Any, xray: bool | int = False) -> dict[str, Any]:

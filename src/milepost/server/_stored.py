@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.inspect._log import step_at
 from milepost.inspect._reading import id_of, load, parent_of, state_of
-from milepost.inspect._tasks import Step
 from milepost.server._errors import not_found
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
 from milepost.server._wire import wire, wire_dict
@@ -54,12 +54,12 @@ def stored_history(
 
 def _shown(database: Database, saved: CheckpointTuple, row: ThreadRow) -> ThreadState:
     place = place_of(saved.config)
-    paths = database.source.paths(place.thread_id, place.checkpoint_ns, id_of(saved))
-    tasks = Step(saved, paths).tasks(is_open=bool(place.checkpoint_ns) or id_of(saved) == row.head)
+    tasks = step_at(database, saved).tasks()
+    is_latest = bool(place.checkpoint_ns) or id_of(saved) == row.head
     parent = parent_of(saved)
     return ThreadState(
         values=wire(state_of(database, saved)),
-        next=[task.name for task in tasks if not task.finished],
+        next=[task.name for task in tasks if not (is_latest and task.finished)],
         tasks=[_task(task) for task in tasks],
         checkpoint=_at(place, id_of(saved)),
         parent_checkpoint=None if parent is None else _at(place, parent),

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from milepost import inspect
 from milepost._internal.version import __version__
 from milepost.inspect import Change, LogEntry, Ref, Stats, ThreadRow, ThreadView
+from milepost.server._changes import bounded_blames, bounded_changes, step_changes
 from milepost.server._errors import HttpError, refused
 from milepost.server._graphs import drawing, schemas
 from milepost.server._live import follow
@@ -196,7 +197,7 @@ def changes(call: Call[Empty, ChangesQuery]) -> Changes:
     """What a step has changed: a state against its parent's."""
     query = call.query
     after = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
-    return Changes(inspect.step_changes(call.server.database, after, limit=_limit(call)))
+    return Changes(bounded_changes(step_changes(call.server.database, after), _limit(call)))
 
 
 class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +212,7 @@ class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
 def diff(call: Call[Empty, DiffQuery]) -> Changes:
     """What leads from one state to another, of the same thread or of two."""
     a, b = Ref.parse(call.query.a), Ref.parse(call.query.b)
-    return Changes(inspect.diff(call.server.database, a, b, limit=_limit(call)))
+    return Changes(bounded_changes(inspect.diff(call.server.database, a, b), _limit(call)))
 
 
 class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +221,7 @@ class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
+    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
 
 
 class Blames(msgspec.Struct):
@@ -236,7 +238,7 @@ def blame(call: Call[Empty, BlameQuery]) -> Blames:
     path = _path(query.path)
     if not path:
         raise refused('path begins with a key of the state: ["messages", 0].')
-    return Blames(list(inspect.blame(call.server.database, ref, path)))
+    return Blames(bounded_blames(inspect.blame(call.server.database, ref, path), _limit(call)))
 
 
 class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from starlette.concurrency import run_in_threadpool
 
 from milepost.server._assistants import default_id
 from milepost.server._errors import HttpError, refused
+from milepost.server._graphs import answer
 from milepost.server._records import Checkpoint
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._runs import run_events
 from milepost.server._sse import EventStream
 from milepost.server._states import config_of
-from milepost.types import Command
 
 routes = Routes("milepost: runs")
 
@@ -60,7 +60,7 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
     options: dict[str, Any] = {"on_conflict": "reject"} if ours else {}
     if body.context is not None:
         options["context"] = body.context
-    given = body.input if body.resume is msgspec.UNSET else Command(resume=body.resume)
+    given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
     events = run_events(graph, given, config, server.limits.value, options)
     cancel = body.on_disconnect == "cancel"
     return server.streams.response(server.runs.start(thread_id, events, cancel=cancel))
