@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import httpx
-import uvicorn
 from typing_extensions import TypedDict
 
 from milepost.graph import END, START, StateGraph
 from milepost.server import create_app
+from milepost.server._serve import UiServer, address_of, bind
 from milepost.types import interrupt
 
 TOKEN = "a-token-of-the-tests"
@@ -46,22 +46,22 @@ class Running:
 def serving(database: Any, **options: Any) -> Iterator[Running]:
     """A server on a free port, until the block ends."""
     app = create_app(database, **{"token": TOKEN, **options})
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="on")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
+    listening = bind("127.0.0.1", 0)
+    url = address_of(listening, "127.0.0.1")
+    server = UiServer(app)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     deadline = time.monotonic() + 20
     while not server.started:
         assert thread.is_alive(), "the server has ended"
         assert time.monotonic() < deadline, "the server does not start"
         time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        yield Running(f"http://127.0.0.1:{port}", app)
+        yield Running(url, app)
     finally:
         server.should_exit = True
-        server.force_exit = True
         thread.join(20)
+        listening.close()
         assert not thread.is_alive(), "the server does not stop"
 
 

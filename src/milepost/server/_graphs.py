@@ -40,7 +40,7 @@ def _from_config(file: Path) -> dict[str, Any]:
         raise GraphBuildError(f"'{file}' is no JSON: {error}.") from error
     named = config.get("graphs") if isinstance(config, dict) else None
     if not isinstance(named, dict) or not named:
-        raise GraphBuildError(f"'{file}' names no graphs: add \"graphs\": {{\"agent\": …}}.")
+        raise GraphBuildError(f'\'{file}\' names no graphs: add "graphs": {{"agent": …}}.')
     found = {}
     for graph_id, entry in named.items():
         path = entry.get("path") if isinstance(entry, dict) else entry
@@ -141,9 +141,13 @@ def schemas(graph: Any) -> Schemas:
     return Schemas(
         input_schema=_schema(graph.get_input_jsonschema, getattr(builder, "input_schema", None)),
         output_schema=_schema(graph.get_output_jsonschema, getattr(builder, "output_schema", None)),
-        state_schema=_schema(lambda: _state_schema(builder), getattr(builder, "state_schema", None)),
+        state_schema=_schema(
+            lambda: _state_schema(builder), getattr(builder, "state_schema", None)
+        ),
         config_schema=_schema(lambda: _configurable(graph), None),
-        context_schema=_schema(graph.get_context_jsonschema, getattr(graph, "context_schema", None)),
+        context_schema=_schema(
+            graph.get_context_jsonschema, getattr(graph, "context_schema", None)
+        ),
     )
 
 

@@ -17,13 +17,14 @@ import hmac
 import uuid
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
+from html import escape
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from milepost.server._errors import HttpError
 from milepost.server._routing import error_response
@@ -178,7 +179,14 @@ class Guard:
         given = [value for name, value in query if name == "token"]
         if is_page and given and self._is_token(given[-1]):
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            response = RedirectResponse(f"/?{rest}" if rest else "/", status_code=303)
+            target = escape(f"/?{rest}" if rest else "/")
+            # A redirect would be part of a visit that perhaps began on another site, where the
+            # cookie is not sent. This page goes on by itself, and takes the place of the token's
+            # URL in the history.
+            response = HTMLResponse(
+                f'<!doctype html><meta charset="utf-8"><title>milepost</title>'
+                f'<meta http-equiv="refresh" content="0;url={target}">'
+            )
             response.set_cookie(
                 _cookie_name(scope),
                 given[-1],
@@ -191,9 +199,7 @@ class Guard:
             return PlainTextResponse(
                 "Open the address that `milepost ui` printed: it has the token.\n", status_code=401
             )
-        raise HttpError(
-            401, "A token is needed: Authorization: Bearer TOKEN, or x-api-key: TOKEN."
-        )
+        raise HttpError(401, "A token is needed: Authorization: Bearer TOKEN, or x-api-key: TOKEN.")
 
 
 def _host_name(host: str) -> str | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _REF: Final = "#/components/schemas/{name}"
 _ERROR: Final = {"$ref": "#/components/schemas/Error"}
-_SECURITY: Final = [{"token": []}, {"key": []}]
+_SECURITY: Final[list[dict[str, list[str]]]] = [{"token": []}, {"key": []}]
 
 
 class Error(msgspec.Struct):
@@ -60,9 +60,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _has_schema(answer: Any) -> bool:
-    return answer is not type(None) and not (
-        isinstance(answer, type) and issubclass(answer, Response)
-    )
+    is_response = isinstance(answer, type) and issubclass(answer, Response)
+    return answer is not type(None) and not is_response
 
 
 def _operation(
@@ -84,7 +83,7 @@ def _operation(
         ],
         "responses": _responses(operation, by_type),
     }
-    query = components.get(operation.query.__name__, {})
+    query = components[by_type[id(operation.query)]["$ref"].rpartition("/")[2]]
     for name, schema in query.get("properties", {}).items():
         required = name in query.get("required", ())
         found["parameters"].append(

@@ -70,9 +70,7 @@ class Wanted:
         return contains(_latest(server, row)[0], dict(self.values))
 
 
-def find(
-    server: Server, wanted: Wanted, limit: int, offset: int
-) -> tuple[list[ThreadRow], int]:
+def find(server: Server, wanted: Wanted, limit: int, offset: int) -> tuple[list[ThreadRow], int]:
     """A part of the threads, and how many there are."""
     if wanted.is_simple:
         page = inspect.threads(
@@ -108,7 +106,7 @@ def _candidates(server: Server, wanted: Wanted) -> Iterator[ThreadRow]:
         yield from (row for row in rows if row is not None)
         return
     plain = {k: v for k, v in wanted.metadata.items() if not isinstance(v, (dict, list))}
-    sort = "thread_id" if wanted.sort_by == "status" else _column(wanted.sort_by)
+    sort: Any = "thread_id" if wanted.sort_by == "status" else _column(wanted.sort_by)
     seen = 0
     while True:
         page = inspect.threads(

@@ -38,21 +38,24 @@ def _line(text: str) -> bytes:
 
 
 class Streams:
-    """Counts the streams that are open."""
+    """The streams that are open."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._open = 0
+        self._open: set[EventStream] = set()
 
     def response(self, events: AsyncIterator[Event]) -> EventStream:
         """A stream; raises a 429 if there are too many."""
-        if self._open >= self._most:
-            raise HttpError(429, f"{self._open} streams are open: close one.")
-        self._open += 1
-        return EventStream(events, self._closed)
+        if len(self._open) >= self._most:
+            raise HttpError(429, f"{len(self._open)} streams are open: close one.")
+        stream = EventStream(events, self._open.discard)
+        self._open.add(stream)
+        return stream
 
-    def _closed(self) -> None:
-        self._open -= 1
+    def close(self) -> None:
+        """End all of them: the server stops."""
+        for stream in list(self._open):
+            stream.ended.set()
 
 
 class EventStream(Response):
@@ -64,26 +67,33 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, events: AsyncIterator[Event], closed: Callable[[], None], *, heartbeat: float = 15.0
+        self,
+        events: AsyncIterator[Event],
+        closed: Callable[[EventStream], None],
+        *,
+        heartbeat: float = 15.0,
     ) -> None:
         super().__init__(status_code=200, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._closed = closed
         self._heartbeat = heartbeat
+        self.ended = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until one side ends."""
         del scope
         sending = asyncio.ensure_future(self._send_all(send))
         leaving = asyncio.ensure_future(_disconnected(receive))
+        stopping = asyncio.ensure_future(self.ended.wait())
+        tasks = (sending, leaving, stopping)
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, leaving):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-            self._closed()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._closed(self)
             close = getattr(self._events, "aclose", None)
             if close is not None:
                 await close()

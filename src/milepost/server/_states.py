@@ -27,7 +27,9 @@ def read_state(
     """The state of a thread at a checkpoint, or at its latest."""
     graph = server.graph_of_thread(row.metadata)
     if graph is not None:
-        return from_snapshot(graph.get_state(config_of(row.thread_id, checkpoint), subgraphs=subgraphs))
+        return from_snapshot(
+            graph.get_state(config_of(row.thread_id, checkpoint), subgraphs=subgraphs)
+        )
     return stored_state(server.database, row, checkpoint)
 
 

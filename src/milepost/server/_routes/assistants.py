@@ -220,11 +220,9 @@ def set_latest(call: Call[Version, Version]) -> Assistant:
     """Choose the version that counts."""
     version = call.body.version or call.query.version
     if version is None:
-        raise refused("Say which version: {\"version\": 1}.")
+        raise refused('Say which version: {"version": 1}.')
     return call.server.assistants.set_latest(call.path["assistant_id"], version)
 
 
 def _graph_of(call: Call[Any, Any]) -> Any:
     return call.server.graph_of_assistant(call.path["assistant_id"])
-
-

@@ -254,9 +254,7 @@ async def live(call: Call[Empty, LiveQuery]) -> EventStream:
     server = call.server
     await run_in_threadpool(server.thread, call.thread_id)
     after = call.request.headers.get("last-event-id") or call.query.after
-    return server.streams.response(
-        follow(server, call.thread_id, call.query.checkpoint_ns, after)
-    )
+    return server.streams.response(follow(server, call.thread_id, call.query.checkpoint_ns, after))
 
 
 class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -104,7 +104,9 @@ class refusals:  # noqa: N801 - reads as a word at the `with`
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and as_http_error(error) is None:
-            raise refused(f"The graph refuses the values: {type(error).__name__}: {error}") from error
+            raise refused(
+                f"The graph refuses the values: {type(error).__name__}: {error}"
+            ) from error
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -203,8 +203,8 @@ class ThreadPatch(msgspec.Struct, kw_only=True):
     ttl: dict[str, Any] | None = None
 
 
-@routes.route("PATCH", "/threads/{thread_id}", writes=True)
-def update(call: Call[ThreadPatch, Empty]) -> Thread | Response:
+@routes.route("PATCH", "/threads/{thread_id}", writes=True, answer=Thread)
+def update(call: Call[ThreadPatch, Empty]) -> Any:
     """Say more about a thread."""
     _refuse_ttl(call.body.ttl)
     server = call.server
