@@ -28,7 +28,9 @@ from milepost.inspect._errors import (
     StateNotFoundError,
     ThreadNotFoundError,
 )
+from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph
 from milepost.inspect._log import GraphRow, graph_rows, log, tail
+from milepost.inspect._merge import Merged, merge
 from milepost.inspect._records import (
     Blame,
     Change,
@@ -43,8 +45,26 @@ from milepost.inspect._records import (
     ThreadView,
 )
 from milepost.inspect._refs import Ref
+from milepost.inspect._runs import RunEvent, answer, fork, resume, run
+from milepost.inspect._stored import StoredObject
 from milepost.inspect._tags import TagRow, tag, tags, untag
 from milepost.inspect._threads import namespaces, show, stats, thread, threads
+from milepost.inspect._upkeep import (
+    Checked,
+    SalvagedState,
+    check_threads,
+    copy_thread,
+    delete_threads,
+    dump,
+    erase_threads,
+    load_dump,
+    matching,
+    prune,
+    prune_preview,
+    reencrypt,
+    salvage,
+    verify,
+)
 
 __all__ = [
     "AmbiguousReferenceError",
@@ -52,36 +72,60 @@ __all__ = [
     "Blame",
     "CannotOpenError",
     "Change",
+    "Checked",
     "DamagedError",
     "Database",
+    "GraphNotFoundError",
     "GraphRow",
     "InspectError",
     "LogEntry",
     "MergeConflictError",
+    "Merged",
     "Page",
     "Path",
     "Question",
     "ReadOnlyError",
     "Ref",
+    "RunEvent",
+    "SalvagedState",
     "StateNotFoundError",
     "Stats",
+    "StoredObject",
     "TagRow",
     "TaskRow",
     "ThreadNotFoundError",
     "ThreadRow",
     "ThreadSize",
     "ThreadView",
+    "answer",
     "as_data",
+    "attached",
     "bisect",
     "blame",
     "changes",
+    "check_threads",
     "compare",
+    "copy_thread",
+    "delete_threads",
     "diff",
+    "dump",
+    "erase_threads",
+    "fork",
     "graph_rows",
+    "load_dump",
+    "load_graph",
     "log",
+    "matching",
+    "merge",
     "namespaces",
     "open_database",
     "part_of",
+    "prune",
+    "prune_preview",
+    "reencrypt",
+    "resume",
+    "run",
+    "salvage",
     "show",
     "stats",
     "tag",
@@ -90,4 +134,5 @@ __all__ = [
     "thread",
     "threads",
     "untag",
+    "verify",
 ]
