@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sdk import Async, Sync
+from serving import TOKEN, Running, asking_graph, serving
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.store.sqlite import SqliteStore
-from serving import Running, asking_graph, serving
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -55,3 +56,11 @@ def ui(address: str) -> Iterator[Running]:
     """A server that may write, with one graph."""
     with serving(address, graphs={"asking": asking_graph()}, write=True) as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=[Sync, Async])
+def sdk(request: pytest.FixtureRequest, ui: Running) -> Iterator[Any]:
+    """The official client of a server."""
+    made = request.param(ui.url, TOKEN)
+    yield made
+    made.close()

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from langgraph_sdk import get_client, get_sync_client
-
-from serving import TOKEN, Running
 
 
 class Sync:
@@ -47,11 +44,3 @@ class _Part:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: self._wait(getattr(self._part, name)(*args, **kwargs))
-
-
-@pytest.fixture(scope="module", params=[Sync, Async])
-def sdk(request: pytest.FixtureRequest, ui: Running) -> Iterator[Any]:
-    """The official client of a server."""
-    made = request.param(ui.url, TOKEN)
-    yield made
-    made.close()

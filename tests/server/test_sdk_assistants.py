@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
-
-from sdk import sdk  # noqa: F401
 from serving import Running
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.errors import NotFoundError, UnprocessableEntityError
-
-from sdk import sdk  # noqa: F401
-from serving import Running, asking_graph, serving
+from serving import TOKEN, Running, asking_graph, serving
 
 
 def place() -> list[str]:
@@ -82,7 +80,9 @@ def test_a_database_without_a_store_says_so(tmp_path: Any) -> None:
 
     from milepost.checkpoint.memory import InMemorySaver
 
-    with serving(InMemorySaver(), graphs={"asking": asking_graph()}) as running:
-        with get_sync_client(url=running.url, api_key="a-token-of-the-tests") as client:
-            with pytest.raises(NotFoundError, match="no store"):
-                client.store.search_items(["a"])
+    with (
+        serving(InMemorySaver(), graphs={"asking": asking_graph()}) as running,
+        get_sync_client(url=running.url, api_key=TOKEN) as client,
+        pytest.raises(NotFoundError, match="no store"),
+    ):
+        client.store.search_items(["a"])

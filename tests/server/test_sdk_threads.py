@@ -12,8 +12,6 @@ from langgraph_sdk.errors import (
     NotFoundError,
     UnprocessableEntityError,
 )
-
-from sdk import sdk  # noqa: F401
 from serving import Running, on
 
 ASKED = {"question": "Go on?"}
@@ -226,9 +224,7 @@ def test_what_is_not_there_is_not_found(sdk: Any, ui: Running) -> None:
         sdk.threads.get_state(interrupted(ui), checkpoint_id=new_id())
 
 
-def test_an_update_writes_as_a_node_and_at_an_older_checkpoint_forks(
-    sdk: Any, ui: Running
-) -> None:
+def test_an_update_writes_as_a_node_and_at_an_older_checkpoint_forks(sdk: Any, ui: Running) -> None:
     thread_id = interrupted(ui)
     made = sdk.threads.update_state(thread_id, {"log": ["edited"]}, as_node="plan")
     assert sdk.threads.get_state(thread_id)["checkpoint"] == made["checkpoint"]
