@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from milepost._internal.log import SERVER, warning
+from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
 from milepost.server._json import convert, decode, encode
 from milepost.server._sse import EventStream
@@ -180,8 +180,8 @@ def error_response(error: Exception, route: Operation | None = None) -> Response
     """What a client is told about an error; what nothing is known about is logged."""
     known = as_http_error(error)
     if known is None:
-        where = "" if route is None else f"{route.method} {route.path}"
-        warning(SERVER, "%s ended with %s", where, error)
+        method, path = ("", "") if route is None else (route.method, route.path)
+        log.warning(log.SERVER, "The request %s %s has failed: %s.", method, path, error)
         known = HttpError(500, f"The server failed with {type(error).__name__}.")
     return Response(encode({"detail": known.detail}), status_code=known.status, media_type=JSON)
 
