@@ -10,6 +10,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from milepost.server._errors import HttpError, as_http_error, refused
+from milepost.server._graphs import refusing
 from milepost.server._json import encode
 from milepost.server._records import Checkpoint, ThreadState
 from milepost.server._routing import JSON, Call, Empty, Routes
@@ -92,7 +93,7 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
     config = config_of(row.thread_id, place)
     with refusals():
-        made = graph.update_state(config, body.values, as_node=body.as_node)
+        made = graph.update_state(config, body.values, as_node=body.as_node, **refusing(graph))
     return Updated(checkpoint_of(made) or Checkpoint())
 
 
