@@ -7,6 +7,7 @@ import re
 import sqlite3
 import threading
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote
@@ -369,8 +370,30 @@ def _on_postgres(connection: Any) -> Execute:
 
 
 def _open_redis(url: str, write: bool, create: bool, serde: SerializerProtocol | None) -> Database:
-    del write, create, serde
-    raise CannotOpenError(f"{hidden(url)}: databases in Redis cannot be opened yet.")
+    del create  # there are no tables to be made
+    try:
+        saver_class: Any = import_module("milepost.checkpoint.redis").RedisSaver
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Redis needs a client: pip install 'milepost[redis]'"
+        ) from error
+    stack = ExitStack()
+    saver = stack.enter_context(saver_class.from_conn_string(url, serde=serde_for(serde)))
+    try:
+        saver.setup()
+    except BaseException:
+        stack.close()
+        raise
+    reader = data_saver(saver)
+    return Database(
+        saver,
+        url=hidden(url),
+        kind="redis",
+        writable=write,
+        source=PlainSource(reader),
+        reader=reader,
+        close=stack.close,
+    )
 
 
 # -- parts
