@@ -15,7 +15,7 @@ _MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
 _LAST: Final = ("end", "error")
 _ENDED: Final = Event("", None)
-_WAITING: Final = 10_000
+_WAITING: Final = 1_000
 """Events that may wait for a client; a run does not wait for a client that is slower."""
 
 
