@@ -11,14 +11,14 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost.cli import demo, langgraph_move, langgraph_run
+from milepost.cli import demo, langgraph_move, langgraph_run, ui
 from milepost.cli.exit_codes import USAGE
 from milepost.cli.names import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-MODULES: Final = (demo, langgraph_run, langgraph_move)
+MODULES: Final = (demo, langgraph_run, langgraph_move, ui)
 """In the order in which the help shows them."""
 
 
