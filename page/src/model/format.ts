@@ -1,0 +1,88 @@
+// Numbers, times and names as a reader wants them.
+
+import { signal } from "@preact/signals";
+import type { Path, Time } from "../api/types";
+
+/** Ticks twice a minute, so that "2 min ago" stays true. */
+export const now = signal(Date.now());
+setInterval(() => {
+  now.value = Date.now();
+}, 30_000);
+
+export function bytes(count: number | null | undefined): string {
+  if (count === null || count === undefined) return "–";
+  if (count < 1000) return `${count} B`;
+  const units = ["kB", "MB", "GB", "TB"];
+  let value = count / 1000;
+  let unit = 0;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+const numbers = new Intl.NumberFormat("en");
+export const count = (value: number | null | undefined): string =>
+  value === null || value === undefined ? "–" : numbers.format(value);
+
+export const plural = (value: number, one: string, many = `${one}s`): string =>
+  `${count(value)} ${value === 1 ? one : many}`;
+
+/** A time from the server: ISO 8601, or seconds since 1970. */
+function date(time: Time | undefined): Date | null {
+  if (time === null || time === undefined || time === "") return null;
+  const found = new Date(typeof time === "number" ? time * 1000 : time);
+  return Number.isNaN(found.getTime()) ? null : found;
+}
+
+export function ago(time: Time | undefined): string {
+  const then = date(time);
+  if (!then) return "–";
+  const seconds = Math.max(0, (now.value - then.getTime()) / 1000);
+  if (seconds < 45) return "just now";
+  if (seconds < 3600) return `${Math.max(1, Math.round(seconds / 60))} min ago`;
+  if (seconds < 86_400) return `${Math.round(seconds / 3600)} h ago`;
+  if (seconds < 86_400 * 30) return `${Math.round(seconds / 86_400)} d ago`;
+  return day(then);
+}
+
+const two = (value: number) => String(value).padStart(2, "0");
+const day = (then: Date) => `${then.getFullYear()}-${two(then.getMonth() + 1)}-${two(then.getDate())}`;
+
+export function clock(time: Time | undefined): string {
+  const then = date(time);
+  return then ? `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}` : "";
+}
+
+export function moment(time: Time | undefined): string {
+  const then = date(time);
+  return then ? `${day(then)} ${clock(time)}` : "";
+}
+
+/** The end of an id: checkpoint ids start with a time, so their heads look alike. */
+export function shortId(id: string): string {
+  if (!/^[0-9a-f]{8}-[0-9a-f-]{27}$/i.test(id)) return id.length > 12 ? `${id.slice(0, 11)}…` : id;
+  const [head, middle, , , tail] = id.split("-");
+  // A UUIDv6 counts in its first three groups; a UUIDv4 is random everywhere.
+  return id[14] === "6" ? `${head!.slice(4)}${middle}` : tail!.slice(0, 8);
+}
+
+export function pathText(path: Path): string {
+  return path
+    .map((part, index) => {
+      if (typeof part === "number") return `[${part}]`;
+      if (!/^[\p{L}_$][\p{L}\p{N}_$-]*$/u.test(part)) return `[${JSON.stringify(part)}]`;
+      return index ? `.${part}` : part;
+    })
+    .join("");
+}
+
+/** `agent:3f…|tools:9a…` as `agent › tools`. */
+export function namespaceText(namespace: string): string {
+  if (!namespace) return "Root";
+  return namespace
+    .split("|")
+    .map((part) => part.split(":")[0] || part)
+    .join(" › ");
+}

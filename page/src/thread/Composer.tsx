@@ -1,0 +1,159 @@
+// The line at the bottom: a new input for the graph, and what it says while it runs.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import * as api from "../api/client";
+import { isObject, type Json, type JsonObject } from "../api/types";
+import { message } from "../model/load";
+import type { Run } from "../model/run";
+import { Button } from "../ui/parts";
+import type { Session } from "./session";
+
+export function Composer({ session }: { session: Session }) {
+  const schema = useSignal<JsonObject | null>(null);
+  const asJson = useSignal(true);
+  const text = useSignal("");
+  const error = useSignal<string | null>(null);
+  const graph = session.graph.value;
+  useEffect(() => {
+    if (!graph) return;
+    api.graph(graph).then(
+      ({ input_schema }) => {
+        schema.value = isObject(input_schema) ? input_schema : null;
+        asJson.value = !takesMessages(schema.value);
+      },
+      () => undefined, // The input is JSON then.
+    );
+  }, [graph]);
+  const send = () => {
+    if (!text.value.trim()) return;
+    let input: Json;
+    try {
+      input = asJson.value
+        ? (JSON.parse(text.value) as Json)
+        : { messages: [{ role: "user", content: text.value }] };
+    } catch (problem) {
+      error.value = `This is not JSON: ${message(problem)}`;
+      return;
+    }
+    text.value = "";
+    error.value = null;
+    void session.start("New input", { input });
+  };
+  return (
+    <div class="composer">
+      {session.run.value && <Progress run={session.run.value} session={session} />}
+      <form
+        class="composer-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          send();
+        }}
+      >
+        <textarea
+          rows={text.value.includes("\n") ? 4 : 1}
+          aria-label="New input"
+          placeholder={asJson.value ? `New input as JSON: ${example(schema.value)}` : "New message"}
+          value={text.value}
+          spellcheck={!asJson.value}
+          class={asJson.value ? "is-code" : ""}
+          onInput={(event) => {
+            text.value = event.currentTarget.value;
+            error.value = null;
+          }}
+          onKeyDown={(event) => {
+            if (event.key !== "Enter" || event.shiftKey) return;
+            event.preventDefault();
+            send();
+          }}
+        />
+        {takesMessages(schema.value) && (
+          <button
+            type="button"
+            class="segment"
+            aria-pressed={asJson.value}
+            onClick={() => {
+              asJson.value = !asJson.value;
+            }}
+          >
+            JSON
+          </button>
+        )}
+        {session.running.value ? (
+          <Button icon="stop" onClick={() => session.run.value?.stop()}>
+            Stop
+          </Button>
+        ) : (
+          <Button kind="primary" icon="send" type="submit" disabled={!text.value.trim()}>
+            Run
+          </Button>
+        )}
+      </form>
+      {error.value && (
+        <p class="field-error" role="alert">
+          {error.value}
+        </p>
+      )}
+    </div>
+  );
+}
+
+const outcomes = {
+  running: "Running",
+  done: "Finished",
+  interrupted: "Waits for an answer",
+  failed: "Failed",
+  stopped: "Stopped watching",
+} as const;
+
+function Progress({ run, session }: { run: Run; session: Session }) {
+  const box = useRef<HTMLDivElement>(null);
+  const said = run.said.value;
+  const length = said.reduce((sum, each) => sum + each.text.length, 0);
+  useEffect(() => {
+    const element = box.current;
+    if (element) element.scrollTop = element.scrollHeight;
+  }, [length]);
+  const outcome = run.outcome.value;
+  return (
+    <div class={`progress progress-${outcome}`} role="status" data-outcome={outcome}>
+      <p class="progress-head">
+        <span class="progress-title">{run.title}</span>
+        <span class="progress-state">{outcomes[outcome]}</span>
+        <span class="progress-steps">{run.steps.value.slice(-6).join(" → ")}</span>
+        {outcome !== "running" && (
+          <Button
+            kind="ghost"
+            icon="close"
+            label="Close the output"
+            onClick={() => {
+              session.run.value = null;
+            }}
+          />
+        )}
+      </p>
+      {run.error.value && <pre class="note-text">{run.error.value}</pre>}
+      {said.length > 0 && (
+        <div class="progress-said" ref={box}>
+          {said.map((each, index) => (
+            <p key={index}>
+              {each.node && <span class="node-name">{each.node}</span>} {each.text}
+            </p>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function properties(schema: JsonObject | null): JsonObject {
+  const found = schema?.["properties"];
+  return isObject(found) ? found : {};
+}
+
+const takesMessages = (schema: JsonObject | null) => "messages" in properties(schema);
+
+function example(schema: JsonObject | null): string {
+  const keys = Object.keys(properties(schema)).slice(0, 4);
+  return `{${keys.map((key) => `"${key}": …`).join(", ") || '"key": …'}}`;
+}

@@ -1,0 +1,79 @@
+// What can be done with the open thread: run it, answer it, fork it.
+
+import { computed, signal } from "@preact/signals";
+import * as api from "../api/client";
+import { isObject, type Json, type LogEntry, type Path } from "../api/types";
+import { info } from "../model/app";
+import { setQuery } from "../model/router";
+import { Run } from "../model/run";
+import type { Thread } from "../model/thread";
+
+export class Session {
+  readonly chosenGraph = signal<string | null>(null);
+  readonly run = signal<Run | null>(null);
+  /** What the fork window starts with, while it is open. */
+  readonly forking = signal<{ entry: LogEntry; keys: string[] } | null>(null);
+  /** The value whose writers are shown. */
+  readonly blaming = signal<{ checkpoint: string; path: Path } | null>(null);
+
+  constructor(readonly thread: Thread) {}
+
+  /** The graph that runs use: the chosen one, the thread's own, or the only one. */
+  readonly graph = computed<string | null>(() => {
+    const graphs = info.value?.graphs ?? [];
+    const known = (id: unknown) => graphs.some((graph) => graph.graph_id === id);
+    if (known(this.chosenGraph.value)) return this.chosenGraph.value;
+    const own = this.thread.row.value?.metadata?.["graph_id"];
+    if (typeof own === "string" && known(own)) return own;
+    return graphs[0]?.graph_id ?? null;
+  });
+
+  readonly canWrite = computed(
+    () => Boolean(info.value?.write) && this.graph.value !== null && !this.thread.namespace,
+  );
+
+  readonly running = computed(() => this.run.value?.outcome.value === "running");
+
+  readonly status = computed(() => {
+    if (this.running.value) return "busy";
+    const row = this.thread.row.value;
+    if (row) return row.status === "running" ? "busy" : row.status;
+    const newest = this.thread.entries.value[0];
+    if (newest?.tasks.some((task) => task.error)) return "error";
+    return newest?.tasks.some((task) => task.interrupts.length) ? "interrupted" : "idle";
+  });
+
+  async start(title: string, request: Omit<api.RunRequest, "graph_id">): Promise<void> {
+    const graph_id = this.graph.peek();
+    if (!graph_id) return;
+    this.run.peek()?.stop();
+    const run = new Run(title);
+    this.run.value = run;
+    setQuery({ at: null, vs: null });
+    await run.start(this.thread.id, { graph_id, ...request }, (data) => this.saved(data));
+    await this.thread.newest().catch(() => undefined);
+  }
+
+  /** Saves an update as a new branch. */
+  async fork(entry: LogEntry, values: Json, node: string): Promise<void> {
+    await api.edit(this.thread.id, {
+      values,
+      ...(node ? { as_node: node } : {}),
+      checkpoint_id: entry.checkpoint_id,
+    });
+    await this.thread.newest();
+    setQuery({ at: null, vs: null });
+  }
+
+  close(): void {
+    this.run.peek()?.stop();
+  }
+
+  private saved(data: Json): void {
+    if (!isObject(data) || typeof data["checkpoint_id"] !== "string") return;
+    const entry = data as unknown as LogEntry;
+    if (Array.isArray(entry.tasks) && (entry.namespace ?? "") === this.thread.namespace) {
+      this.thread.add([entry]);
+    }
+  }
+}
