@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from milepost._db.operations import Execute, Operation, Query
 from milepost.checkpoint._contract.thread_metadata import SEALED, metadata_text
@@ -40,6 +40,22 @@ def is_alive(status: str, updated_at: float) -> bool:
     return status == "running" and time.time() - updated_at <= LEASE
 
 
+class Search(NamedTuple):
+    """How to look through threads, besides what all of them must be like."""
+
+    text: str | None = None
+    """Part of the id, or of what is said about the thread; in upper or lower case."""
+    unfinished: bool = False
+    """Only those that wait, run or have failed."""
+    sort: Literal["updated_at", "created_at", "thread_id"] = "updated_at"
+    descending: bool = True
+    offset: int = 0
+
+
+_SORTS: Final = {"updated_at": "updated_at", "created_at": "created_at", "thread_id": "thread_id"}
+"""Only these texts go into a query."""
+
+
 class Registry:
     """Reads and writes the registry through one dialect's queries."""
 
@@ -58,6 +74,31 @@ class Registry:
         sql = f"SELECT {_COLUMNS} FROM threads {where}ORDER BY thread_id LIMIT ?"
         rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit))
         return [self._info(row) for row in rows]
+
+    def search(self, wanted: Wanted, search: Search) -> Operation[tuple[list[ThreadInfo], int]]:
+        """Threads in another order, from some place on, and how many there are altogether."""
+        wanted.check()
+        clauses, values = self._clauses(wanted)
+        if search.unfinished:
+            clauses.append("status <> 'idle'")
+        if search.text:
+            instr, text = ("instr", "metadata") if self._is_sqlite else ("strpos", "metadata::text")
+            clauses.append(f"({instr}(lower(thread_id), ?) > 0 OR {instr}(lower({text}), ?) > 0)")
+            values += [search.text.lower()] * 2
+        if not all(map(may_be_stored, values)):
+            return [], 0
+        where = f"WHERE {' AND '.join(clauses)} " if clauses else ""
+        counted = f"SELECT COUNT(*) FROM threads {where}"
+        [(total,)] = yield Query(self._dialect.placed(counted), tuple(values))
+        way = "DESC" if search.descending else "ASC"
+        order = f"ORDER BY {_SORTS[search.sort]} {way}, thread_id {way} LIMIT ? OFFSET ?"
+        sql = f"SELECT {_COLUMNS} FROM threads {where}{order}"
+        rows = yield Query(self._dialect.placed(sql), (*values, wanted.limit, search.offset))
+        return [self._info(row) for row in rows], total
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._dialect.name == "sqlite"
 
     def ids(self, after: str | None, limit: int) -> Operation[list[str]]:
         """The ids of threads in their order, whatever else may be wrong with their entries."""

@@ -1,0 +1,138 @@
+"""Look at threads: what is stored, what made it, what differs, and back to any of it.
+
+The functions behind the command line (`milepost log`, `diff`, `blame`, …) and the page
+(`milepost ui`). They work on databases of milepost and, for reading, of LangGraph, without the
+program that wrote them: classes that are not known are shown as data and never imported.
+
+    from milepost.inspect import Ref, diff, log, open_database
+
+    with open_database("sqlite:///agent.db") as db:
+        for entry in log(db, "customer-17", limit=10):
+            print(entry.checkpoint_id, entry.writes)
+        print(diff(db, Ref.parse("customer-17@~1"), Ref.parse("customer-17")))
+"""
+
+from milepost.inspect._bisect import bisect
+from milepost.inspect._blame import blame
+from milepost.inspect._data import as_data, part_of
+from milepost.inspect._database import Database, open_database
+from milepost.inspect._diff import changes, compare, diff
+from milepost.inspect._errors import (
+    AmbiguousReferenceError,
+    BadReferenceError,
+    CannotOpenError,
+    DamagedError,
+    InspectError,
+    MergeConflictError,
+    ReadOnlyError,
+    StateNotFoundError,
+    ThreadNotFoundError,
+)
+from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph
+from milepost.inspect._log import GraphRow, graph_rows, log, tail
+from milepost.inspect._merge import Merged, merge
+from milepost.inspect._records import (
+    Blame,
+    Change,
+    LogEntry,
+    Page,
+    Path,
+    Question,
+    Stats,
+    TaskRow,
+    ThreadRow,
+    ThreadSize,
+    ThreadView,
+)
+from milepost.inspect._refs import Ref
+from milepost.inspect._runs import RunEvent, answer, fork, resume, run
+from milepost.inspect._stored import StoredObject
+from milepost.inspect._tags import TagRow, tag, tags, untag
+from milepost.inspect._threads import namespaces, show, stats, thread, threads
+from milepost.inspect._upkeep import (
+    Checked,
+    SalvagedState,
+    check_threads,
+    copy_thread,
+    delete_threads,
+    dump,
+    erase_threads,
+    load_dump,
+    matching,
+    prune,
+    prune_preview,
+    reencrypt,
+    salvage,
+    verify,
+)
+
+__all__ = [
+    "AmbiguousReferenceError",
+    "BadReferenceError",
+    "Blame",
+    "CannotOpenError",
+    "Change",
+    "Checked",
+    "DamagedError",
+    "Database",
+    "GraphNotFoundError",
+    "GraphRow",
+    "InspectError",
+    "LogEntry",
+    "MergeConflictError",
+    "Merged",
+    "Page",
+    "Path",
+    "Question",
+    "ReadOnlyError",
+    "Ref",
+    "RunEvent",
+    "SalvagedState",
+    "StateNotFoundError",
+    "Stats",
+    "StoredObject",
+    "TagRow",
+    "TaskRow",
+    "ThreadNotFoundError",
+    "ThreadRow",
+    "ThreadSize",
+    "ThreadView",
+    "answer",
+    "as_data",
+    "attached",
+    "bisect",
+    "blame",
+    "changes",
+    "check_threads",
+    "compare",
+    "copy_thread",
+    "delete_threads",
+    "diff",
+    "dump",
+    "erase_threads",
+    "fork",
+    "graph_rows",
+    "load_dump",
+    "load_graph",
+    "log",
+    "matching",
+    "merge",
+    "namespaces",
+    "open_database",
+    "part_of",
+    "prune",
+    "prune_preview",
+    "reencrypt",
+    "resume",
+    "run",
+    "salvage",
+    "show",
+    "stats",
+    "tag",
+    "tags",
+    "tail",
+    "thread",
+    "threads",
+    "untag",
+    "verify",
+]

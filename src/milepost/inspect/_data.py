@@ -1,0 +1,302 @@
+"""Values as plain data: what JSON can hold, and nothing of a program's own classes.
+
+{"$type": "shop.models.Order", …fields}    an instance of a class
+{"$type": "set", "items": […]}             a container that JSON does not have
+{"$bytes": 5, "head": "aGVsbG8="}          bytes: how many, and the first of them
+{"$more": 48211, "path": […]}              left out because of its size: ask for this path
+{"type": "human", "content": …}            a message
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from milepost.inspect._errors import StateNotFoundError
+from milepost.inspect._records import Path
+from milepost.inspect._stored import StoredObject
+from milepost.types import Interrupt, Overwrite, Send, _Answered, _DeltaSnapshot
+
+_HEAD: Final = 48
+"""So many bytes of bytes are shown."""
+_DEEPEST: Final = 60
+_WHOLE: Final = 1 << 53
+"""Larger numbers are not exact in JavaScript."""
+
+_ROLES: Final = {
+    "HumanMessage": "human",
+    "HumanMessageChunk": "human",
+    "AIMessage": "ai",
+    "AIMessageChunk": "ai",
+    "SystemMessage": "system",
+    "SystemMessageChunk": "system",
+    "ToolMessage": "tool",
+    "ToolMessageChunk": "tool",
+    "FunctionMessage": "function",
+    "FunctionMessageChunk": "function",
+    "ChatMessage": "chat",
+    "ChatMessageChunk": "chat",
+    "RemoveMessage": "remove",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands where a stored value cannot be read."""
+
+    reason: str
+
+
+def as_data(value: Any, *, limit: int | None = None, path: Path = ()) -> Any:
+    """`value` as data that `json.dumps` takes.
+
+    With `limit`, a part of it whose data takes more than so many characters is replaced by its
+    size and path. `path` is where the value itself is.
+    """
+    data = _data(value, 0)
+    return data if limit is None else _limited(data, limit, path)[0]
+
+
+def part_of(value: Any, path: Path) -> Any:
+    """The part of a value at a path; StateNotFoundError says up to where there is something."""
+    for depth, step in enumerate(path):
+        value = _member(value, step, path[: depth + 1])
+    return value
+
+
+def _member(value: Any, step: str | int, path: Path) -> Any:
+    children = members(value)
+    if children is not None:
+        if step in children:
+            return children[step]
+        if isinstance(step, str) and step.lstrip("-").isdigit() and int(step) in children:
+            return children[int(step)]
+        for key, child in children.items():  # keys that are numbers, dates and the like
+            if str(key) == str(step):
+                return child
+        if isinstance(step, int) and step < 0 and len(children) + step in children:
+            return children[len(children) + step]
+    where = ".".join(map(str, path))
+    there = "" if children is None else _listed(children)
+    raise StateNotFoundError(f"There is nothing at '{where}'{there}.")
+
+
+def _listed(children: Mapping[Any, Any]) -> str:
+    if not children:
+        return ": it is empty there"
+    names = [str(key) for key in list(children)[:8]]
+    return f"; there is {', '.join(names)}{', …' if len(children) > 8 else ''}"
+
+
+def members(value: Any) -> dict[Any, Any] | None:
+    """The parts of a value by key, field or position; None if it has none."""
+    if isinstance(value, StoredObject):
+        return value.fields if value.fields is not None else members(value.payload)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (list, tuple, deque)):
+        names = getattr(value, "_fields", None)
+        return dict(zip(names or range(len(value)), value, strict=True))
+    if isinstance(value, (str, bytes, enum.Enum, type)) or value is None:
+        return None
+    return _fields_of(value)
+
+
+def type_name(value: Any) -> str:
+    """What a value is called: `module.Class`, or the bare name of a built-in type."""
+    if isinstance(value, StoredObject):
+        return value.name.replace(":", ".")
+    cls = type(value)
+    if cls.__module__ in ("builtins", "milepost.types"):
+        return cls.__qualname__.lstrip("_")
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _data(value: Any, depth: int) -> Any:
+    if value is None or value is True or value is False:
+        return value
+    cls = type(value)
+    if cls is str:
+        return value if value.isascii() else _text(value)
+    if cls is int:
+        return value if -_WHOLE <= value <= _WHOLE else {"$type": "int", "value": str(value)}
+    if cls is float:
+        return value if math.isfinite(value) else {"$type": "float", "value": str(value)}
+    if depth > _DEEPEST:
+        return {"$type": type_name(value), "$deep": True}
+    if cls is list:
+        return [_data(member, depth + 1) for member in value]
+    if cls is dict:
+        return _mapping(value, depth)
+    if cls in (bytes, bytearray, memoryview):
+        return _bytes(bytes(value))
+    if isinstance(value, StoredObject):
+        return _object(value, depth)
+    return _other(value, depth)
+
+
+def _text(value: str) -> str:
+    # Half of a surrogate pair is no text for JSON's readers.
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def _bytes(value: bytes) -> dict[str, Any]:
+    return {"$bytes": len(value), "head": base64.b64encode(value[:_HEAD]).decode()}
+
+
+def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    plain = all(type(key) is str for key in value)
+    if plain and not any(key.startswith("$") for key in value):
+        return {_text(key): _data(member, depth + 1) for key, member in value.items()}
+    pairs = [[_data(key, depth + 1), _data(member, depth + 1)] for key, member in value.items()]
+    return {"$type": "dict", "pairs": pairs}
+
+
+def _object(value: StoredObject, depth: int) -> Any:
+    module, _, short = value.name.rpartition(":")
+    fields = value.fields
+    if fields is not None and short in _ROLES and module in ("langchain_core", "milepost"):
+        return _message(short, fields, depth)
+    name = type_name(value)
+    if fields is None:
+        return {"$type": name, "value": _data(value.payload, depth + 1)}
+    return {"$type": name, **_named(fields, depth)}
+
+
+def _named(fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    return {_text(key): _data(member, depth + 1) for key, member in fields.items()}
+
+
+_QUIET: Final = ("additional_kwargs", "response_metadata", "invalid_tool_calls", "example")
+
+
+def _message(short: str, fields: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """A message: its role first, and without what is empty in nearly all of them."""
+    role = fields.get("type") if isinstance(fields.get("type"), str) else None
+    shown = {"type": role or _ROLES.get(short, short), "content": fields.get("content")}
+    for key, member in fields.items():
+        if key in shown or member is None:
+            continue
+        if (key in _QUIET or key == "tool_calls") and not member:
+            continue
+        shown[key] = member
+    return _named(shown, depth)
+
+
+def _other(value: Any, depth: int) -> Any:
+    if isinstance(value, Unreadable):
+        return {"$error": value.reason}
+    if isinstance(value, enum.Enum):
+        return {"$type": type_name(value), "name": value.name}
+    if isinstance(value, Interrupt):
+        return {"$type": "Interrupt", "id": value.id, "value": _data(value.value, depth + 1)}
+    if isinstance(value, Send):
+        return {"$type": "Send", "node": value.node, "arg": _data(value.arg, depth + 1)}
+    if isinstance(value, (Overwrite, _DeltaSnapshot)):
+        return {"$type": type_name(value), "value": _data(value.value, depth + 1)}
+    if isinstance(value, _Answered):
+        return {"$type": "Answered", "interrupt": _data(value.interrupt, depth + 1)}
+    if isinstance(value, BaseException):
+        return {"$type": type_name(value), "message": _text(str(value))}
+    if isinstance(value, (datetime, date, time)):
+        return {"$type": type_name(value), "value": value.isoformat()}
+    if isinstance(value, (timedelta, Decimal, complex)):
+        return {"$type": type_name(value), "value": str(value)}
+    if isinstance(value, (set, frozenset)):
+        items = sorted((_data(member, depth + 1) for member in value), key=repr)
+        return {"$type": type_name(value), "items": items}
+    fields = _fields_of(value)
+    if type(value).__name__ in _ROLES and fields is not None and "content" in fields:
+        role = getattr(value, "type", None)
+        return _message(type(value).__name__, {"type": role, **fields}, depth)
+    if fields is not None:
+        return {"$type": type_name(value), **_named(fields, depth)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"$type": type_name(value), **_named(members(value) or {}, depth)}
+    if isinstance(value, (tuple, deque)):
+        return {"$type": type_name(value), "items": [_data(one, depth + 1) for one in value]}
+    if isinstance(value, Mapping):
+        pairs = _mapping(dict(value), depth)
+        return {"$type": type_name(value), "value": pairs}
+    if isinstance(value, (str, int, float)):
+        return {"$type": type_name(value), "value": _plain_base(value)}
+    return {"$type": type_name(value), "value": _shown(value)}
+
+
+def _plain_base(value: Any) -> Any:
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return _data(base(value), 0)
+    return None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _text(repr(value)[:2_000])
+    except Exception as error:
+        return f"<{type(error).__name__} in its repr>"
+
+
+def _fields_of(value: Any) -> dict[str, Any] | None:
+    """The fields of a dataclass, an attrs class or a model."""
+    cls = type(value)
+    if dataclasses.is_dataclass(cls):
+        names: Sequence[str] = [field.name for field in dataclasses.fields(cls)]
+    elif isinstance(getattr(cls, "model_fields", None), Mapping):
+        extra = getattr(value, "__pydantic_extra__", None) or {}
+        names = [*cls.model_fields, *extra]
+    elif (attrs := getattr(cls, "__attrs_attrs__", None)) is not None:
+        names = [attribute.name for attribute in attrs]
+    else:
+        return None
+    return {name: getattr(value, name, None) for name in names}
+
+
+def _limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
+    """Data whose large parts are left out, and about how many characters it had."""
+    if isinstance(data, str):
+        size = len(data) + 2
+        return ({"$more": size, "path": list(path)} if size > limit and path else data), size
+    if isinstance(data, list):
+        size, members = 2, []
+        for at, member in enumerate(data):
+            kept, length = _limited(member, limit, (*path, at))
+            members.append(kept)
+            size += length + 1
+        return _or_more(members, data, size, limit, path)
+    if isinstance(data, dict):
+        size, pairs = 2, {}
+        for key, member in data.items():
+            inner = path if key in ("items", "value") and "$type" in data else (*path, key)
+            kept, length = _limited(member, limit, inner)
+            pairs[key] = kept
+            size += length + len(key) + 4
+        return _or_more(pairs, data, size, limit, path)
+    return data, len(str(data))
+
+
+_MOST: Final = 200
+"""Members of a container that are shown when the whole is too large."""
+
+
+def _or_more(kept: Any, data: Any, size: int, limit: int, path: Path) -> tuple[Any, int]:
+    """A container whose parts are bounded; left out itself if there are still too many parts."""
+    if size <= limit or not path:
+        return kept, size
+    left = sum(_length(member) for member in (kept if isinstance(kept, list) else kept.values()))
+    if left > limit or len(data) > _MOST:
+        return {"$more": size, "path": list(path), "members": len(data)}, size
+    return kept, size
+
+
+def _length(data: Any) -> int:
+    if isinstance(data, (list, dict)):
+        return len(str(data))
+    return len(data) + 2 if isinstance(data, str) else 8

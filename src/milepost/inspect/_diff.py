@@ -1,0 +1,131 @@
+"""Differences between two states, by path."""
+
+from __future__ import annotations
+
+import difflib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint._contract.records import place_of
+from milepost.inspect._data import as_data, members
+from milepost.inspect._database import told_plainly
+from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, resolve, state_of
+from milepost.inspect._records import Change, Path
+from milepost.inspect._stored import StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from milepost.checkpoint._contract.records import CheckpointTuple
+    from milepost.inspect._database import Database
+    from milepost.inspect._refs import Ref
+
+_LONG: Final = 80
+"""Texts that are longer, or have several lines, are compared line by line."""
+_MOST_LINES: Final = 5_000
+
+
+def diff(db: Database, a: Ref, b: Ref) -> list[Change]:
+    """What leads from one state to another: two checkpoints, branches or threads."""
+    return changes(db, resolve(db, a), resolve(db, b))
+
+
+def changes(db: Database, before: CheckpointTuple, after: CheckpointTuple) -> list[Change]:
+    """The same for checkpoints that were found."""
+    only = _differing(before, after)
+    with told_plainly(f"thread '{place_of(after.config).thread_id}'"):
+        return compare(state_of(db, before, only), state_of(db, after, only))
+
+
+def _differing(before: CheckpointTuple, after: CheckpointTuple) -> Callable[[str], bool] | None:
+    """Which channels may differ: in one thread, those with the same version do not."""
+    one, other = place_of(before.config), place_of(after.config)
+    if one[:2] != other[:2]:
+        return None
+    try:
+        old = outline(before, NO_VALUES)["channel_versions"]
+        new = outline(after, NO_VALUES)["channel_versions"]
+    except UNREADABLE:
+        return None
+    return lambda name: name not in old or name not in new or old[name] != new[name]
+
+
+def compare(before: Any, after: Any) -> list[Change]:
+    """The differences between two values."""
+    return list(_compare(before, after, ()))
+
+
+def _compare(before: Any, after: Any, path: Path) -> Iterator[Change]:
+    if _same(before, after):
+        return
+    if isinstance(before, (list, tuple, deque)) and type(before) is type(after):
+        yield from _lists(list(before), list(after), path)
+        return
+    old, new = members(before), members(after)
+    if old is not None and new is not None and _alike(before, after):
+        for key in [*old, *(key for key in new if key not in old)]:
+            step = key if isinstance(key, (str, int)) else str(key)
+            if key not in new:
+                yield Change((*path, step), "removed", as_data(old[key]), None)
+            elif key not in old:
+                yield Change((*path, step), "added", None, as_data(new[key]))
+            else:
+                yield from _compare(old[key], new[key], (*path, step))
+        return
+    yield Change(path, "changed", as_data(before), as_data(after), _lines(before, after))
+
+
+def _alike(before: Any, after: Any) -> bool:
+    if isinstance(before, StoredObject):
+        return isinstance(after, StoredObject) and before.name == after.name
+    return type(before) is type(after)
+
+
+def _same(before: Any, after: Any) -> bool:
+    # 1, 1.0 and True are equal in Python, and not the same in a state.
+    if type(before) is not type(after):
+        return False
+    try:
+        equal = bool(before == after)
+    except Exception:  # what a class of a program says
+        return before is after
+    return equal and (type(before) in _PLAIN or as_data(before) == as_data(after))
+
+
+_PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
+
+
+def _lists(before: Sequence[Any], after: Sequence[Any], path: Path) -> Iterator[Change]:
+    """Lists: what is the same at both ends is left out, the rest compared place by place."""
+    start, end = common_ends(before, after)
+    shorter = min(len(before), len(after)) - end
+    for at in range(start, shorter):
+        yield from _compare(before[at], after[at], (*path, at))
+    for at in range(max(start, shorter), len(before) - end):
+        yield Change((*path, at), "removed", as_data(before[at]), None)
+    for at in range(max(start, shorter), len(after) - end):
+        yield Change((*path, at), "added", None, as_data(after[at]))
+
+
+def common_ends(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, int]:
+    """How many members two lists have in common at the beginning, and at the end."""
+    most = min(len(before), len(after))
+    start = 0
+    while start < most and _same(before[start], after[start]):
+        start += 1
+    end = 0
+    while end < most - start and _same(before[-1 - end], after[-1 - end]):
+        end += 1
+    return start, end
+
+
+def _lines(before: Any, after: Any) -> list[str] | None:
+    if not isinstance(before, str) or not isinstance(after, str):
+        return None
+    if max(len(before), len(after)) <= _LONG and "\n" not in before + after:
+        return None
+    old, new = before.splitlines(), after.splitlines()
+    if max(len(old), len(new)) > _MOST_LINES:
+        return None
+    return list(difflib.unified_diff(old, new, "before", "after", lineterm="", n=2))[2:]

@@ -1,0 +1,143 @@
+"""Graphs of a program, by name: what goes on with a thread, or is checked against it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.inspect._errors import InspectError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from milepost.inspect._database import Database
+
+CONFIG: Final = "langgraph.json"
+
+
+class GraphNotFoundError(InspectError, LookupError):
+    """A text that names no graph, or one that cannot be loaded."""
+
+
+def load_graph(spec: str) -> Any:
+    """The graph that is meant by `module:attribute`, `file.py:attribute`, or `langgraph.json`.
+
+    Of a file that names several graphs, `langgraph.json:NAME` chooses one. The program is
+    imported. A builder is compiled, a function that makes a graph is called.
+    """
+    place, _, name = spec.rpartition(":")
+    if spec.endswith(".json"):
+        place, name = spec, ""
+    if place.endswith(".json"):
+        return _from_config(Path(place), name)
+    if not place or not name:
+        raise GraphNotFoundError(
+            f"'{spec}' names no graph: write module:attribute, file.py:attribute or {CONFIG}."
+        )
+    return _load(spec, Path.cwd())
+
+
+def _from_config(file: Path, name: str) -> Any:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GraphNotFoundError(f"'{file}' cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise GraphNotFoundError(f"'{file}' is no JSON: {error}.") from error
+    graphs = config.get("graphs") if isinstance(config, dict) else None
+    if not isinstance(graphs, dict) or not graphs:
+        raise GraphNotFoundError(f"'{file}' names no graphs: it has no \"graphs\".")
+    if not name and len(graphs) > 1:
+        raise GraphNotFoundError(
+            f"'{file}' names several graphs: write {file}:NAME, with one of {', '.join(graphs)}."
+        )
+    name = name or next(iter(graphs))
+    if name not in graphs:
+        raise GraphNotFoundError(f"'{file}' has no graph '{name}', but {', '.join(graphs)}.")
+    entry = graphs[name]
+    path = entry.get("path") if isinstance(entry, dict) else entry
+    if not isinstance(path, str):
+        raise GraphNotFoundError(f"'{file}': graph '{name}' has no path.")
+    folder = file.resolve().parent
+    _read_environment(folder, config.get("env"))
+    return _load(path, folder)
+
+
+def _read_environment(folder: Path, env: Any) -> None:
+    """What `env` says: variables, or a file of them. Those that are set already stay."""
+    pairs: dict[str, Any] = env if isinstance(env, dict) else {}
+    if isinstance(env, str) and (folder / env).is_file():
+        for line in (folder / env).read_text(encoding="utf-8").splitlines():
+            key, equals, value = line.strip().removeprefix("export ").partition("=")
+            if equals and not key.startswith("#"):
+                pairs[key.strip()] = value.strip().strip("\"'")
+    for key, value in pairs.items():
+        os.environ.setdefault(str(key), str(value))
+
+
+def _load(spec: str, folder: Path) -> Any:
+    place, _, attribute = spec.rpartition(":")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        is_file = place.endswith(".py")
+        module = _file_module((folder / place).resolve()) if is_file else import_module(place)
+        found: Any = module
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        return _compiled(found, spec)
+    except GraphNotFoundError:
+        raise
+    except Exception as error:  # whatever the program does when it is imported
+        said = f"{type(error).__name__}: {error}"
+        raise GraphNotFoundError(f"'{spec}' cannot be loaded. {said}") from error
+
+
+def _file_module(file: Path) -> ModuleType:
+    known = sys.modules.get(file.stem)
+    if known is not None and getattr(known, "__file__", None) == str(file):
+        return known
+    spec = spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise ImportError(f"there is no Python file '{file}'")
+    module = module_from_spec(spec)
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[file.stem]
+        raise
+    return module
+
+
+def _compiled(found: Any, spec: str) -> Any:
+    if hasattr(found, "get_state_history") and hasattr(found, "astream"):
+        return found
+    if hasattr(found, "compile") and hasattr(found, "add_node"):
+        return found.compile()
+    if callable(found) and not isinstance(found, type):
+        made = found({}) if signature(found).parameters else found()
+        if made is not found and not callable(getattr(made, "__await__", None)):
+            return _compiled(made, spec)
+    raise GraphNotFoundError(f"'{spec}' is a {type(found).__name__}, and no graph.")
+
+
+def attached(graph: Any, db: Database) -> Any:
+    """The graph with the threads and the store of a database, whatever it was compiled with."""
+    if not type(graph).__module__.startswith("langgraph."):
+        changes: dict[str, Any] = {"checkpointer": db.saver}
+        if db.store is not None:
+            changes["store"] = db.store
+        return graph.copy(changes)
+    from milepost.integrations.langgraph import as_langgraph, as_langgraph_store
+
+    changes = {"checkpointer": as_langgraph(db.saver)}
+    if db.store is not None:
+        changes["store"] = as_langgraph_store(db.store)
+    return graph.copy(changes)

@@ -1,0 +1,414 @@
+"""LangGraph's databases, read as they are: no package of LangGraph is needed, nothing is written.
+
+Values are read under our rules (`integrations/langgraph/_formats/decoding.py`), and what those
+would refuse is read as data.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from milepost.checkpoint._contract.names import time_of
+from milepost.checkpoint._contract.records import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    PendingWrite,
+    Place,
+    get_checkpoint_id,
+    place_of,
+)
+from milepost.checkpoint.base import BaseCheckpointSaver
+from milepost.constants import ERROR, INTERRUPT
+from milepost.errors import DeserializationError
+from milepost.inspect._records import Page, Stats, ThreadRow
+from milepost.inspect._sources import LAST, Source, _holds, _is_wanted, collected
+from milepost.inspect._stored import StoredObject
+from milepost.integrations.langgraph._formats.decoding import _KNOWN, StrictSerializer
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._contract.threads import Wanted
+    from milepost.checkpoint._sql.threads.registry import Search
+    from milepost.types import RunnableConfig
+
+Found: TypeAlias = list[CheckpointTuple]
+Pending: TypeAlias = list[PendingWrite]
+"""Named, since `list` is a method of a saver."""
+
+Execute: TypeAlias = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+"""Runs a query with `?` for its parameters."""
+
+_PAGE: Final = 64
+
+
+class DataSerializer(StrictSerializer):
+    """Reads what LangGraph's serializer wrote; classes of programs are read as data."""
+
+    def _builder(self, known: str, module: str, name: str) -> Any:
+        build = _KNOWN.get(known)
+        if build is not None:
+            return build
+        root = module.partition(".")[0]
+        stored = f"langchain_core:{name}" if root.startswith("langchain") else f"{module}:{name}"
+
+        def keep(*args: Any, **fields: Any) -> StoredObject:
+            if fields:
+                return StoredObject(stored, fields)
+            return StoredObject(stored, args[0] if len(args) == 1 else list(args))
+
+        return keep
+
+    def _extension(self, code: int, inside: Any) -> Any:
+        if code == 6:  # an array: dtype, shape, order, bytes
+            names = ("dtype", "shape", "order", "data")
+            return StoredObject("numpy:ndarray", dict(zip(names, inside, strict=False)))
+        return super()._extension(code, inside)
+
+
+class LangGraphReader(BaseCheckpointSaver[Any]):
+    """Checkpoints of a LangGraph database, for reading."""
+
+    def __init__(self, execute: Execute, serde: Any = None) -> None:
+        super().__init__(serde=DataSerializer() if serde is None else serde)
+        self.execute = execute
+
+    # -- what SQLite and PostgreSQL have in tables of their own
+
+    writes_table: str
+
+    @abstractmethod
+    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
+        """The checkpoints that a condition finds."""
+
+    # -- the contract
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id, ns, id = place_of(config)
+        if id is not None:
+            where, given = "AND checkpoint_id = ?", [thread_id, ns, id]
+        else:
+            where, given = "ORDER BY checkpoint_id DESC LIMIT 1", [thread_id, ns]
+        found = self._tuples(f"thread_id = ? AND checkpoint_ns = ? {where}", given)
+        return found[0] if found else None
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        if config is None:
+            raise NotImplementedError("Threads of a LangGraph database are read one by one.")
+        place = place_of(config)
+        ns = (config.get("configurable") or {}).get("checkpoint_ns")
+        cursor = (get_checkpoint_id(before) if before else None) or LAST
+        left = limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            clauses, given = ["thread_id = ?", "checkpoint_id < ?"], [place.thread_id, cursor]
+            if ns is not None:
+                clauses.append("checkpoint_ns = ?")
+                given.append(ns)
+            if place.checkpoint_id is not None:
+                clauses.append("checkpoint_id = ?")
+                given.append(place.checkpoint_id)
+            text = f"{' AND '.join(clauses)} ORDER BY checkpoint_id DESC LIMIT {size}"
+            found = self._tuples(text, given)
+            for one in found:
+                if all(one.metadata.get(key) == value for key, value in (filter or {}).items()):
+                    yield one
+                    left = None if left is None else left - 1
+            if len(found) < size:
+                return
+            cursor = place_of(found[-1].config).checkpoint_id or ""
+
+    # -- parts
+
+    def _pending(self, place: Place) -> Pending:
+        rows = self.execute(
+            f"SELECT task_id, channel, type, {self._blob} FROM {self.writes_table}"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+            " ORDER BY task_id, idx",
+            tuple(place),
+        )
+        return [(row[0], row[1], self.value(row[2], row[3])) for row in rows]
+
+    _blob = "blob"
+
+    def value(self, kind: str | None, data: Any) -> Any:
+        """A stored value; what cannot be read says so where it is shown."""
+        from milepost.inspect._data import Unreadable
+
+        try:
+            return self.serde.loads_typed((kind or "null", bytes(data or b"")))
+        except DeserializationError as error:
+            return Unreadable(str(error))
+
+    def paths(self, place: Place) -> Mapping[str, str]:
+        """The paths of the tasks that wrote after a checkpoint."""
+        with suppress(Exception):  # tables of older versions have no such column
+            rows = self.execute(
+                f"SELECT DISTINCT task_id, task_path FROM {self.writes_table}"
+                " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+                tuple(place),
+            )
+            return {row[0]: row[1] for row in rows if row[1]}
+        return {}
+
+
+class SqliteReader(LangGraphReader):
+    """LangGraph's tables in SQLite: a checkpoint is one value."""
+
+    writes_table = "writes"
+    _blob = "value"
+
+    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
+        rows = self.execute(
+            "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type,"
+            f" checkpoint, metadata FROM checkpoints WHERE {where}",
+            values,
+        )
+        return [self._tuple(*row) for row in rows]
+
+    def _tuple(
+        self, thread_id: str, ns: str, id: str, parent: str | None, kind: str, data: Any, about: Any
+    ) -> CheckpointTuple:
+        place = Place(thread_id, ns, id)
+        checkpoint = self.value(kind, data)
+        if not isinstance(checkpoint, dict):
+            reason = getattr(checkpoint, "reason", "it is no checkpoint")
+            raise DeserializationError(f"checkpoint '{id}' of thread '{thread_id}': {reason}")
+        metadata = _json(about)
+        before = place._replace(checkpoint_id=parent).config() if parent else None
+        return CheckpointTuple(
+            place.config(), _whole(checkpoint, id), metadata, before, self._pending(place)
+        )
+
+
+class PostgresReader(LangGraphReader):
+    """LangGraph's tables in PostgreSQL: large values have rows of their own."""
+
+    writes_table = "checkpoint_writes"
+
+    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
+        rows = self.execute(
+            "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint,"
+            f" metadata FROM checkpoints WHERE {where}",
+            values,
+        )
+        return [self._tuple(*row) for row in rows]
+
+    def _tuple(
+        self, thread_id: str, ns: str, id: str, parent: str | None, checkpoint: Any, about: Any
+    ) -> CheckpointTuple:
+        place = Place(thread_id, ns, id)
+        stored = _whole(_json(checkpoint), id)
+        values = dict(stored["channel_values"])
+        versions = stored["channel_versions"]
+        wanted = [str(versions[name]) for name in versions if name not in values]
+        if wanted:
+            rows = self.execute(
+                "SELECT channel, version, type, blob FROM checkpoint_blobs WHERE thread_id = ?"
+                " AND checkpoint_ns = ? AND version = ANY(?)",
+                (thread_id, ns, wanted),
+            )
+            for channel, version, kind, data in rows:
+                if str(versions.get(channel)) == version and kind != "empty":
+                    values[channel] = self.value(kind, data)
+        before = place._replace(checkpoint_id=parent).config() if parent else None
+        kept: Checkpoint = {**stored, "channel_values": values}
+        return CheckpointTuple(place.config(), kept, _json(about), before, self._pending(place))
+
+
+def _json(cell: Any) -> Any:
+    if isinstance(cell, (bytes, str)):
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            cell = {}
+    return cell if isinstance(cell, dict) else {}
+
+
+def _whole(stored: Mapping[str, Any], id: str) -> Checkpoint:
+    """A checkpoint with all of its keys, whatever version of LangGraph wrote it."""
+    return Checkpoint(
+        v=stored.get("v", 1),
+        id=stored.get("id", id),
+        ts=stored.get("ts", ""),
+        channel_values=stored.get("channel_values") or {},
+        channel_versions=stored.get("channel_versions") or {},
+        versions_seen=stored.get("versions_seen") or {},
+        updated_channels=stored.get("updated_channels"),
+    )
+
+
+class LangGraphSource(Source):
+    """The threads of a LangGraph database, which has no registry of them."""
+
+    def __init__(self, reader: LangGraphReader) -> None:
+        self._reader = reader
+
+    def _summaries(self, where: str = "", values: Sequence[Any] = ()) -> list[ThreadRow]:
+        # No registry: times are those in the ids, and the newest metadata is not read here.
+        rows = self._reader.execute(
+            "SELECT thread_id, MIN(checkpoint_id), MAX(checkpoint_id), COUNT(*)"
+            f" FROM checkpoints {where} GROUP BY thread_id ORDER BY thread_id",
+            values,
+        )
+        return [
+            ThreadRow(row[0], "idle", {}, _time(row[1]), _time(row[2]), row[2], int(row[3]))
+            for row in rows
+        ]
+
+    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+        wanted.check()
+        # Status and metadata need a look at each thread, so they are found last, for one page,
+        # unless they decide which threads are wanted.
+        decides = bool(wanted.metadata or wanted.status or search.unfinished)
+        found = self._summaries()
+        if decides:
+            found = [self._with_status(row) for row in found]
+        found = [row for row in found if _holds(row, wanted) and _is_wanted(row, search)]
+        found.sort(key=lambda row: row.thread_id, reverse=search.descending)
+        if search.sort != "thread_id":
+            name = search.sort
+            found.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
+        page = found[search.offset : search.offset + wanted.limit]
+        if not decides:
+            page = [self._with_status(row) for row in page]
+        return Page(page, len(found))
+
+    def _with_status(self, row: ThreadRow) -> ThreadRow:
+        head = self._reader.execute(
+            "SELECT checkpoint_id, metadata FROM checkpoints WHERE thread_id = ?"
+            " AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1",
+            (row.thread_id,),
+        )
+        if not head:
+            return row
+        channels = self._reader.execute(
+            f"SELECT DISTINCT channel FROM {self._reader.writes_table} WHERE thread_id = ?"
+            " AND checkpoint_ns = '' AND checkpoint_id = ?",
+            (row.thread_id, head[0][0]),
+        )
+        names = {channel for (channel,) in channels}
+        status = "interrupted" if INTERRUPT in names else "error" if ERROR in names else "idle"
+        own: CheckpointMetadata = _json(head[0][1])
+        shown = {key: value for key, value in own.items() if key not in _OF_A_STEP}
+        return ThreadRow(
+            row.thread_id,
+            status,
+            shown,
+            row.created_at,
+            row.updated_at,
+            head[0][0],
+            row.checkpoints,
+            row.bytes,
+        )
+
+    def thread(self, thread_id: str) -> ThreadRow | None:
+        found = self._summaries("WHERE thread_id = ?", (thread_id,))
+        if not found:
+            return None
+        row = self._with_status(found[0])
+        size = self.stats(thread_id).bytes
+        return ThreadRow(
+            row.thread_id,
+            row.status,
+            row.metadata,
+            row.created_at,
+            row.updated_at,
+            row.head,
+            row.checkpoints,
+            size,
+        )
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        rows = self._reader.execute(
+            "SELECT DISTINCT checkpoint_ns FROM checkpoints WHERE thread_id = ?"
+            " ORDER BY checkpoint_ns",
+            (thread_id,),
+        )
+        return [row[0] for row in rows]
+
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        found = self._summaries("WHERE thread_id = ?", (thread_id,))
+        return found[0] if found else None
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        rows = self._reader.execute(
+            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
+            " WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id",
+            (thread_id, ns),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
+        sql = "AND checkpoint_id >= ? AND checkpoint_id < ?"
+        return self._ids(thread_id, ns, sql, (begin, begin + LAST), limit)
+
+    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
+        sql = "AND substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
+        return self._ids(thread_id, ns, sql, (len(end) - 1, end), limit)
+
+    def _ids(
+        self, thread_id: str, ns: str, where: str, values: Sequence[Any], limit: int
+    ) -> list[str]:
+        rows = self._reader.execute(
+            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+            f" {where} ORDER BY checkpoint_id DESC LIMIT {int(limit)}",
+            (thread_id, ns, *values),
+        )
+        return [row[0] for row in rows]
+
+    def stats(self, thread_id: str | None) -> Stats:
+        where, given = ("", ()) if thread_id is None else (" WHERE thread_id = ?", (thread_id,))
+        execute, is_sqlite = self._reader.execute, isinstance(self._reader, SqliteReader)
+        own = "LENGTH({}) + LENGTH({})"
+        size = own.format("checkpoint", "metadata")
+        if not is_sqlite:
+            size = own.format("checkpoint::text", "metadata::text")
+        rows = execute(
+            f"SELECT thread_id, COUNT(*), SUM({size}) FROM checkpoints{where} GROUP BY thread_id",
+            given,
+        )
+        by_thread = {row[0]: [int(row[1]), int(row[2] or 0)] for row in rows}
+        kinds = {"checkpoints": sum(size for _, size in by_thread.values()), "values": 0}
+        channels: dict[str, int] = {}
+        if not is_sqlite:
+            rows = execute(
+                f"SELECT thread_id, channel, SUM(LENGTH(blob)) FROM checkpoint_blobs{where}"
+                " GROUP BY thread_id, channel",
+                given,
+            )
+            for thread, channel, length in rows:
+                kinds["values"] += int(length or 0)
+                channels[channel] = channels.get(channel, 0) + int(length or 0)
+                by_thread.setdefault(thread, [0, 0])[1] += int(length or 0)
+        blob = "value" if is_sqlite else "blob"
+        rows = execute(
+            f"SELECT thread_id, COUNT(*), SUM(LENGTH({blob})) FROM {self._reader.writes_table}"
+            f"{where} GROUP BY thread_id",
+            given,
+        )
+        kinds["writes"] = sum(int(row[2] or 0) for row in rows)
+        for thread, _, length in rows:
+            by_thread.setdefault(thread, [0, 0])[1] += int(length or 0)
+        return collected(by_thread, sum(int(row[1]) for row in rows), kinds, channels, {})
+
+    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:
+        return self._reader.paths(Place(thread_id, ns, checkpoint_id))
+
+
+_OF_A_STEP: Final = frozenset({"source", "step", "parents", "writes", "thread_id", "run_id"})
+
+
+def _time(id: str) -> float | None:
+    when = time_of(id)
+    return when if when != float("inf") else None

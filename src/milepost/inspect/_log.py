@@ -1,0 +1,248 @@
+"""The history of a thread, newest first, and how forks are drawn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.constants import START
+from milepost.inspect._database import told_plainly
+from milepost.inspect._errors import StateNotFoundError
+from milepost.inspect._reading import (
+    UNREADABLE,
+    id_of,
+    load,
+    no_such_thread,
+    outline,
+    parent_of,
+)
+from milepost.inspect._records import LogEntry
+from milepost.inspect._tag_names import tags_in
+from milepost.inspect._tasks import Step
+
+if TYPE_CHECKING:
+    from milepost.inspect._database import Database
+    from milepost.inspect._records import ThreadRow
+
+TagsById = Mapping[tuple[str, str], Sequence[str]]
+"""Namespace and checkpoint → the tags there."""
+
+
+def log(
+    db: Database,
+    thread_id: str,
+    *,
+    namespace: str = "",
+    limit: int | None = None,
+    before: str | None = None,
+) -> Iterator[LogEntry]:
+    """The checkpoints of a thread, newest first, read as they are asked for.
+
+    `before` is the id of a checkpoint: only older ones are given.
+    """
+    with told_plainly(f"thread '{thread_id}'"):
+        row = db.source.thread_entry(thread_id)
+        if row is None:
+            raise no_such_thread(db, thread_id)
+    return _log(db, row, namespace, limit, before)
+
+
+def _log(
+    db: Database, row: ThreadRow, namespace: str, limit: int | None, before: str | None
+) -> Iterator[LogEntry]:
+    within = Place(row.thread_id, namespace, None).config()
+    end = None if before is None else Place(row.thread_id, namespace, before).config()
+    tags = tags_by_id(row.metadata)
+    # One more: the next in the list is mostly the parent, whose tasks tell what made this one.
+    more = None if limit is None else limit + 1
+    given = 0
+    with told_plainly(f"thread '{row.thread_id}'"):
+        listed = iter(db.reader.list(within, before=end, limit=more))
+        saved = next(listed, None)
+        if saved is None and namespace and namespace not in db.source.namespaces(row.thread_id):
+            raise StateNotFoundError(f"Thread '{row.thread_id}' has no inner graph '{namespace}'.")
+        while saved is not None and given != limit:
+            following = next(listed, None)
+            yield entry_of(db, saved, following, tags, is_open=given == 0 and before is None)
+            given += 1
+            saved = following
+
+
+def tags_by_id(metadata: Mapping[str, Any]) -> TagsById:
+    """Tags by what they mean."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, tag in sorted(tags_in(metadata).items()):
+        found.setdefault((tag.namespace, tag.checkpoint_id), []).append(name)
+    return found
+
+
+def entry_of(
+    db: Database,
+    saved: CheckpointTuple,
+    following: CheckpointTuple | None,
+    tags: TagsById,
+    *,
+    is_open: bool,
+) -> LogEntry:
+    """One checkpoint; `following` is perhaps its parent. One that is damaged says so."""
+    place = place_of(saved.config)
+    id = place.checkpoint_id or ""
+    named = tags.get((place.checkpoint_ns, id), ())
+    try:
+        return _entry(db, saved, following, named, is_open)
+    except UNREADABLE as error:
+        return LogEntry(
+            checkpoint_id=id,
+            parent_id=_parent_or_none(saved),
+            namespace=place.checkpoint_ns,
+            step=None,
+            source="damaged",
+            created_at=None,
+            run_id=None,
+            next=(),
+            tasks=(),
+            writes={},
+            tags=named,
+            problem=str(error),
+        )
+
+
+def _parent_or_none(saved: CheckpointTuple) -> str | None:
+    try:
+        return parent_of(saved)
+    except UNREADABLE:
+        return None
+
+
+def _entry(
+    db: Database,
+    saved: CheckpointTuple,
+    following: CheckpointTuple | None,
+    tags: Sequence[str],
+    is_open: bool,
+) -> LogEntry:
+    place = place_of(saved.config)
+    metadata = saved.metadata
+    step = step_at(db, saved)
+    tasks = step.tasks()
+    run_id = metadata.get("run_id")
+    return LogEntry(
+        checkpoint_id=place.checkpoint_id or "",
+        parent_id=parent_of(saved),
+        namespace=place.checkpoint_ns,
+        step=metadata.get("step"),
+        source=str(metadata.get("source", "")),
+        created_at=step.checkpoint["ts"] or None,
+        run_id=None if run_id is None else str(run_id),
+        next=tuple(task.name for task in tasks if not (is_open and task.finished)),
+        tasks=tuple(tasks),
+        writes=writes_behind(db, saved, following),
+        tags=tuple(tags),
+    )
+
+
+def step_at(db: Database, saved: CheckpointTuple) -> Step:
+    """What follows a checkpoint."""
+    place = place_of(saved.config)
+    paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
+    return Step(saved, paths)
+
+
+def writes_behind(
+    db: Database, saved: CheckpointTuple, following: CheckpointTuple | None = None
+) -> dict[str, list[str]]:
+    """What made a checkpoint: node → the keys that it wrote."""
+    source = saved.metadata.get("source")
+    if source == "input":
+        given = outline(saved, (START,))["channel_values"].get(START)
+        return {START: [str(key) for key in given] if isinstance(given, dict) else []}
+    parent_id = parent_of(saved)
+    if parent_id is None or source not in ("loop", "update"):
+        return {}
+    place = place_of(saved.config)
+    # Our own savers fetch it along.
+    for parent in (following, getattr(saved, "parent", None)):
+        if parent is not None and id_of(parent) == parent_id:
+            break
+    else:
+        parent = load(db, place._replace(checkpoint_id=parent_id))
+    return {} if parent is None else step_at(db, parent).writes_to(saved)
+
+
+def tail(
+    db: Database,
+    thread_id: str,
+    *,
+    namespace: str = "",
+    poll: float = 0.5,
+    last: int = 10,
+    follow: bool = True,
+) -> Iterator[LogEntry]:
+    """The last entries of a thread, oldest first, then those that are added, as they come.
+
+    It looks every `poll` seconds, and ends only if `follow` is false.
+    """
+    recent = list(log(db, thread_id, namespace=namespace, limit=last)) if last else []
+    yield from reversed(recent)
+    newest = recent[0].checkpoint_id if recent else ""
+    if not last:
+        newest = next((e.checkpoint_id for e in log(db, thread_id, namespace=namespace)), "")
+    while follow:
+        time.sleep(poll)
+        fresh = []
+        for entry in log(db, thread_id, namespace=namespace):
+            if entry.checkpoint_id <= newest:
+                break
+            fresh.append(entry)
+        yield from reversed(fresh)
+        newest = fresh[0].checkpoint_id if fresh else newest
+
+
+class GraphRow(NamedTuple):
+    """A line of a drawing: an entry with its lanes, or a line between two entries."""
+
+    lanes: str
+    entry: LogEntry | None
+
+
+def graph_rows(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
+    """Entries, newest first, with the lanes that lead from each to its parent."""
+    waiting: list[str] = []
+    """For each lane, the checkpoint that it leads to."""
+    for entry in entries:
+        id = entry.checkpoint_id
+        if id not in waiting:
+            waiting.append(id)
+        at = waiting.index(id)
+        yield GraphRow(" ".join("*" if n == at else "|" for n in range(len(waiting))), entry)
+        others = [n for n, wanted in enumerate(waiting) if wanted == id and n != at]
+        for lane in reversed(others):  # other children of this one: their lanes end here
+            del waiting[lane]
+        if entry.parent_id is None:
+            del waiting[at]
+            continue
+        waiting[at] = entry.parent_id
+        same = waiting.index(entry.parent_id)
+        if same != at:
+            left, right = min(same, at), max(same, at)
+            lanes = ["|" if n < right else "/" if n == right else "\\" for n in range(len(waiting))]
+            yield GraphRow(_joined(lanes, left, right), None)
+            del waiting[right]
+
+
+def _joined(lanes: list[str], left: int, right: int) -> str:
+    """The line on which the lane `right` goes over to `left`."""
+    signs = [" "] * (2 * len(lanes))
+    for n in range(len(lanes)):
+        if n < right:
+            signs[2 * n] = "|"
+        elif n == right:
+            signs[2 * n - 1] = "/"
+        else:
+            signs[2 * n - 1] = "/"
+    for n in range(2 * left + 1, 2 * right - 1):
+        if signs[n] == " ":
+            signs[n] = "_"
+    return "".join(signs).rstrip()

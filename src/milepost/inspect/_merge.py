@@ -1,0 +1,217 @@
+"""Three-way merge of two branches, through the reducers of their graph.
+
+For each key there are three values: at the common ancestor, on the branch that is merged into
+("ours"), and on the other ("theirs"). A key that only one branch changed gets that branch's value.
+Where both did, a key with a reducer takes what the nodes of the other branch wrote, one write after
+the other, as if they had run here; a key without one is a conflict.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from milepost.channels.binop import overwrite_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
+from milepost.checkpoint.base import writes_leading_to
+from milepost.inspect._data import as_data
+from milepost.inspect._database import told_plainly
+from milepost.inspect._diff import _same
+from milepost.inspect._errors import InspectError, MergeConflictError
+from milepost.inspect._graphs import attached
+from milepost.inspect._reading import id_of, is_internal, resolve
+from milepost.inspect._refs import Ref
+from milepost.types import MISSING, Overwrite, StateUpdate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from milepost.inspect._database import Database
+
+Side = Literal["ours", "theirs"]
+
+
+class Merged(NamedTuple):
+    """What came of a merge, or would come of it."""
+
+    ref: Ref | None
+    """The new checkpoint; None for a dry run, or if there was nothing to merge."""
+    base: Ref
+    """The common ancestor."""
+    taken: Sequence[str]
+    """Keys that have the other branch's values."""
+    combined: Sequence[str]
+    """Keys on which a reducer brought both together."""
+    values: Mapping[str, Any]
+    """The writes that the merge makes, as data."""
+
+
+def merge(
+    db: Database,
+    graph: Any,
+    ours: Ref,
+    theirs: Ref,
+    *,
+    prefer: Mapping[str, Side] | None = None,
+    as_node: str | None = None,
+    dry_run: bool = False,
+) -> Merged:
+    """Bring what `theirs` changed since the common ancestor to `ours`, as one new checkpoint.
+
+    `prefer` decides conflicts by key. The new checkpoint follows `ours`; without `as_node` it
+    counts as written by the node that ran last there. MergeConflictError names the keys that both
+    changed and no reducer brings together.
+    """
+    if not dry_run:
+        db.check_writable("merge")
+    a, b = resolve(db, ours), resolve(db, theirs)
+    if place_of(a.config)[:2] != place_of(b.config)[:2]:
+        raise InspectError("Only two branches of one thread have a common ancestor to merge from.")
+    place = place_of(a.config)
+    with told_plainly(f"thread '{place.thread_id}'"):
+        base_id, line = _lines(db, a, b)
+        plan = _Plan(graph, prefer or {})
+        graph = attached(graph, db)
+        at = Place(place.thread_id, place.checkpoint_ns, None)
+        saver: Any = db.saver
+        base, one, other = (
+            _values(saver, at._replace(checkpoint_id=id)) for id in (base_id, id_of(a), id_of(b))
+        )
+        for key in sorted({*base, *one, *other}):
+            plan.key(key, base, one, other, lambda key=key: _writes(saver, at, line, key))
+    if plan.conflicts:
+        named = ", ".join(f"'{key}'" for key in plan.conflicts)
+        error = MergeConflictError(
+            f"Both branches changed {named} since '{base_id}', and no reducer brings that together."
+            " Say which value to take: --ours KEY or --theirs KEY."
+        )
+        error.keys = tuple(plan.conflicts)
+        raise error
+    shown = {key: as_data(plan.shown(key)) for key in plan.writes}
+    ref = None
+    if plan.writes and not dry_run:
+        config = {**a.config, "metadata": {"merged": id_of(b)}}
+        updates = [StateUpdate(values, as_node) for values in plan.updates()]
+        made = place_of(graph.bulk_update_state(config, [updates]))
+        ref = Ref(made.thread_id, made.checkpoint_ns, made.checkpoint_id)
+    return Merged(
+        ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown
+    )
+
+
+class _Plan:
+    """What a merge writes."""
+
+    def __init__(self, graph: Any, prefer: Mapping[str, Side]) -> None:
+        self._channels = dict(graph.channels)
+        self._prefer = prefer
+        self.writes: dict[str, list[Any]] = {}
+        self.taken: list[str] = []
+        self.combined: list[str] = []
+        self.conflicts: list[str] = []
+
+    def key(
+        self,
+        key: str,
+        base: Mapping[str, Any],
+        one: Mapping[str, Any],
+        other: Mapping[str, Any],
+        writes: Any,
+    ) -> None:
+        """Decide about one key."""
+        before, ours, theirs = (state.get(key, MISSING) for state in (base, one, other))
+        if _equal(before, theirs) or _equal(ours, theirs):
+            return
+        side = self._prefer.get(key)
+        if side == "ours":
+            return
+        if side == "theirs" or _equal(before, ours):
+            self._take(key, theirs)
+            return
+        made = writes() if self._reduces(key) else None
+        if not made or any(overwrite_of(write) is not MISSING for write in made):
+            self.conflicts.append(key)
+            return
+        self.writes[key] = made
+        self.combined.append(key)
+
+    def _take(self, key: str, value: Any) -> None:
+        if value is MISSING:
+            self.conflicts.append(key)  # a key cannot be taken out of a state
+            return
+        self.writes[key] = [Overwrite(value) if self._reduces(key) else value]
+        self.taken.append(key)
+
+    def _reduces(self, key: str) -> bool:
+        return hasattr(self._channels.get(key), "operator")
+
+    def updates(self) -> list[dict[str, Any]]:
+        """The writes in turns: in each of them a key is written once."""
+        longest = max(map(len, self.writes.values()))
+        return [
+            {key: made[turn] for key, made in self.writes.items() if turn < len(made)}
+            for turn in range(longest)
+        ]
+
+    def shown(self, key: str) -> Any:
+        """What is written to a key."""
+        made = self.writes[key]
+        if key in self.taken:
+            return made[0].value if isinstance(made[0], Overwrite) else made[0]
+        return made
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is MISSING or other is MISSING:
+        return one is other
+    return _same(one, other)
+
+
+def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:
+    """The common ancestor, and the ids from there to `b`, both included."""
+    place = place_of(a.config)
+    parents = dict(db.source.line(place.thread_id, place.checkpoint_ns))
+    ours = set(_upwards(parents, id_of(a)))
+    line: list[str] = []
+    for id in _upwards(parents, id_of(b)):
+        line.append(id)
+        if id in ours:
+            return id, line[::-1]
+    raise InspectError(
+        f"'{id_of(a)}' and '{id_of(b)}' have no common ancestor: it was removed, or there was none."
+    )
+
+
+def _upwards(parents: Mapping[str, str | None], id: str) -> list[str]:
+    line: list[str] = []
+    at: str | None = id
+    while at is not None and at in parents:
+        line.append(at)
+        at = parents[at]
+    return line
+
+
+def _values(saver: Any, place: Place) -> dict[str, Any]:
+    found = saver.get_tuple(place.config())
+    values = found.checkpoint["channel_values"]
+    return {key: value for key, value in values.items() if not is_internal(key)}
+
+
+def _writes(saver: Any, at: Place, line: Sequence[str], key: str) -> list[Any]:
+    """What was written to a key on the way along a line, oldest first; empty if not all is kept."""
+    found: list[Any] = []
+    for before, after in pairwise(line):
+        parent = saver.get_tuple(at._replace(checkpoint_id=before).config())
+        child = saver.get_tuple(at._replace(checkpoint_id=after).config())
+        same = parent.checkpoint["channel_versions"].get(key)
+        if child.checkpoint["channel_versions"].get(key) == same:
+            continue
+        made = [
+            value
+            for _, channel, value in writes_leading_to(child, parent.pending_writes or ())
+            if channel == key
+        ]
+        if not made:
+            return []
+        found += made
+    return found

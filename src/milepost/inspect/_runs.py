@@ -1,0 +1,162 @@
+"""Threads that go on: forked, answered, resumed, run."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost._internal.ids import checkpoint_id
+from milepost.checkpoint._contract.records import (
+    Checkpoint,
+    CheckpointMetadata,
+    Place,
+    now,
+    place_of,
+)
+from milepost.inspect._database import told_plainly
+from milepost.inspect._errors import InspectError, StateNotFoundError
+from milepost.inspect._graphs import attached
+from milepost.inspect._reading import is_internal, resolve
+from milepost.inspect._refs import Ref
+from milepost.inspect._threads import show
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+    from milepost.inspect._database import Database
+    from milepost.types import RunnableConfig
+
+
+class RunEvent(NamedTuple):
+    """Something that happens in a run, as `stream` tells it."""
+
+    mode: str
+    namespace: Sequence[str]
+    data: Any
+
+
+def fork(
+    db: Database,
+    ref: Ref,
+    values: Mapping[str, Any],
+    *,
+    graph: Any = None,
+    as_node: str | None = None,
+) -> Ref:
+    """A new checkpoint after `ref` in which some keys are different; the original stays.
+
+    With a graph the values go through its reducers, as in `update_state`. Without one the keys are
+    set to the values, and what was to run next still is.
+    """
+    db.check_writable("fork")
+    saved = resolve(db, ref)
+    place = place_of(saved.config)
+    if graph is not None:
+        config = attached(graph, db).update_state(saved.config, dict(values), as_node)
+        return _ref(config)
+    if as_node is not None:
+        raise InspectError("A node can be named (--as-node) only with its graph (--graph).")
+    with told_plainly(f"thread '{place.thread_id}'"):
+        return _set(db, place, values)
+
+
+def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
+    # Through the reader, which has the manifest of what it has just read: so only what changes is
+    # encoded, and values of classes that are not known here stay as they are stored.
+    saved = db.reader.get_tuple(place.config())
+    before: Checkpoint = saved.checkpoint
+    versions = dict(before["channel_versions"])
+    known = [name for name in versions if not is_internal(name)]
+    for key in values:
+        if key not in known:
+            raise StateNotFoundError(
+                f"The state has no key '{key}': it has {', '.join(sorted(known))}. A key that was "
+                "never written is known only to the graph: give it with --graph."
+            )
+    top = max(versions.values(), key=str) if versions else None
+    version = db.reader.get_next_version(top, None)
+    changed = dict.fromkeys(values, version)
+    after = Checkpoint(
+        v=before["v"],
+        id=checkpoint_id(before["id"], db.saver.head(place.thread_id)),  # type: ignore[attr-defined]
+        ts=now(),
+        channel_values={**before["channel_values"], **values},
+        channel_versions={**versions, **changed},
+        versions_seen=before["versions_seen"],
+        updated_channels=sorted(values),
+    )
+    metadata: CheckpointMetadata = {
+        "source": "fork",
+        "step": saved.metadata.get("step", -1) + 1,
+        "parents": saved.metadata.get("parents", {}),
+    }
+    config = db.reader.put(saved.config, after, metadata, changed)
+    return _ref(config)
+
+
+def _ref(config: RunnableConfig) -> Ref:
+    place = place_of(config)
+    return Ref(place.thread_id, place.checkpoint_ns, place.checkpoint_id)
+
+
+def answer(
+    db: Database, graph: Any, thread_id: str, value: Any, *, interrupt_id: str | None = None
+) -> Iterator[RunEvent]:
+    """Answer what a thread asks, and let it go on; what happens then.
+
+    Without an id there must be one question. An id may be the beginning of one.
+    """
+    db.check_writable("answer")
+    questions = [one.id for one in show(db, Ref(thread_id), limit=1_000).interrupts]
+    if not questions:
+        raise StateNotFoundError(f"Thread '{thread_id}' asks nothing.")
+    given = [id for id in questions if interrupt_id is None or id.startswith(interrupt_id)]
+    if len(given) != 1:
+        said = (
+            f"'{interrupt_id}' is none, or not only one, of them" if interrupt_id else "say which"
+        )
+        raise StateNotFoundError(
+            f"Thread '{thread_id}' asks {len(questions)} questions: {said}. They are "
+            f"{', '.join(questions)}."
+        )
+    module = "langgraph.types" if _is_langgraph(graph) else "milepost.types"
+    command = import_module(module).Command(resume={given[0]: value})
+    return _events(db, graph, command, Place(thread_id, "", None).config())
+
+
+def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:
+    """Go on where a thread stopped; from an older checkpoint, replay what came after it."""
+    db.check_writable("resume")
+    config = resolve(db, ref).config
+    if ref.at is None and not ref.back:
+        config = Place(ref.thread_id, ref.namespace, None).config()
+    return _events(db, graph, None, config)
+
+
+def run(db: Database, graph: Any, thread_id: str, input: Any) -> Iterator[RunEvent]:
+    """Give a thread an input; what happens then."""
+    db.check_writable("run")
+    return _events(db, graph, input, Place(thread_id, "", None).config())
+
+
+def _is_langgraph(graph: Any) -> bool:
+    return type(graph).__module__.startswith("langgraph.")
+
+
+def _events(db: Database, graph: Any, input: Any, config: RunnableConfig) -> Iterator[RunEvent]:
+    """The events of a run. On an event loop, where sync and async nodes both run."""
+    stream: AsyncIterator[Any] = attached(graph, db).astream(
+        input, config, stream_mode=["updates", "messages", "custom"], subgraphs=True
+    )
+    with asyncio.Runner() as runner:
+        while True:
+            try:
+                namespace, mode, data = runner.run(_next(stream))
+            except StopAsyncIteration:
+                return
+            yield RunEvent(mode, namespace, data)
+
+
+async def _next(stream: AsyncIterator[Any]) -> Any:
+    return await anext(stream)

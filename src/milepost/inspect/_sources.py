@@ -1,0 +1,303 @@
+"""What is asked of a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
+
+There is one source for our savers on databases, one for every other saver, and one for LangGraph's
+databases (`_langgraph.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milepost._db.operations import Operation, Query
+from milepost.checkpoint._contract.names import time_of
+from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
+from milepost.checkpoint._sql.threads.registry import Search
+from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from milepost.checkpoint._sql.saver import SqlSaver
+    from milepost.checkpoint.base import BaseCheckpointSaver
+
+R = TypeVar("R")
+
+LAST = "\U0010ffff"
+"""Sorts after every id."""
+_MOST = 1_000_000
+
+
+class Source:
+    """What a database can tell of its threads."""
+
+    @abstractmethod
+    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+        """A page of threads."""
+
+    @abstractmethod
+    def thread(self, thread_id: str) -> ThreadRow | None:
+        """One thread, with counts."""
+
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        """One thread; counts may be left out, which take time in a long one."""
+        return self.thread(thread_id)
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        """Ids of all checkpoints of a graph, oldest first, and of their parents."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def namespaces(self, thread_id: str) -> list[str]:
+        """The graphs of a thread that have checkpoints."""
+
+    @abstractmethod
+    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
+        """Ids of checkpoints that begin with a text, newest first."""
+
+    @abstractmethod
+    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
+        """Ids of checkpoints that end with a text, newest first."""
+
+    @abstractmethod
+    def stats(self, thread_id: str | None) -> Stats:
+        """What takes how much room."""
+
+    def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:  # noqa: ARG002
+        """The paths of tasks by their ids, where those cannot be derived."""
+        return {}
+
+
+def row_of(info: ThreadInfo) -> ThreadRow:
+    """A thread of the registry as a row."""
+    return ThreadRow(
+        info.thread_id,
+        info.status,
+        info.metadata,
+        info.created_at,
+        info.updated_at,
+        info.head,
+        info.checkpoints,
+        info.bytes,
+    )
+
+
+class SqlSource(Source):
+    """A saver of ours on a database: one query for each question."""
+
+    def __init__(self, saver: SqlSaver) -> None:
+        self._saver = saver
+
+    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+        registry = self._saver._registry
+        found, total = self._saver.engine.run(lambda: registry.search(wanted, search), write=False)
+        return Page([row_of(info) for info in found], total)
+
+    def thread(self, thread_id: str) -> ThreadRow | None:
+        info = self._saver.threads.get(thread_id)
+        return None if info is None else row_of(info)
+
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        wanted = Wanted(prefix=thread_id, limit=1)
+        found = self._saver.engine.run(lambda: self._saver._registry.page(wanted), write=False)
+        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        sql = (
+            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
+            " WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id"
+        )
+        return [(row[0], row[1]) for row in self._rows(sql, thread_id, ns)]
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        # From one to the next by the index: a thread may have 100,000 checkpoints in each.
+        sql = (
+            "WITH RECURSIVE one (ns) AS ("
+            " SELECT MIN(checkpoint_ns) FROM checkpoints WHERE thread_id = ?"
+            " UNION ALL SELECT (SELECT MIN(checkpoint_ns) FROM checkpoints"
+            " WHERE thread_id = ? AND checkpoint_ns > one.ns) FROM one WHERE one.ns IS NOT NULL)"
+            " SELECT ns FROM one WHERE ns IS NOT NULL"
+        )
+        return [row[0] for row in self._rows(sql, thread_id, thread_id)]
+
+    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
+        sql = (
+            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+            " AND checkpoint_id >= ? AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"
+        )
+        return [row[0] for row in self._rows(sql, thread_id, ns, begin, begin + LAST, limit)]
+
+    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
+        sql = (
+            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+            " AND substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
+            " ORDER BY checkpoint_id DESC LIMIT ?"
+        )
+        given = (thread_id, ns, len(end) - 1, end, limit)
+        return [row[0] for row in self._rows(sql, *given)]
+
+    def stats(self, thread_id: str | None) -> Stats:
+        where, given = ("", ()) if thread_id is None else (" WHERE thread_id = ?", (thread_id,))
+        own = "LENGTH(frame) + LENGTH(metadata) + COALESCE(LENGTH(led), 0)"
+        rows = self._rows(
+            f"SELECT thread_id, COUNT(*), SUM({own}) FROM checkpoints{where} GROUP BY thread_id",
+            *given,
+        )
+        by_thread = {row[0]: [int(row[1]), int(row[2] or 0)] for row in rows}
+        kinds = {"checkpoints": sum(size for _, size in by_thread.values()), "values": 0}
+        channels: dict[str, int] = {}
+        values = "checkpoint_values" if self._saver.dialect.name == "sqlite" else "checkpoint_blobs"
+        rows = self._rows(
+            f"SELECT thread_id, channel, SUM(LENGTH(blob)) FROM {values}{where}"
+            " GROUP BY thread_id, channel",
+            *given,
+        )
+        for thread, channel, size in rows:
+            kinds["values"] += int(size or 0)
+            channels[channel] = channels.get(channel, 0) + int(size or 0)
+            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
+        rows = self._rows(
+            f"SELECT thread_id, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes{where}"
+            " GROUP BY thread_id",
+            *given,
+        )
+        writes, kinds["writes"] = sum(int(row[1]) for row in rows), 0
+        for thread, _, size in rows:
+            kinds["writes"] += int(size or 0)
+            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
+        rows = self._rows(f"SELECT status, COUNT(*) FROM threads{where} GROUP BY status", *given)
+        statuses = {row[0]: int(row[1]) for row in rows}
+        return collected(by_thread, writes, kinds, channels, statuses)
+
+    def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
+        placed = self._saver.dialect.placed(sql)
+
+        def ask() -> Operation[Sequence[Any]]:
+            rows: Sequence[Any] = yield Query(placed, values)
+            return rows
+
+        return self._saver.engine.run(ask, write=False)
+
+
+def collected(
+    by_thread: Mapping[str, Sequence[int]],
+    writes: int,
+    kinds: Mapping[str, int],
+    channels: Mapping[str, int],
+    statuses: Mapping[str, int],
+) -> Stats:
+    """The sizes of threads put together."""
+    sizes = [ThreadSize(name, count, size) for name, (count, size) in by_thread.items()]
+    sizes.sort(key=lambda one: (-one.bytes, one.thread_id))
+    largest_first = sorted(channels.items(), key=lambda pair: (-pair[1], pair[0]))
+    return Stats(
+        threads=sum(statuses.values()) if statuses else len(by_thread),
+        checkpoints=sum(one.checkpoints for one in sizes),
+        writes=writes,
+        bytes=sum(kinds.values()),
+        kinds=dict(kinds),
+        channels=dict(largest_first),
+        statuses=dict(statuses),
+        largest=sizes[:20],
+    )
+
+
+class PlainSource(Source):
+    """Any other saver: everything is found with the methods that all savers have."""
+
+    def __init__(self, saver: BaseCheckpointSaver[Any]) -> None:
+        self._saver: Any = saver
+
+    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
+        wanted.check()
+        found = [row for row in self._all(wanted) if _is_wanted(row, search)]
+        found.sort(key=lambda row: row.thread_id, reverse=search.descending)
+        if search.sort != "thread_id":
+            name = search.sort
+            found.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
+        return Page(found[search.offset : search.offset + wanted.limit], len(found))
+
+    def _all(self, wanted: Wanted) -> Iterator[ThreadRow]:
+        if hasattr(self._saver, "list_threads"):
+            asked = wanted._replace(limit=_MOST)._asdict()
+            yield from map(row_of, self._saver.list_threads(**asked))
+            return
+        for thread_id in sorted(
+            {place_of(found.config).thread_id for found in self._saver.list(None)}
+        ):
+            row = self.thread(thread_id)
+            if row is not None and _holds(row, wanted):
+                yield row
+
+    def thread(self, thread_id: str) -> ThreadRow | None:
+        if hasattr(self._saver, "get_thread"):
+            info = self._saver.get_thread(thread_id)
+            return None if info is None else row_of(info)
+        listed = self._saver.list({"configurable": {"thread_id": thread_id}})
+        ids = [place_of(found.config).checkpoint_id or "" for found in listed]
+        if not ids:
+            return None
+        return ThreadRow(
+            thread_id, "idle", {}, time_of(min(ids)), time_of(max(ids)), max(ids), len(ids)
+        )
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        listed = self._saver.list({"configurable": {"thread_id": thread_id}})
+        return sorted({place_of(found.config).checkpoint_ns for found in listed})
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+        found = [
+            (
+                place_of(one.config).checkpoint_id or "",
+                None if one.parent_config is None else place_of(one.parent_config).checkpoint_id,
+            )
+            for one in self._saver.list(config)
+        ]
+        return sorted(found)
+
+    def _ids(self, thread_id: str, ns: str) -> Iterator[str]:
+        config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+        for found in self._saver.list(config):
+            yield place_of(found.config).checkpoint_id or ""
+
+    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
+        return list(islice((i for i in self._ids(thread_id, ns) if i.startswith(begin)), limit))
+
+    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
+        return list(islice((i for i in self._ids(thread_id, ns) if i.endswith(end)), limit))
+
+    def stats(self, thread_id: str | None) -> Stats:
+        rows = list(self._all(Wanted(limit=_MOST)))
+        by_thread: dict[str, list[int]] = {}
+        statuses: dict[str, int] = {}
+        for row in rows:
+            if thread_id not in (None, row.thread_id):
+                continue
+            whole = self.thread(row.thread_id) or row
+            by_thread[row.thread_id] = [whole.checkpoints or 0, whole.bytes or 0]
+            statuses[row.status] = statuses.get(row.status, 0) + 1
+        total = sum(size for _, size in by_thread.values())
+        return collected(by_thread, 0, {"all": total}, {}, statuses)
+
+
+def _is_wanted(row: ThreadRow, search: Search) -> bool:
+    if search.unfinished and row.status == "idle":
+        return False
+    if search.text:
+        text = search.text.lower()
+        return text in row.thread_id.lower() or text in str(dict(row.metadata)).lower()
+    return True
+
+
+def _holds(row: ThreadRow, wanted: Wanted) -> bool:
+    updated = row.updated_at or 0.0
+    return (
+        wanted.status in (None, row.status)
+        and (wanted.prefix is None or row.thread_id.startswith(wanted.prefix))
+        and (wanted.updated_after is None or updated > wanted.updated_after)
+        and (wanted.updated_before is None or updated < wanted.updated_before)
+        and all(row.metadata.get(key) == value for key, value in wanted.metadata.items())
+    )

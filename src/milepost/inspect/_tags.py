@@ -1,0 +1,81 @@
+"""Tags, written and listed; see `_tag_names.py` for where they are kept."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from milepost.checkpoint._contract.records import Place, place_of
+from milepost.inspect._database import told_plainly
+from milepost.inspect._errors import BadReferenceError, StateNotFoundError
+from milepost.inspect._reading import load, no_such_thread, resolve
+from milepost.inspect._tag_names import TaggedAt, stored_tags, tags_in
+
+if TYPE_CHECKING:
+    from milepost.inspect._database import Database
+    from milepost.inspect._refs import Ref
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+
+
+class TagRow(NamedTuple):
+    """A tag of a thread."""
+
+    name: str
+    thread_id: str
+    namespace: str
+    checkpoint_id: str
+    exists: bool
+    """Whether the checkpoint is still there."""
+
+
+def tags(db: Database, thread_id: str) -> list[TagRow]:
+    """The tags of a thread by name."""
+    return [
+        TagRow(
+            name,
+            thread_id,
+            tag.namespace,
+            tag.checkpoint_id,
+            load(db, Place(thread_id, tag.namespace, tag.checkpoint_id)) is not None,
+        )
+        for name, tag in sorted(_known(db, thread_id).items())
+    ]
+
+
+def tag(db: Database, ref: Ref, name: str) -> TagRow:
+    """Name a checkpoint; a tag of the same name moves there."""
+    db.check_writable("tag")
+    if not _NAME.fullmatch(name):
+        raise BadReferenceError(
+            f"'{name}' cannot be a tag: use letters, digits and . _ + -, at most 100, and not one "
+            "of the signs at the beginning."
+        )
+    place = place_of(resolve(db, ref).config)
+    at = TaggedAt(place.checkpoint_id or "", place.checkpoint_ns)
+    _store(db, ref.thread_id, {**_known(db, ref.thread_id), name: at})
+    return TagRow(name, ref.thread_id, at.namespace, at.checkpoint_id, True)
+
+
+def untag(db: Database, thread_id: str, name: str) -> None:
+    """Remove a tag; the checkpoint stays."""
+    db.check_writable("untag")
+    known = _known(db, thread_id)
+    if name not in known:
+        there = f": it has {', '.join(sorted(known))}" if known else ""
+        raise StateNotFoundError(f"Thread '{thread_id}' has no tag '{name}'{there}.")
+    del known[name]
+    _store(db, thread_id, known)
+
+
+def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
+    with told_plainly(f"thread '{thread_id}'"):
+        row = db.source.thread_entry(thread_id)
+    if row is None:
+        raise no_such_thread(db, thread_id)
+    return tags_in(row.metadata)
+
+
+def _store(db: Database, thread_id: str, known: dict[str, TaggedAt]) -> None:
+    with told_plainly(f"thread '{thread_id}'"):
+        db.saver.create_thread(thread_id, stored_tags(known))  # type: ignore[attr-defined]

@@ -1,0 +1,159 @@
+"""Threads: listed, and one of them shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from milepost.checkpoint._contract.records import place_of
+from milepost.checkpoint._contract.threads import Wanted
+from milepost.checkpoint._sql.threads.registry import Search
+from milepost.inspect._data import as_data, part_of
+from milepost.inspect._database import told_plainly
+from milepost.inspect._errors import InspectError
+from milepost.inspect._log import step_at, tags_by_id
+from milepost.inspect._reading import (
+    UNREADABLE,
+    damaged,
+    no_such_thread,
+    parent_of,
+    resolve_or_none,
+    state_of,
+)
+from milepost.inspect._records import Page, Path, ThreadRow, ThreadView
+from milepost.inspect._tag_names import without_tags
+
+if TYPE_CHECKING:
+    from milepost.inspect._database import Database
+    from milepost.inspect._records import Stats
+    from milepost.inspect._refs import Ref
+
+Sort = Literal["updated_at", "created_at", "thread_id"]
+
+
+def threads(
+    db: Database,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    status: str | None = None,
+    unfinished: bool = False,
+    search: str | None = None,
+    since: float | None = None,
+    before: float | None = None,
+    sort: Sort = "updated_at",
+    descending: bool | None = None,
+    limit: int = 50,
+    offset: int = 0,
+) -> Page[ThreadRow]:
+    """A page of threads, those that were used last at first.
+
+    `metadata` must be equal to what is stored about a thread, `search` a part of its id or of
+    that; `since` and `before` are times of its last activity, in seconds since 1970. `unfinished`
+    leaves out threads that are idle.
+    """
+    if sort not in ("updated_at", "created_at", "thread_id"):
+        raise InspectError(
+            f"Threads are not sorted by '{sort}': updated_at, created_at, thread_id."
+        )
+    if offset < 0:
+        raise InspectError("offset is a number of threads.")
+    wanted = Wanted(metadata or {}, status, updated_after=since, updated_before=before, limit=limit)
+    down = sort != "thread_id" if descending is None else descending
+    with told_plainly(db.url):
+        try:
+            page = db.source.threads(wanted, Search(search, unfinished, sort, down, offset))
+        except ValueError as error:
+            raise InspectError(str(error)) from error
+    return Page([_shown(row) for row in page.items], page.total)
+
+
+def thread(db: Database, thread_id: str) -> ThreadRow:
+    """One thread, with counts; ThreadNotFoundError if there is none."""
+    with told_plainly(db.url):
+        row = db.source.thread(thread_id)
+    if row is None:
+        raise no_such_thread(db, thread_id)
+    return _shown(row)
+
+
+def namespaces(db: Database, thread_id: str) -> list[str]:
+    """The graphs of a thread that have checkpoints: `""` is the outermost."""
+    with told_plainly(db.url):
+        found = db.source.namespaces(thread_id)
+        if not found and db.source.thread_entry(thread_id) is None:
+            raise no_such_thread(db, thread_id)
+    return found
+
+
+def _shown(row: ThreadRow) -> ThreadRow:
+    return replace(row, metadata=without_tags(row.metadata))
+
+
+def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -> ThreadView:
+    """The state at a checkpoint: values as data, what follows, what waits for an answer.
+
+    `path` leads to a part of the values; `limit` bounds them, see `as_data`.
+    """
+    saved = resolve_or_none(db, ref)
+    with told_plainly(f"thread '{ref.thread_id}'"):
+        is_latest = ref.at is None and not ref.back
+        row = db.source.thread(ref.thread_id) if is_latest else None
+        row = row or db.source.thread_entry(ref.thread_id)
+        if row is None:
+            raise no_such_thread(db, ref.thread_id)
+        if saved is None:
+            return ThreadView(
+                row.thread_id,
+                "",
+                None,
+                None,
+                row.status,
+                {},
+                (),
+                (),
+                (),
+                {},
+                without_tags(row.metadata),
+                None,
+                bytes=row.bytes,
+                checkpoints=row.checkpoints,
+            )
+        place = place_of(saved.config)
+        is_latest = is_latest or place.checkpoint_id == row.head
+        try:
+            step = step_at(db, saved)
+            tasks = step.tasks()
+            parent = parent_of(saved)
+            metadata = as_data(dict(saved.metadata))
+        except UNREADABLE as error:
+            raise damaged(saved, error) from error
+        values = part_of(state_of(db, saved), path)
+        open_ones = [
+            one for task in tasks for one in task.interrupts if not one.answered and is_latest
+        ]
+        return ThreadView(
+            thread_id=row.thread_id,
+            namespace=place.checkpoint_ns,
+            checkpoint_id=place.checkpoint_id,
+            parent_id=parent,
+            status=row.status,
+            values=as_data(values, limit=limit, path=path),
+            next=tuple(t.name for t in tasks if not (is_latest and t.finished)),
+            tasks=tuple(tasks),
+            interrupts=tuple(open_ones),
+            metadata=metadata,
+            thread_metadata=without_tags(row.metadata),
+            created_at=step.checkpoint["ts"] or None,
+            tags=tags_by_id(row.metadata).get((place.checkpoint_ns, place.checkpoint_id or ""), ()),
+            bytes=row.bytes,
+            checkpoints=row.checkpoints,
+        )
+
+
+def stats(db: Database, thread_id: str | None = None) -> Stats:
+    """What takes how much room, in the database or in one thread."""
+    with told_plainly(db.url):
+        if thread_id is not None and db.source.thread_entry(thread_id) is None:
+            raise no_such_thread(db, thread_id)
+        return db.source.stats(thread_id)

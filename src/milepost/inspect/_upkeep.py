@@ -1,0 +1,240 @@
+"""Whole threads and whole databases: copied, removed, moved, checked, sealed again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from milepost.checkpoint._contract.records import Place, place_of
+from milepost.checkpoint._contract.threads import Problem, Removed, Wanted
+from milepost.checkpoint._sql.threads.registry import Search
+from milepost.errors import CheckpointError, MilepostError
+from milepost.inspect._data import as_data
+from milepost.inspect._database import told_plainly
+from milepost.inspect._errors import InspectError
+from milepost.inspect._graphs import attached
+from milepost.inspect._reading import is_internal, no_such_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from milepost.checkpoint.serde._rotation import Reencrypted
+    from milepost.inspect._database import Database
+
+
+def _saver(db: Database, what: str, method: str) -> Any:
+    """The saver, if it can do this."""
+    if db.flavour != "milepost" or not hasattr(db.saver, method):
+        raise InspectError(f"{what} is not possible on {db.url} ({db.flavour}, {db.kind}).")
+    return db.saver
+
+
+def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
+    """Raise for the first thread that is not there."""
+    for thread_id in thread_ids:
+        if db.source.thread_entry(thread_id) is None:
+            raise no_such_thread(db, thread_id)
+
+
+def matching(
+    db: Database,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    prefix: str | None = None,
+    older_than: float | None = None,
+    status: str | None = None,
+) -> list[str]:
+    """The ids of all threads that fit; `older_than` is in seconds since their last use."""
+    before = None if older_than is None else time.time() - older_than
+    found: list[str] = []
+    wanted = Wanted(metadata or {}, status, prefix, updated_before=before, limit=1_000)
+    with told_plainly(db.url):
+        while True:
+            search = Search(sort="thread_id", descending=False, offset=len(found))
+            page = db.source.threads(wanted, search).items
+            found += [row.thread_id for row in page]
+            if len(page) < wanted.limit:
+                return found
+
+
+def copy_thread(db: Database, source: str, target: str) -> None:
+    """Copy a thread with its whole history to a new id."""
+    db.check_writable("copy")
+    with told_plainly(db.url):
+        check_threads_exist(db, [source])
+        _saver(db, "copy", "copy_thread").copy_thread(source, target)
+
+
+def delete_threads(
+    db: Database, thread_ids: Sequence[str], progress: Callable[[str], object] | None = None
+) -> None:
+    """Remove threads. Their bytes may stay in the files until they are overwritten: `erase`."""
+    db.check_writable("delete")
+    with told_plainly(db.url):
+        check_threads_exist(db, thread_ids)
+        for thread_id in thread_ids:
+            db.saver.delete_thread(thread_id)
+            if progress is not None:
+                progress(thread_id)
+
+
+def erase_threads(db: Database, thread_ids: Sequence[str]) -> Removed:
+    """Remove threads for good, so that the files hold none of their bytes any more."""
+    db.check_writable("erase")
+    with told_plainly(db.url):
+        check_threads_exist(db, thread_ids)
+        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids)
+        return removed
+
+
+def prune_preview(
+    db: Database, thread_ids: Sequence[str], *, keep: int = 1, older_than: float | None = None
+) -> Removed:
+    """What `prune` would remove."""
+    with told_plainly(db.url):
+        check_threads_exist(db, thread_ids)
+        removed: Removed = _saver(db, "prune", "prune").prune(
+            thread_ids, keep=keep, older_than=older_than, dry_run=True
+        )
+        return removed
+
+
+def prune(
+    db: Database,
+    thread_ids: Sequence[str],
+    *,
+    keep: int = 1,
+    older_than: float | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Removed:
+    """Remove all but the last checkpoints of threads, and what those need."""
+    db.check_writable("prune")
+    removed = Removed()
+    with told_plainly(db.url):
+        check_threads_exist(db, thread_ids)
+        saver = _saver(db, "prune", "prune")
+        for thread_id in thread_ids:
+            removed.add(saver.prune([thread_id], keep=keep, older_than=older_than))
+            if progress is not None:
+                progress(thread_id)
+    return removed
+
+
+def dump(db: Database, thread_ids: Sequence[str] | None = None) -> Iterator[str]:
+    """Threads, or all, as lines of text that `load_dump` takes, on any database."""
+    with told_plainly(db.url):
+        if thread_ids is not None:
+            check_threads_exist(db, thread_ids)
+        yield from _saver(db, "dump", "dump").dump(thread_ids)
+
+
+def load_dump(
+    db: Database, lines: Iterable[str], *, rename: Mapping[str, str] | None = None
+) -> list[str]:
+    """Store the threads of a dump; their ids."""
+    db.check_writable("load")
+    loaded: list[str] = _saver(db, "load", "load").load(lines, rename=rename)
+    return loaded
+
+
+def verify(
+    db: Database,
+    thread_ids: Sequence[str] | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Iterator[Problem]:
+    """What is wrong with threads, or with all: every row that cannot be read.
+
+    Values are read as data, so a class that is not known here is no problem.
+    """
+    with told_plainly(db.url):
+        reader: Any = db.reader
+        if db.flavour != "milepost" or not hasattr(reader, "verify"):
+            raise InspectError(f"verify is not possible on {db.url} ({db.flavour}, {db.kind}).")
+        if thread_ids is None and progress is None:
+            yield from reader.verify()
+            return
+        if thread_ids is not None:
+            check_threads_exist(db, thread_ids)
+            for thread_id in thread_ids:
+                yield from reader.verify([thread_id])
+                if progress is not None:
+                    progress(thread_id)
+            return
+        yield from reader.verify()
+
+
+class SalvagedState(NamedTuple):
+    """A checkpoint of a damaged thread, as far as it can be read."""
+
+    checkpoint_id: str
+    namespace: str
+    step: int | None
+    values: Mapping[str, Any]
+    """As data, without the channels that are lost."""
+    lost: Mapping[str, str]
+    """What is missing → why."""
+
+
+def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
+    """What can still be read of a damaged thread, newest first."""
+    with told_plainly(db.url):
+        reader: Any = db.reader
+        if db.flavour != "milepost" or not hasattr(reader, "salvage"):
+            raise InspectError(f"salvage is not possible on {db.url} ({db.flavour}, {db.kind}).")
+        found = reader.salvage(thread_id)
+    if not found:
+        with told_plainly(db.url):
+            check_threads_exist(db, [thread_id])
+    return [
+        SalvagedState(
+            one.saved.checkpoint["id"],
+            place_of(one.saved.config).checkpoint_ns,
+            one.saved.metadata.get("step"),
+            {
+                key: as_data(value)
+                for key, value in one.saved.checkpoint["channel_values"].items()
+                if not is_internal(key)
+            },
+            one.lost,
+        )
+        for one in found
+    ]
+
+
+def reencrypt(
+    db: Database,
+    thread_ids: Sequence[str] | None = None,
+    progress: Callable[[Reencrypted[Problem]], object] | None = None,
+) -> Reencrypted[Problem]:
+    """Seal everything with the newest key of the serializer that the database was opened with."""
+    db.check_writable("reencrypt")
+    try:
+        done: Reencrypted[Problem] = _saver(db, "reencrypt", "reencrypt").reencrypt(
+            thread_ids, progress=progress
+        )
+    except CheckpointError as error:
+        raise InspectError(str(error)) from error
+    return done
+
+
+class Checked(NamedTuple):
+    """Whether the code of today can go on with a thread."""
+
+    thread_id: str
+    problem: str | None
+
+
+def check_threads(
+    db: Database, graph: Any, thread_ids: Sequence[str] | None = None
+) -> Iterator[Checked]:
+    """Each thread against a graph: its values are decoded, migrated and validated as a run would,
+    and the nodes that it waits for are looked for."""
+    graph = attached(graph, db)
+    for thread_id in matching(db) if thread_ids is None else thread_ids:
+        problem = None
+        try:
+            snapshot = graph.get_state(Place(thread_id, "", None).config(), subgraphs=True)
+            list(snapshot)
+        except (MilepostError, ValueError, TypeError, KeyError, AttributeError) as error:
+            problem = f"{type(error).__name__}: {error}"
+        yield Checked(thread_id, problem)
