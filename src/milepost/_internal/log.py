@@ -17,6 +17,8 @@ STORAGE: Final = "milepost.storage"
 """Databases, and what is stored in them."""
 STORE: Final = "milepost.store"
 """Items and their vectors."""
+SERVER: Final = "milepost.server"
+"""Requests that failed."""
 
 _DEBUG, _INFO, _WARNING = 10, 20, 30
 

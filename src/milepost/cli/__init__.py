@@ -12,13 +12,13 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from milepost._internal.version import __version__
-from milepost.cli import demo, langgraph_move, langgraph_run
+from milepost.cli import demo, langgraph_move, langgraph_run, ui
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-COMMANDS: Final = (demo, langgraph_run, langgraph_move)
+COMMANDS: Final = (demo, langgraph_run, langgraph_move, ui)
 """In the order in which the help shows them."""
 
 INTERRUPTED: Final = 130

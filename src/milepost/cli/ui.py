@@ -1,0 +1,155 @@
+"""`milepost ui`: a page in the browser to look at threads, and the API behind it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+from milepost.cli.text import Printer
+
+TOKEN: Final = "MILEPOST_UI_TOKEN"
+"""The environment variable that sets the token, for a server that is started again and again."""
+
+
+def register(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "ui",
+        help="look at threads in the browser",
+        description=(
+            "Serves a page on this machine, and prints its address. It only reads, unless "
+            "--write is given."
+        ),
+    )
+    parser.add_argument("database", nargs="?", help="sqlite:///x.db, postgresql://…; MILEPOST_DB")
+    parser.add_argument(
+        "--graph",
+        action="append",
+        default=[],
+        metavar="MODULE:ATTRIBUTE",
+        help="a graph to draw and, with --write, to run; or a langgraph.json",
+    )
+    parser.add_argument("--write", action="store_true", help="allow changes and runs")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    parser.add_argument("--port", type=int, help="2024, or a free one if that is taken")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name of this machine"
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="another page's origin that may call the API, such as https://smith.langchain.com",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run `milepost ui`."""
+    return serve_ui(
+        options.database,
+        graphs=options.graph,
+        write=options.write,
+        host=options.host,
+        port=options.port,
+        browser=not options.no_browser,
+        hosts=options.allow_host,
+        origins=options.allow_origin,
+    )
+
+
+def serve_ui(
+    database: str | None,
+    *,
+    graphs: Sequence[str] = (),
+    write: bool = False,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    browser: bool = True,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+) -> int:
+    """Serve the page until Ctrl-C; returns the exit status."""
+    from milepost.server import create_app  # fails with the command that installs it
+
+    from milepost.inspect import open_database
+    from milepost.server._graphs import load_graphs
+    from milepost.server._serve import address_of, bind, serve
+
+    found: dict[str, Any] = {}
+    for spec in graphs:
+        found |= load_graphs(spec)
+    token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+    with open_database(database, write=write) as opened:
+        app = create_app(
+            opened,
+            token=token,
+            graphs=found,
+            write=write,
+            hosts=[*hosts, *([] if _is_address(host) else [host])],
+            origins=origins,
+        )
+        listening = bind(host, port)
+        address = f"{address_of(listening, host)}/?token={token}"
+        printer = Printer()
+        printer.line(f"{opened.url} ({'read and write' if write else 'read only'})")
+        printer.line(address)
+        if not _is_loopback(host):
+            print(
+                f"milepost: {host} can be reached from other machines. Whoever has the token can "
+                "use this server, and nothing is encrypted on the way.",
+                file=sys.stderr,
+            )
+        sys.stdout.flush()
+        with _opened_in_browser(address if browser else None):
+            serve(app, listening)
+    return 0
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    return ip_address(host).is_loopback if _is_address(host) else host == "localhost"
+
+
+@contextmanager
+def _opened_in_browser(address: str | None) -> Iterator[None]:
+    """Show the page in a browser.
+
+    The browser is given a file that only this user can read: other users of the machine see the
+    arguments of processes, and the address has the token in it.
+    """
+    if address is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="milepost-ui-") as folder:
+        file = Path(folder) / "open.html"
+        file.touch(mode=0o600)
+        file.write_text(
+            '<!doctype html><meta charset="utf-8"><title>milepost</title>'
+            f'<meta http-equiv="refresh" content="0;url={escape(address)}">',
+            encoding="utf-8",
+        )
+        # The socket listens already, so the browser may come first.
+        opening = threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True)
+        opening.start()
+        yield

@@ -1,0 +1,74 @@
+"""A thread that is followed: new checkpoints, and changes of its status, as they come.
+
+Another process may be the one that runs it, so the database is looked at again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from starlette.concurrency import run_in_threadpool
+
+from milepost import inspect
+from milepost.server._sse import Event
+
+if TYPE_CHECKING:
+    from milepost.inspect import LogEntry, ThreadRow
+    from milepost.server._server import Server
+
+_MOST: Final = 1000
+"""Checkpoints that one look may find; a client that has missed more reads the log."""
+
+
+async def follow(
+    server: Server, thread_id: str, namespace: str, after: str | None
+) -> AsyncIterator[Event]:
+    """Events of a thread.
+
+    `thread` when its row is another, `checkpoint` for each entry of its log after `after` (without
+    it: after the present one), and again for the newest when more is known of its tasks; `deleted`
+    at the end if the thread is removed.
+    """
+    row: ThreadRow | None = None
+    newest: LogEntry | None = None
+    while True:
+        try:
+            found, entries = await run_in_threadpool(_look, server, thread_id, namespace, after)
+        except inspect.ThreadNotFoundError:
+            yield Event("deleted", {"thread_id": thread_id})
+            return
+        if found != row:
+            row = found
+            yield Event("thread", row)
+        if after is None and newest is None:
+            after = entries[-1].checkpoint_id if entries else ""
+            newest = entries[-1] if entries else None
+            entries = []
+        for entry in entries:
+            if entry != newest:
+                yield Event("checkpoint", entry, entry.checkpoint_id)
+        if entries:
+            newest = entries[-1]
+            after = newest.checkpoint_id
+        await asyncio.sleep(server.limits.poll)
+
+
+def _look(
+    server: Server, thread_id: str, namespace: str, after: str | None
+) -> tuple[ThreadRow, list[LogEntry]]:
+    """The thread as it is now, and its entries from `after` on, oldest first."""
+    row = inspect.thread(server.database, thread_id)
+    found: list[LogEntry] = []
+    try:
+        for entry in islice(inspect.log(server.database, thread_id, namespace=namespace), _MOST):
+            if after is not None and entry.checkpoint_id < after:
+                break
+            found.append(entry)
+            if after is None:
+                break
+    except inspect.StateNotFoundError:
+        pass  # an inner graph that has not begun
+    return row, found[::-1]

@@ -1,0 +1,228 @@
+"""Assistants: graphs with a configuration; what they look like, and what they take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from milepost.server._errors import refused
+from milepost.server._graphs import drawing, schemas, subgraphs
+from milepost.server._matching import contains, select
+from milepost.server._records import (
+    Assistant,
+    Drawing,
+    GraphSchemas,
+    IfExists,
+    Schemas,
+    SortOrder,
+)
+from milepost.server._routing import Call, Empty, Page, Routes
+
+routes = Routes("Assistants")
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Offset = Annotated[int, Meta(ge=0, lt=2**31)]
+Field = Literal[
+    "assistant_id",
+    "graph_id",
+    "name",
+    "description",
+    "config",
+    "context",
+    "created_at",
+    "updated_at",
+    "metadata",
+    "version",
+]
+
+
+class AssistantCreate(msgspec.Struct, kw_only=True):
+    """A new assistant."""
+
+    graph_id: str
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    assistant_id: str | None = None
+    if_exists: IfExists = "raise"
+    name: str | None = None
+    description: str | None = None
+
+
+class AssistantPatch(msgspec.Struct, kw_only=True):
+    """What is to be different in the next version."""
+
+    graph_id: str | None = None
+    config: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    name: str | None = None
+    description: str | None = None
+
+
+class AssistantFilter(msgspec.Struct, kw_only=True):
+    """Which assistants are meant; all of it must hold."""
+
+    metadata: dict[str, Any] | None = None
+    graph_id: str | None = None
+    name: str | None = None
+
+    def holds(self, one: Assistant) -> bool:
+        """Whether an assistant is one of them."""
+        return (
+            contains(one.metadata, self.metadata or {})
+            and self.graph_id in (None, "", one.graph_id)
+            and (self.name or "").lower() in one.name.lower()
+        )
+
+
+class AssistantSearch(AssistantFilter, kw_only=True):
+    """Which assistants, in what order."""
+
+    limit: Limit = 10
+    offset: Offset = 0
+    sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
+    sort_order: SortOrder | None = None
+    select: list[Field] | None = None
+
+
+def _given(body: AssistantCreate | AssistantPatch, *names: str) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(body, name)) is not None}
+
+
+@routes.route("POST", "/assistants", writes=True)
+def create(call: Call[AssistantCreate, Empty]) -> Assistant:
+    """Make an assistant of a graph. It is kept as long as the server runs."""
+    body = call.body
+    fields = _given(body, "config", "context", "metadata", "name", "description")
+    return call.server.assistants.create(body.graph_id, body.assistant_id, body.if_exists, fields)
+
+
+@routes.search("/assistants/search", answer=list[Assistant])
+def search(call: Call[AssistantSearch, Empty]) -> Page:
+    """Find assistants."""
+    body = call.body
+    found = [one for one in call.server.assistants.all() if body.holds(one)]
+    found.sort(
+        key=lambda one: (getattr(one, body.sort_by or "created_at"), one.assistant_id),
+        reverse=body.sort_order != "asc",
+    )
+    part = found[body.offset : body.offset + body.limit]
+    return Page(select(part, body.select), len(found), body.offset)
+
+
+@routes.search("/assistants/count")
+def count(call: Call[AssistantFilter, Empty]) -> int:
+    """How many assistants there are."""
+    return sum(call.body.holds(one) for one in call.server.assistants.all())
+
+
+@routes.get("/assistants/{assistant_id}")
+def get(call: Call[Empty, Empty]) -> Assistant:
+    """An assistant, by its id or its graph's."""
+    return call.server.assistants.get(call.path["assistant_id"])
+
+
+@routes.route("PATCH", "/assistants/{assistant_id}", writes=True)
+def update(call: Call[AssistantPatch, Empty]) -> Assistant:
+    """Make a new version of an assistant."""
+    names = ("graph_id", "config", "context", "metadata", "name", "description")
+    return call.server.assistants.update(call.path["assistant_id"], _given(call.body, *names))
+
+
+class AssistantDelete(msgspec.Struct, frozen=True):
+    """`delete_threads` removes the threads of the assistant too."""
+
+    delete_threads: bool = False
+
+
+@routes.route("DELETE", "/assistants/{assistant_id}", writes=True, status=204)
+def delete(call: Call[Empty, AssistantDelete]) -> None:
+    """Remove an assistant with its versions."""
+    gone = call.server.assistants.delete(call.path["assistant_id"])
+    if call.query.delete_threads:
+        call.server.delete_threads_of(gone.assistant_id)
+
+
+class GraphQuery(msgspec.Struct, frozen=True):
+    """`xray`: true shows inner graphs, a number so many levels of them."""
+
+    xray: str = "false"
+
+
+@routes.get("/assistants/{assistant_id}/graph", answer=Drawing)
+def graph(call: Call[Empty, GraphQuery]) -> Any:
+    """What there is to draw of an assistant's graph."""
+    return drawing(_graph_of(call), _xray(call.query.xray))
+
+
+def _xray(text: str) -> bool | int:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise refused(f"xray must be true, false or a number of levels, not '{text}'.")
+    return int(text)
+
+
+@routes.get("/assistants/{assistant_id}/schemas")
+def get_schemas(call: Call[Empty, Empty]) -> GraphSchemas:
+    """What an assistant's graph takes and gives."""
+    graph_id = call.server.assistants.get(call.path["assistant_id"]).graph_id
+    found = schemas(_graph_of(call))
+    return GraphSchemas(graph_id=graph_id, **msgspec.structs.asdict(found))
+
+
+class SubgraphQuery(msgspec.Struct, frozen=True):
+    """`recurse` goes into inner graphs of inner graphs."""
+
+    recurse: bool = False
+
+
+@routes.get("/assistants/{assistant_id}/subgraphs")
+def get_subgraphs(call: Call[Empty, SubgraphQuery]) -> dict[str, Schemas]:
+    """The graphs inside of an assistant's graph."""
+    return subgraphs(_graph_of(call), None, call.query.recurse)
+
+
+@routes.get("/assistants/{assistant_id}/subgraphs/{namespace}")
+def get_subgraph(call: Call[Empty, SubgraphQuery]) -> dict[str, Schemas]:
+    """One of them."""
+    return subgraphs(_graph_of(call), call.path["namespace"], call.query.recurse)
+
+
+class VersionSearch(msgspec.Struct, kw_only=True):
+    """Which versions."""
+
+    metadata: dict[str, Any] | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+
+
+@routes.search("/assistants/{assistant_id}/versions", answer=list[Assistant])
+def versions(call: Call[VersionSearch, Empty]) -> Page:
+    """The versions of an assistant, newest first."""
+    body = call.body
+    every = call.server.assistants.versions(call.path["assistant_id"])
+    found = [one for one in every if contains(one.metadata, body.metadata or {})]
+    return Page(found[body.offset : body.offset + body.limit], len(found), body.offset)
+
+
+class Version(msgspec.Struct):
+    """A version, in the body or in the query."""
+
+    version: Annotated[int, Meta(ge=1)] | None = None
+
+
+@routes.route("POST", "/assistants/{assistant_id}/latest", writes=True)
+def set_latest(call: Call[Version, Version]) -> Assistant:
+    """Choose the version that counts."""
+    version = call.body.version or call.query.version
+    if version is None:
+        raise refused('Say which version: {"version": 1}.')
+    return call.server.assistants.set_latest(call.path["assistant_id"], version)
+
+
+def _graph_of(call: Call[Any, Any]) -> Any:
+    return call.server.graph_of_assistant(call.path["assistant_id"])

@@ -1,0 +1,336 @@
+"""What the page needs besides the Agent Server's routes: the log, differences, authorship, sizes."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.concurrency import run_in_threadpool
+
+from milepost import inspect
+from milepost._internal.version import __version__
+from milepost.inspect import Change, LogEntry, Ref, Stats, ThreadRow, ThreadView
+from milepost.server._changes import bounded_blames, bounded_changes, step_changes
+from milepost.server._errors import HttpError, refused
+from milepost.server._graphs import drawing, schemas
+from milepost.server._live import follow
+from milepost.server._routing import Call, Empty, Routes
+from milepost.server._sse import EventStream
+
+routes = Routes("milepost")
+
+Offset = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
+class DatabaseInfo(msgspec.Struct):
+    """What is looked at; the address is without its password."""
+
+    url: str
+    kind: str
+    flavour: str
+
+
+class GraphInfo(msgspec.Struct):
+    """A graph that can be drawn, and run if the server may write."""
+
+    graph_id: str
+    assistant_id: str
+    name: str
+
+
+class Info(msgspec.Struct, kw_only=True):
+    """What the page asks for first."""
+
+    version: str
+    database: DatabaseInfo
+    write: bool
+    store: bool
+    graphs: list[GraphInfo]
+
+
+@routes.get("/milepost/info")
+def info(call: Call[Empty, Empty]) -> Info:
+    """What this server shows, and whether it may change it."""
+    server = call.server
+    database = server.database
+    graphs = [
+        GraphInfo(one.graph_id, one.assistant_id, one.name)
+        for one in (server.assistants.get(graph_id) for graph_id in server.graphs)
+    ]
+    return Info(
+        version=__version__,
+        database=DatabaseInfo(database.url, database.kind, database.flavour),
+        write=server.write,
+        store=server.store is not None,
+        graphs=graphs,
+    )
+
+
+class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which threads, in what order. `metadata` is a JSON object."""
+
+    search: str | None = None
+    status: Literal["idle", "interrupted", "error", "running", "stale"] | None = None
+    metadata: str | None = None
+    unfinished: bool = False
+    sort: Literal["updated_at", "created_at", "thread_id"] = "updated_at"
+    order: Literal["asc", "desc"] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    offset: Offset = 0
+
+
+class Threads(msgspec.Struct):
+    """A part of the threads, and how many there are."""
+
+    threads: list[ThreadRow]
+    total: int
+
+
+@routes.get("/milepost/threads")
+def threads(call: Call[Empty, ThreadsQuery]) -> Threads:
+    """Threads, those that were used last at first."""
+    query = call.query
+    metadata = _json("metadata", query.metadata, {})
+    if not isinstance(metadata, dict):
+        raise refused("metadata must be a JSON object.")
+    page = inspect.threads(
+        call.server.database,
+        metadata=metadata,
+        status=query.status,
+        unfinished=query.unfinished,
+        search=query.search,
+        sort=query.sort,
+        descending=None if query.order is None else query.order == "desc",
+        limit=query.limit,
+        offset=query.offset,
+    )
+    return Threads(list(page.items), page.total)
+
+
+@routes.get("/milepost/threads/{thread_id}")
+def thread(call: Call[Empty, Empty]) -> ThreadRow:
+    """One thread, with the number of its checkpoints and its size."""
+    return call.server.thread(call.thread_id)
+
+
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which checkpoints: those before `before`, newest first."""
+
+    checkpoint_ns: str = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+    before: str | None = None
+
+
+class Log(msgspec.Struct):
+    """A part of the log, and whether there is more."""
+
+    entries: list[LogEntry]
+    more: bool
+
+
+@routes.get("/milepost/threads/{thread_id}/log")
+def log(call: Call[Empty, LogQuery]) -> Log:
+    """The checkpoints of a thread, newest first, with what made them and what follows."""
+    query = call.query
+    found = inspect.log(
+        call.server.database,
+        call.thread_id,
+        namespace=query.checkpoint_ns,
+        limit=query.limit + 1,
+        before=query.before,
+    )
+    entries = list(islice(found, query.limit + 1))
+    return Log(entries[: query.limit], len(entries) > query.limit)
+
+
+class Namespaces(msgspec.Struct):
+    """The graphs of a thread: "" is the outermost."""
+
+    namespaces: list[str]
+
+
+@routes.get("/milepost/threads/{thread_id}/namespaces")
+def namespaces(call: Call[Empty, Empty]) -> Namespaces:
+    """The graphs of a thread that have checkpoints."""
+    return Namespaces(list(inspect.namespaces(call.server.database, call.thread_id)))
+
+
+class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which state, which part of it, and how much of that."""
+
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    path: str | None = None
+    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+
+
+@routes.get("/milepost/threads/{thread_id}/state")
+def state(call: Call[Empty, StateQuery]) -> ThreadView:
+    """The state at a checkpoint. Large parts are left out, with the paths to ask for them."""
+    query = call.query
+    return inspect.show(
+        call.server.database,
+        Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id),
+        path=_path(query.path),
+        limit=call.server.limits.value if query.limit is None else query.limit,
+    )
+
+
+class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which state, and how much of each value."""
+
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+
+
+class Changes(msgspec.Struct):
+    """Differences, by path."""
+
+    changes: list[Change]
+
+
+@routes.get("/milepost/threads/{thread_id}/changes")
+def changes(call: Call[Empty, ChangesQuery]) -> Changes:
+    """What a step has changed: a state against its parent's."""
+    query = call.query
+    after = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
+    return Changes(bounded_changes(step_changes(call.server.database, after), _limit(call)))
+
+
+class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Two states: THREAD, THREAD@CHECKPOINT, THREAD@TAG, THREAD@~3, THREAD/NAMESPACE@…"""
+
+    a: str
+    b: str
+    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+
+
+@routes.get("/milepost/diff")
+def diff(call: Call[Empty, DiffQuery]) -> Changes:
+    """What leads from one state to another, of the same thread or of two."""
+    a, b = Ref.parse(call.query.a), Ref.parse(call.query.b)
+    return Changes(bounded_changes(inspect.diff(call.server.database, a, b), _limit(call)))
+
+
+class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which value, in which state."""
+
+    path: str
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+
+
+class Blames(msgspec.Struct):
+    """Who wrote the parts of a value."""
+
+    parts: list[inspect.Blame]
+
+
+@routes.get("/milepost/threads/{thread_id}/blame")
+def blame(call: Call[Empty, BlameQuery]) -> Blames:
+    """Which step, node and run wrote each part of a value."""
+    query = call.query
+    ref = Ref(call.thread_id, query.checkpoint_ns, query.checkpoint_id)
+    path = _path(query.path)
+    if not path:
+        raise refused('path begins with a key of the state: ["messages", 0].')
+    return Blames(bounded_blames(inspect.blame(call.server.database, ref, path), _limit(call)))
+
+
+class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client knows: events after this checkpoint are sent."""
+
+    checkpoint_ns: str = ""
+    after: str | None = None
+
+
+@routes.get("/milepost/threads/{thread_id}/live")
+async def live(call: Call[Empty, LiveQuery]) -> EventStream:
+    """Follow a thread: `checkpoint`, `thread` and `deleted` events."""
+    server = call.server
+    await run_in_threadpool(server.thread, call.thread_id)
+    after = call.request.headers.get("last-event-id") or call.query.after
+    return server.streams.response(follow(server, call.thread_id, call.query.checkpoint_ns, after))
+
+
+class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one thread, or of all."""
+
+    thread_id: str | None = None
+
+
+@routes.get("/milepost/stats")
+def stats(call: Call[Empty, StatsQuery]) -> Stats:
+    """What takes how much room."""
+    return inspect.stats(call.server.database, call.query.thread_id)
+
+
+class Node(msgspec.Struct):
+    """A node of a drawing: start, end, node or graph."""
+
+    id: str
+    kind: str
+
+
+class Edge(msgspec.Struct):
+    """An edge of a drawing."""
+
+    source: str
+    target: str
+    conditional: bool
+    label: str | None
+
+
+class Graph(msgspec.Struct):
+    """What there is to draw of a graph, and what it takes."""
+
+    graph_id: str
+    nodes: list[Node]
+    edges: list[Edge]
+    input_schema: dict[str, Any] | None
+
+
+@routes.get("/milepost/graphs/{graph_id}")
+def graph(call: Call[Empty, Empty]) -> Graph:
+    """A graph, to be drawn beside a thread."""
+    graph_id = call.path["graph_id"]
+    found = call.server.graph(graph_id)
+    inner = {name for name, _ in found.get_subgraphs()}
+    drawn = drawing(found)
+    kinds = {"__start__": "start", "__end__": "end", **dict.fromkeys(inner, "graph")}
+    return Graph(
+        graph_id,
+        [Node(str(node["id"]), kinds.get(node["id"], "node")) for node in drawn["nodes"]],
+        [
+            Edge(edge["source"], edge["target"], bool(edge.get("conditional")), edge.get("data"))
+            for edge in drawn["edges"]
+        ],
+        schemas(found).input_schema,
+    )
+
+
+def _limit(call: Call[Any, Any]) -> int:
+    limit: int | None = call.query.limit
+    return call.server.limits.value if limit is None else limit
+
+
+def _json(name: str, text: str | None, absent: Any) -> Any:
+    if text is None:
+        return absent
+    try:
+        return msgspec.json.decode(text.encode(errors="replace"))
+    except (msgspec.DecodeError, RecursionError):
+        raise HttpError(422, f"{name} must be JSON.") from None
+
+
+def _path(text: str | None) -> tuple[str | int, ...]:
+    path = _json("path", text, [])
+    if not isinstance(path, list) or any(
+        isinstance(step, bool) or not isinstance(step, (str, int)) for step in path
+    ):
+        raise refused('path must be a JSON list of keys and positions: ["messages", 0].')
+    return tuple(path)

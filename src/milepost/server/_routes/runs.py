@@ -1,0 +1,97 @@
+"""Runs that the page starts: a new input, an answer, a replay, a fork."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+
+from milepost.server._assistants import default_id
+from milepost.server._errors import HttpError, refused
+from milepost.server._graphs import answer
+from milepost.server._records import Checkpoint
+from milepost.server._routes.state import refusals
+from milepost.server._routing import Call, Empty, Routes
+from milepost.server._runs import run_events
+from milepost.server._sse import EventStream
+from milepost.server._states import config_of
+
+routes = Routes("milepost: runs")
+
+
+class Edit(msgspec.Struct, kw_only=True):
+    """What to write before the run, as if a node had."""
+
+    values: dict[str, Any] | list[Any] | None = None
+    as_node: str | None = None
+
+
+class RunCreate(msgspec.Struct, kw_only=True):
+    """What to run: an input, answers to open questions, or nothing to go on from here.
+
+    `resume` is one answer, or answers by the ids of their questions.
+    """
+
+    graph_id: str
+    input: Any = None
+    resume: Any = msgspec.UNSET
+    checkpoint_id: str | None = None
+    checkpoint_ns: str = ""
+    update: Edit | None = None
+    context: dict[str, Any] | None = None
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+
+
+@routes.route("POST", "/milepost/threads/{thread_id}/run", writes=True)
+async def run(call: Call[RunCreate, Empty]) -> EventStream:
+    """Run a graph in a thread and watch it: `values`, `updates`, `messages`, `checkpoint`, `end`.
+
+    A thread that is not there is made. `interrupted` says what the run waits for, `error` why it
+    failed.
+    """
+    body, server, thread_id = call.body, call.server, call.thread_id
+    if body.resume is not msgspec.UNSET and body.input is not None:
+        raise refused("Send an input or an answer, not both.")
+    graph = server.graph(body.graph_id)
+    server.runs.claim(thread_id)
+    config = await run_in_threadpool(_prepare, call, graph)
+    ours = hasattr(graph, "on_conflict")
+    options: dict[str, Any] = {"on_conflict": "reject"} if ours else {}
+    if body.context is not None:
+        options["context"] = body.context
+    given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
+    events = run_events(graph, given, config, server.limits.value, options)
+    cancel = body.on_disconnect == "cancel"
+    return server.streams.response(server.runs.start(thread_id, events, cancel=cancel))
+
+
+def _prepare(call: Call[RunCreate, Empty], graph: Any) -> dict[str, Any]:
+    """Where the run begins; the thread is there then, and says which graph it belongs to."""
+    body, server, thread_id = call.body, call.server, call.thread_id
+    row = server.find_thread(thread_id)
+    if row is not None and row.status == "running":
+        raise HttpError(409, f"A run is going on in thread '{thread_id}'.")
+    place = Checkpoint(checkpoint_ns=body.checkpoint_ns, checkpoint_id=body.checkpoint_id)
+    config = config_of(thread_id, place)
+    if body.checkpoint_id is not None:
+        graph.get_state(config)  # raises for one that is not there
+    metadata = {"graph_id": body.graph_id, "assistant_id": default_id(body.graph_id)}
+    server.threads.create(thread_id, metadata)
+    if body.update is not None:
+        with refusals():
+            made = graph.update_state(config, body.update.values, as_node=body.update.as_node)
+        config = {"configurable": dict(made["configurable"])}
+    return config
+
+
+class Cancelled(msgspec.Struct):
+    """Whether there was a run."""
+
+    cancelled: bool
+
+
+@routes.route("POST", "/milepost/threads/{thread_id}/cancel", writes=True)
+async def cancel(call: Call[Empty, Empty]) -> Cancelled:
+    """End the run that this server has started in a thread. What it has saved stays."""
+    return Cancelled(await call.server.runs.cancel(call.thread_id))

@@ -1,0 +1,178 @@
+"""States of threads: read, listed, changed from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from milepost.server._errors import HttpError, as_http_error, refused
+from milepost.server._json import encode
+from milepost.server._records import Checkpoint, ThreadState
+from milepost.server._routing import JSON, Call, Empty, Routes
+from milepost.server._states import (
+    check_selection,
+    checkpoint_of,
+    config_of,
+    from_snapshot,
+    read_state,
+    selected,
+)
+from milepost.server._stored import stored_history
+
+routes = Routes("Thread state")
+
+
+class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a state is wanted."""
+
+    subgraphs: bool = False
+    select: list[str] | None = None
+
+
+class StateAt(msgspec.Struct, kw_only=True):
+    """Which state is wanted, and how much of it."""
+
+    checkpoint: Checkpoint
+    subgraphs: bool = False
+    select: list[str] | None = None
+
+
+def _state(call: Call[Any, Any], at: Checkpoint, subgraphs: bool, fields: list[str] | None) -> Any:
+    check_selection(fields)
+    row = call.server.thread(call.thread_id)
+    return selected(read_state(call.server, row, at, subgraphs=subgraphs), fields)
+
+
+@routes.get("/threads/{thread_id}/state", answer=ThreadState)
+def get_state(call: Call[Empty, StateQuery]) -> Any:
+    """The latest state of a thread."""
+    return _state(call, Checkpoint(), call.query.subgraphs, call.query.select)
+
+
+@routes.search("/threads/{thread_id}/state/checkpoint", answer=ThreadState)
+def get_state_at(call: Call[StateAt, Empty]) -> Any:
+    """The state at a checkpoint."""
+    return _state(call, call.body.checkpoint, call.body.subgraphs, call.body.select)
+
+
+@routes.get("/threads/{thread_id}/state/{checkpoint_id}", answer=ThreadState)
+def get_state_by_id(call: Call[Empty, StateQuery]) -> Any:
+    """The state at a checkpoint, by its id."""
+    at = Checkpoint(checkpoint_id=call.path["checkpoint_id"])
+    return _state(call, at, call.query.subgraphs, call.query.select)
+
+
+class StateUpdate(msgspec.Struct, kw_only=True):
+    """What to write to a thread, as which node, and where; at an older checkpoint it forks."""
+
+    values: dict[str, Any] | list[Any] | None = None
+    as_node: str | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+
+
+class Updated(msgspec.Struct):
+    """The checkpoint that the update has made."""
+
+    checkpoint: Checkpoint
+
+
+@routes.route("POST", "/threads/{thread_id}/state", writes=True)
+def update_state(call: Call[StateUpdate, Empty]) -> Updated:
+    """Write to a thread as if a node had returned the values."""
+    body, server = call.body, call.server
+    row = server.thread(call.thread_id)
+    graph = server.needed_graph(row.thread_id, row.metadata)
+    if row.status == "running":
+        raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
+    place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
+    config = config_of(row.thread_id, place)
+    with refusals():
+        made = graph.update_state(config, body.values, as_node=body.as_node)
+    return Updated(checkpoint_of(made) or Checkpoint())
+
+
+class refusals:  # noqa: N801 - reads as a word at the `with`
+    """What the user's reducers raise about values that a client sent, as a refusal of those."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and as_http_error(error) is None:
+            raise refused(
+                f"The graph refuses the values: {type(error).__name__}: {error}"
+            ) from error
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How many states, and those before which checkpoint."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 10
+    before: str | None = None
+
+
+class HistorySearch(msgspec.Struct, kw_only=True):
+    """Which states."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 10
+    before: str | Checkpoint | None = None
+    metadata: dict[str, Any] | None = None
+    checkpoint: Checkpoint | None = None
+    select: list[str] | None = None
+
+
+@routes.get("/threads/{thread_id}/history", answer=list[ThreadState])
+def get_history(call: Call[Empty, HistoryQuery]) -> Response:
+    """The states of a thread, newest first."""
+    return _history(call, HistorySearch(limit=call.query.limit, before=call.query.before))
+
+
+@routes.search("/threads/{thread_id}/history", answer=list[ThreadState])
+def search_history(call: Call[HistorySearch, Empty]) -> Response:
+    """The states of a thread or of a graph inside of it, newest first."""
+    return _history(call, call.body)
+
+
+def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
+    check_selection(wanted.select)
+    server = call.server
+    row = server.thread(call.thread_id)
+    where = wanted.checkpoint or Checkpoint()
+    before = wanted.before
+    before_id = before.checkpoint_id if isinstance(before, Checkpoint) else before
+    graph = server.graph_of_thread(row.metadata)
+    if graph is not None:
+        config = config_of(row.thread_id, Checkpoint(checkpoint_ns=where.checkpoint_ns))
+        end = None
+        if before_id:
+            at = Checkpoint(checkpoint_ns=where.checkpoint_ns, checkpoint_id=before_id)
+            end = config_of(row.thread_id, at)
+        snapshots = graph.get_state_history(
+            config, filter=wanted.metadata or None, before=end, limit=wanted.limit
+        )
+        states: Iterable[ThreadState] = map(from_snapshot, snapshots)
+    else:
+        states = stored_history(
+            server.database,
+            row,
+            where.checkpoint_ns,
+            metadata=wanted.metadata or None,
+            before=before_id or None,
+            limit=wanted.limit,
+        )
+    parts: list[bytes] = []
+    size = 0
+    for state in states:
+        parts.append(encode(selected(state, wanted.select)))
+        size += len(parts[-1])
+        if size > server.limits.answer:
+            raise refused(
+                f"These states take more than {server.limits.answer:,} bytes. Ask for fewer with "
+                "limit, or for some fields with select."
+            )
+    return Response(b"[%s]" % b",".join(parts), media_type=JSON)

@@ -1,0 +1,236 @@
+"""Threads: created, found, described, copied, pruned, removed."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import Response
+
+from milepost.server._errors import HttpError, refused
+from milepost.server._matching import select
+from milepost.server._records import IfExists, SortOrder, Thread, ThreadStatus
+from milepost.server._routing import Call, Empty, Page, Routes
+from milepost.server._routes.state import refusals
+from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown
+from milepost.types import Command, StateUpdate
+
+routes = Routes("Threads")
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Offset = Annotated[int, Meta(ge=0, lt=2**31)]
+Field = Literal[
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "context",
+    "status",
+    "values",
+    "interrupts",
+]
+
+
+class Update(msgspec.Struct, kw_only=True):
+    """What one node wrote."""
+
+    values: dict[str, Any] | list[Any] | None = None
+    command: dict[str, Any] | None = None
+    as_node: str | None = None
+
+
+class Superstep(msgspec.Struct, kw_only=True):
+    """What the nodes of one step wrote."""
+
+    updates: list[Update]
+
+
+class ThreadCreate(msgspec.Struct, kw_only=True):
+    """A new thread; `supersteps` are written to it, one checkpoint each."""
+
+    thread_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    if_exists: IfExists = "raise"
+    supersteps: list[Superstep] | None = None
+    ttl: dict[str, Any] | None = None
+
+
+@routes.route("POST", "/threads", writes=True)
+def create(call: Call[ThreadCreate, Empty]) -> Thread:
+    """Make a thread."""
+    body, server = call.body, call.server
+    _refuse_ttl(body.ttl)
+    thread_id = body.thread_id or str(uuid.uuid4())
+    metadata = body.metadata or {}
+    if body.supersteps:
+        graph = server.needed_graph(thread_id, metadata)
+    with server.changing:
+        if (row := server.find_thread(thread_id)) is not None:
+            if body.if_exists == "do_nothing":
+                return shown(server, row)
+            raise HttpError(409, f"Thread '{thread_id}' exists already.")
+        with refusals():
+            server.threads.create(thread_id, metadata)
+    if body.supersteps:
+        steps = [[_state_update(one) for one in step.updates] for step in body.supersteps]
+        try:
+            with refusals():
+                graph.bulk_update_state({"configurable": {"thread_id": thread_id}}, steps)
+        except BaseException:
+            server.threads.delete(thread_id)
+            raise
+    return shown(server, server.thread(thread_id))
+
+
+def _state_update(update: Update) -> StateUpdate:
+    if update.command is None:
+        return StateUpdate(update.values, update.as_node)
+    known = {"update", "resume", "goto"}
+    if unknown := update.command.keys() - known:
+        raise refused(f"A command has no '{sorted(unknown)[0]}': it has goto, resume and update.")
+    given = {key: value for key, value in update.command.items() if value is not None}
+    return StateUpdate(Command(**given), update.as_node)
+
+
+def _refuse_ttl(ttl: dict[str, Any] | None) -> None:
+    if ttl:
+        raise refused("Threads are kept until they are removed: leave `ttl` out.")
+
+
+class ThreadSearch(msgspec.Struct, kw_only=True):
+    """Which threads, in what order, with which fields."""
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    ids: Annotated[list[str], Meta(max_length=1000)] | None = None
+    status: ThreadStatus | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+    sort_by: SortBy | None = None
+    sort_order: SortOrder | None = None
+    select: list[Field] | None = None
+    extract: dict[str, str] | None = None
+
+
+@routes.search("/threads/search", answer=list[Thread])
+def search(call: Call[ThreadSearch, Empty]) -> Page:
+    """Find threads."""
+    body, server = call.body, call.server
+    if len(body.extract or {}) > 10:
+        raise refused("At most 10 paths can be extracted.")
+    paths = {alias: parse_path(path) for alias, path in (body.extract or {}).items()}
+    wanted = Wanted(
+        body.metadata or {},
+        body.values or {},
+        body.status,
+        body.ids or None,
+        body.sort_by or "created_at",
+        body.sort_order != "asc",
+    )
+    rows, total = find(server, wanted, body.limit, body.offset)
+    needed = {*(body.select or ("values",)), *(path[0] for path in paths.values())}
+    threads = [
+        shown(server, row, state=not needed.isdisjoint({"values", "interrupts"})) for row in rows
+    ]
+    if paths:
+        for thread in threads:
+            thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
+    fields = [*body.select, *(["extracted"] if paths else [])] if body.select else None
+    return Page(select(threads, fields), total, body.offset)
+
+
+class ThreadFilter(msgspec.Struct, kw_only=True):
+    """Which threads."""
+
+    metadata: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+    status: ThreadStatus | None = None
+
+
+@routes.search("/threads/count")
+def count(call: Call[ThreadFilter, Empty]) -> int:
+    """How many threads there are."""
+    body = call.body
+    wanted = Wanted(body.metadata or {}, body.values or {}, body.status)
+    return find(call.server, wanted, 1, 0)[1]
+
+
+class Prune(msgspec.Struct, kw_only=True):
+    """Which threads to remove, or of which to keep the latest state alone."""
+
+    thread_ids: Annotated[list[str], Meta(max_length=1000)]
+    strategy: Literal["delete", "keep_latest"] = "delete"
+
+
+class Pruned(msgspec.Struct):
+    """How many threads there were."""
+
+    pruned_count: int
+
+
+@routes.route("POST", "/threads/prune", writes=True)
+def prune(call: Call[Prune, Empty]) -> Pruned:
+    """Remove threads, or their older checkpoints."""
+    server = call.server
+    there = [id for id in dict.fromkeys(call.body.thread_ids) if server.find_thread(id) is not None]
+    server.threads.prune(there, strategy=call.body.strategy)
+    return Pruned(len(there))
+
+
+class ThreadQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What to include besides; `ttl` is known, and no thread has one."""
+
+    include: str | None = None
+
+
+@routes.get("/threads/{thread_id}")
+def get(call: Call[Empty, ThreadQuery]) -> Thread:
+    """A thread with its latest values."""
+    for name in (call.query.include or "").split(","):
+        if name not in ("", "ttl"):
+            raise refused(f"A thread cannot include '{name}'.")
+    return shown(call.server, call.server.thread(call.thread_id))
+
+
+class ThreadPatch(msgspec.Struct, kw_only=True):
+    """Metadata to add or replace, key by key."""
+
+    metadata: dict[str, Any] | None = None
+    ttl: dict[str, Any] | None = None
+
+
+@routes.route("PATCH", "/threads/{thread_id}", writes=True, answer=Thread)
+def update(call: Call[ThreadPatch, Empty]) -> Any:
+    """Say more about a thread."""
+    _refuse_ttl(call.body.ttl)
+    server = call.server
+    row = server.thread(call.thread_id)
+    with refusals():
+        server.threads.create(row.thread_id, call.body.metadata or {})
+    if "return=minimal" in call.request.headers.get("prefer", ""):
+        return Response(status_code=204)
+    return shown(server, server.thread(call.thread_id))
+
+
+@routes.route("DELETE", "/threads/{thread_id}", writes=True, status=204)
+def delete(call: Call[Empty, Empty]) -> None:
+    """Remove a thread with all that it holds."""
+    call.server.threads.delete(call.server.thread(call.thread_id).thread_id)
+
+
+@routes.route("POST", "/threads/{thread_id}/copy", writes=True)
+def copy(call: Call[Empty, Empty]) -> Thread:
+    """Copy a thread with its history."""
+    server = call.server
+    row = server.find_thread(call.thread_id)
+    if row is None:
+        raise HttpError(409, f"There is no thread '{call.thread_id}' to copy.")
+    target = str(uuid.uuid4())
+    server.threads.copy(row.thread_id, target)
+    if "thread_id" in row.metadata:
+        server.threads.create(target, {"thread_id": target})
+    return shown(server, server.thread(target))

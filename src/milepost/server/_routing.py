@@ -1,0 +1,251 @@
+"""Routes: a function that takes a `Call` and returns a record.
+
+    routes = Routes("Threads")
+
+    @routes.get("/threads/{thread_id}")
+    def get_thread(call: Call[Empty, ThreadQuery]) -> Thread:
+        '''Get a thread.'''
+
+The annotation says what body and what query the route takes, the return type what it answers: from
+them come validation and the OpenAPI document. A plain function runs on a thread of its own, since
+it reads databases; a coroutine function runs on the event loop.
+
+Paths are matched before they are decoded, so that an id may contain a slash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, get_args, get_type_hints
+from urllib.parse import unquote
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+
+from milepost._internal.log import SERVER, warning
+from milepost.server._errors import HttpError, as_http_error, refused
+from milepost.server._json import convert, decode, encode
+from milepost.server._sse import EventStream
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from milepost.server._server import Server
+
+JSON: Final = "application/json"
+
+
+class Empty(msgspec.Struct, frozen=True):
+    """A body or a query without fields."""
+
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+Query = TypeVar("Query", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Body, Query]):
+    """One request, read and checked."""
+
+    server: Server
+    path: dict[str, str]
+    body: Body
+    query: Query
+    request: Request
+
+    @property
+    def thread_id(self) -> str:
+        """The thread that the path names."""
+        return self.path["thread_id"]
+
+
+Handler = Callable[[Call[Any, Any]], Any]
+H = TypeVar("H", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list, with where the next part begins, in the headers that clients read."""
+
+    items: list[Any]
+    total: int | None
+    offset: int
+
+    def response(self) -> Response:
+        """The list as the body."""
+        headers = {}
+        if self.total is not None:
+            headers["X-Pagination-Total"] = str(self.total)
+            following = self.offset + len(self.items)
+            if following < self.total and self.items:
+                headers["X-Pagination-Next"] = str(following)
+        return Response(encode(self.items), media_type=JSON, headers=headers)
+
+
+class Operation(BaseRoute):
+    """A method of a path, and the function that answers it."""
+
+    def __init__(self, method: str, path: str, handler: Handler, tag: str, options: Options):
+        self.method = method
+        self.path = path
+        self.handler = handler
+        self.tag = tag
+        self.writes = options.writes
+        self.status = options.status
+        hints = get_type_hints(handler)
+        self.body, self.query = cast(
+            "tuple[type[msgspec.Struct], type[msgspec.Struct]]", get_args(hints["call"])
+        )
+        self.answer: Any = options.answer or hints["return"]
+        self.streams = hints["return"] is EventStream
+        self._segments = path.encode().split(b"/")
+        self._lists = {
+            field.encode_name
+            for field in msgspec.structs.fields(self.query)
+            if "list[" in str(field.type)
+        }
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether this is the route of a request."""
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        found = _match(self._segments, scope.get("raw_path") or scope["path"].encode())
+        if found is None:
+            return Match.NONE, {}
+        match = Match.FULL if scope["method"] == self.method else Match.PARTIAL
+        return match, {"path_params": found}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        request = Request(scope, receive, send)
+        try:
+            response = await self._answer(request)
+        except Exception as error:
+            response = error_response(error, self)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        server = cast("Server", request.app.state.server)
+        if request.method != self.method:
+            raise HttpError(405, f"{request.method} is no method of {self.path}.")
+        if self.writes and not server.write:
+            raise HttpError(
+                403, "This server only reads. Start it with --write (create_app(write=True))."
+            )
+        call = Call(
+            server,
+            _decoded(request.scope["path_params"]),
+            await self._read_body(request),
+            self._read_query(request),
+            request,
+        )
+        if iscoroutinefunction(self.handler):
+            answer = await cast("Awaitable[Any]", self.handler(call))
+        else:
+            answer = await run_in_threadpool(self.handler, call)
+        return self._respond(answer)
+
+    async def _read_body(self, request: Request) -> msgspec.Struct:
+        data = b"" if self.body is Empty else await request.body()
+        given = decode(data) if data.strip() else {}
+        if not isinstance(given, dict):
+            raise refused("The body must be a JSON object.")
+        return convert(given, self.body, "field")
+
+    def _read_query(self, request: Request) -> msgspec.Struct:
+        given: dict[str, Any] = {}
+        for name, value in request.query_params.multi_items():
+            if name in self._lists:
+                given.setdefault(name, []).append(value)
+            elif value != "":  # the way in which clients send nothing
+                given[name] = value
+        return convert(given, self.query, "query parameter", strict=False)
+
+    def _respond(self, answer: Any) -> Response:
+        if isinstance(answer, Response):
+            return answer
+        if isinstance(answer, Page):
+            return answer.response()
+        if self.status == 204:
+            return Response(status_code=204)
+        return Response(encode(answer), status_code=self.status, media_type=JSON)
+
+
+def error_response(error: Exception, route: Operation | None = None) -> Response:
+    """What a client is told about an error; what nothing is known about is logged."""
+    known = as_http_error(error)
+    if known is None:
+        where = "" if route is None else f"{route.method} {route.path}"
+        warning(SERVER, "%s ended with %s", where, error)
+        known = HttpError(500, f"The server failed with {type(error).__name__}.")
+    return Response(encode({"detail": known.detail}), status_code=known.status, media_type=JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a route says besides its annotation."""
+
+    writes: bool = False
+    """Whether it changes anything: refused unless the server may write."""
+    status: int = 200
+    answer: Any = None
+    """What it answers, where the function returns a response of its own."""
+
+
+class Routes:
+    """The routes of one part of the API."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.operations: list[Operation] = []
+
+    def route(
+        self, method: str, path: str, *, writes: bool = False, status: int = 200, answer: Any = None
+    ) -> Callable[[H], H]:
+        """Let the function that follows answer this method of this path."""
+
+        def add(handler: H) -> H:
+            options = Options(writes, status, answer)
+            self.operations.append(Operation(method, path, handler, self.tag, options))
+            return handler
+
+        return add
+
+    def get(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+        """A route that reads."""
+        return self.route("GET", path, answer=answer)
+
+    def search(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+        """A route that reads and takes its question in a body."""
+        return self.route("POST", path, answer=answer)
+
+
+def _match(segments: list[bytes], path: bytes) -> dict[str, bytes] | None:
+    """The parameters of a path, still encoded; None if it has another shape."""
+    parts = path.split(b"/")
+    if len(parts) != len(segments):
+        return None
+    found: dict[str, bytes] = {}
+    for segment, part in zip(segments, parts, strict=True):
+        if segment.startswith(b"{"):
+            if not part:
+                return None
+            found[segment[1:-1].decode()] = part
+        elif segment != part:
+            return None
+    return found
+
+
+def _decoded(parameters: dict[str, bytes]) -> dict[str, str]:
+    try:
+        return {
+            name: unquote(part.decode("ascii"), errors="strict")
+            for name, part in parameters.items()
+        }
+    except UnicodeDecodeError:
+        raise refused("A part of the path is no percent-encoded UTF-8.") from None

@@ -1,0 +1,151 @@
+"""Runs that the page starts, and what it is told of them while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from milepost.inspect import as_data
+from milepost.server._errors import HttpError
+from milepost.server._sse import Event
+
+_MODES: Final = ("values", "updates", "messages", "checkpoints")
+_ENDED: Final = Event("", None)
+_WAITING: Final = 10_000
+"""Events that may wait for a client; a run does not wait for a client that is slower."""
+
+
+class Runs:
+    """The runs of this process, one for each thread."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def claim(self, thread_id: str) -> None:
+        """Raise a 409 if a run of this process is on the thread."""
+        if thread_id in self._tasks:
+            raise HttpError(409, f"A run is going on in thread '{thread_id}'.")
+
+    def start(
+        self, thread_id: str, events: AsyncIterator[Event], *, cancel: bool
+    ) -> AsyncIterator[Event]:
+        """Run to the end, whether or not there is a client; with `cancel`, only while there is."""
+        self.claim(thread_id)
+        waiting: asyncio.Queue[Event] = asyncio.Queue(_WAITING)
+
+        async def pump() -> None:
+            try:
+                async for event in events:
+                    if waiting.full():
+                        waiting.get_nowait()
+                    waiting.put_nowait(event)
+            finally:
+                self._tasks.pop(thread_id, None)
+                if waiting.full():
+                    waiting.get_nowait()
+                waiting.put_nowait(_ENDED)
+
+        task = asyncio.ensure_future(pump())
+        self._tasks[thread_id] = task
+        return _received(waiting, task, cancel)
+
+    async def cancel(self, thread_id: str) -> bool:
+        """End the run of a thread; whether there was one."""
+        task = self._tasks.get(thread_id)
+        if task is None:
+            return False
+        await _end(task)
+        return True
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        for task in list(self._tasks.values()):
+            await _end(task)
+
+
+async def _received(
+    waiting: asyncio.Queue[Event], task: asyncio.Task[None], cancel: bool
+) -> AsyncIterator[Event]:
+    try:
+        while (event := await waiting.get()) is not _ENDED:
+            yield event
+    finally:
+        if cancel:
+            await _end(task)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        await task
+
+
+async def run_events(
+    graph: Any, input: Any, config: Mapping[str, Any], limit: int, options: Mapping[str, Any]
+) -> AsyncIterator[Event]:
+    """What a run tells: `values`, `updates`, `messages`, `checkpoint`, and how it ended.
+
+    Events of inner graphs have their namespace in the name: `updates|outer|inner`.
+    """
+    try:
+        stream = graph.astream(input, config, stream_mode=list(_MODES), subgraphs=True, **options)
+        async for namespace, mode, payload in stream:
+            name = "checkpoint" if mode == "checkpoints" else mode
+            shown = _SHOWN[mode](payload, limit)
+            yield Event("|".join((name, *namespace)), shown)
+        state = await graph.aget_state({"configurable": dict(config["configurable"])})
+        if state.next:
+            asked = [{"id": one.id, "value": as_data(one.value)} for one in state.interrupts]
+            yield Event("interrupted", {"next": list(state.next), "interrupts": asked})
+        place = state.config["configurable"]
+        yield Event("end", {"checkpoint_id": place.get("checkpoint_id")})
+    except Exception as error:
+        yield Event("error", {"error": type(error).__name__, "message": str(error)})
+
+
+def _whole(payload: Any, limit: int) -> Any:
+    return as_data(payload, limit=limit)
+
+
+def _message(payload: Any, limit: int) -> Any:
+    """A message or a part of one, with where it comes from."""
+    chunk, metadata = payload
+    kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
+    return [
+        as_data(chunk, limit=limit),
+        {key: as_data(metadata[key]) for key in kept if key in metadata},
+    ]
+
+
+def _checkpoint(payload: Any, limit: int) -> Any:
+    """A checkpoint as the log has it, as far as a run knows."""
+    place = (payload["config"] or {}).get("configurable", {})
+    before = (payload["parent_config"] or {}).get("configurable", {})
+    tasks = [
+        {
+            "id": task["id"],
+            "name": task["name"],
+            "error": task.get("error"),
+            "interrupts": as_data(list(task.get("interrupts") or ()), limit=limit),
+        }
+        for task in payload["tasks"]
+    ]
+    return {
+        "checkpoint_id": place.get("checkpoint_id"),
+        "parent_id": before.get("checkpoint_id"),
+        "namespace": place.get("checkpoint_ns", ""),
+        "step": payload["metadata"].get("step"),
+        "source": payload["metadata"].get("source"),
+        "next": list(payload["next"]),
+        "tasks": tasks,
+    }
+
+
+_SHOWN: Final = {
+    "values": _whole,
+    "updates": _whole,
+    "messages": _message,
+    "checkpoints": _checkpoint,
+}

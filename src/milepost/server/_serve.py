@@ -1,0 +1,76 @@
+"""Runs the application with uvicorn, on a socket of this machine."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from milepost.errors import MilepostError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+PORT: Final = 2024
+"""Where clients look for an Agent Server if nothing else is said."""
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; without a port, on the usual one or a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for wanted in (PORT, 0) if port is None else (port,):
+        made = socket.socket(family, socket.SOCK_STREAM)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, wanted))
+            made.listen(128)
+        except (OSError, OverflowError) as error:
+            made.close()
+            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            if taken and port is None and wanted:
+                continue
+            raise MilepostError(f"{host}:{wanted} cannot be listened on: {error}.") from error
+        return made
+    raise AssertionError("a free port is not taken")
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """The address of a server, as a browser on this machine reaches it."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{listening.getsockname()[1]}"
+
+
+class UiServer(uvicorn.Server):
+    """A server that ends the streams that are open when it is asked to stop."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # its lines would hold the token of the first visit
+                server_header=False,
+                proxy_headers=False,
+                ws="none",
+                lifespan="on",
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, then wait for other requests."""
+        self._app.state.server.streams.close()
+        await super().shutdown(sockets)
+
+
+def serve(app: Any, listening: socket.socket) -> None:
+    """Answer requests until Ctrl-C."""
+    with closing(listening):
+        try:
+            UiServer(app).run(sockets=[listening])
+        except KeyboardInterrupt:
+            pass  # the way to stop it

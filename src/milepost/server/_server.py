@@ -1,0 +1,135 @@
+"""What the routes share: a database, the graphs that may run on it, and what is allowed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from milepost import inspect
+from milepost.server._assistants import Assistants
+from milepost.server._errors import HttpError, not_found
+from milepost.server._graphs import attached
+from milepost.server._runs import Runs
+from milepost.server._sse import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.inspect import Database, ThreadRow
+    from milepost.server._routing import Operation
+    from milepost.store.base import BaseStore
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one answer may hold."""
+
+    value: int = 64 * 1024
+    """Characters of a part of a state on the page; what is larger is asked for by its path."""
+    answer: int = 64 * 1024 * 1024
+    """Bytes of an answer of the Agent Server's routes, which leave nothing out."""
+    scanned: int = 20_000
+    """Threads that one search looks into."""
+    streams: int = 100
+    """Streams that are open at once."""
+    poll: float = 0.5
+    """Seconds between two looks at a thread that is followed."""
+
+
+class Server:
+    """One database, served."""
+
+    def __init__(
+        self,
+        database: Database,
+        graphs: Mapping[str, Any],
+        *,
+        write: bool,
+        limits: Limits,
+        operations: Sequence[Operation],
+    ) -> None:
+        if write and not database.writable:
+            database.check_writable("A server with write=True")
+        self.database = database
+        self.write = write
+        self.limits = limits
+        self.operations = operations
+        self.store: BaseStore | None = database.store
+        self.graphs = {
+            graph_id: attached(graph, database.saver, self.store)
+            for graph_id, graph in graphs.items()
+        }
+        self.assistants = Assistants(self.graphs)
+        self.runs = Runs()
+        self.streams = Streams(limits.streams)
+        self.changing = threading.Lock()
+        """Held while a thread is looked up and then added."""
+
+    async def aclose(self) -> None:
+        """End the runs that are going on."""
+        await self.runs.aclose()
+
+    def check_database(self) -> None:
+        """Ask the database something; raises if it does not answer."""
+        inspect.threads(self.database, limit=1)
+
+    # -- threads
+
+    def find_thread(self, thread_id: str) -> ThreadRow | None:
+        """A thread; None if there is none."""
+        try:
+            return inspect.thread(self.database, thread_id)
+        except inspect.ThreadNotFoundError:
+            return None
+
+    def thread(self, thread_id: str) -> ThreadRow:
+        """A thread; raises a 404 if there is none."""
+        return inspect.thread(self.database, thread_id)
+
+    @property
+    def threads(self) -> Any:
+        """Whole threads, for changes: those of milepost's savers."""
+        return self.database.saver.threads  # type: ignore[attr-defined]
+
+    def delete_threads_of(self, assistant_id: str) -> None:
+        """Remove all threads that an assistant has run in."""
+        while found := inspect.threads(
+            self.database, metadata={"assistant_id": assistant_id}, limit=100
+        ).items:
+            for row in found:
+                self.threads.delete(row.thread_id)
+
+    # -- graphs
+
+    def graph_of_assistant(self, name: str) -> Any:
+        """The graph of an assistant."""
+        return self.graphs[self.assistants.get(name).graph_id]
+
+    def graph(self, graph_id: str) -> Any:
+        """A graph; raises a 404 if there is none."""
+        if graph_id not in self.graphs:
+            raise not_found(f"There is no graph '{graph_id}'.")
+        return self.graphs[graph_id]
+
+    def graph_of_thread(self, metadata: Mapping[str, Any]) -> Any | None:
+        """The graph that a thread belongs to, by what is stored about it.
+
+        A thread that says nothing belongs to the only graph, if there is one only.
+        """
+        graph_id = metadata.get("graph_id")
+        if isinstance(graph_id, str):
+            return self.graphs.get(graph_id)
+        return next(iter(self.graphs.values())) if len(self.graphs) == 1 else None
+
+    def needed_graph(self, thread_id: str, metadata: Mapping[str, Any]) -> Any:
+        """The same; raises a 400 if there is none."""
+        graph = self.graph_of_thread(metadata)
+        if graph is None:
+            raise HttpError(
+                400,
+                f"Thread '{thread_id}' has no graph here: start the server with --graph, and "
+                "name it in the thread's metadata as graph_id if there are several.",
+            )
+        return graph

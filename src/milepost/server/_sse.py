@@ -1,0 +1,137 @@
+"""Server-sent events: one line of JSON each, and a comment now and then while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.responses import Response
+
+from milepost.server._errors import HttpError
+from milepost.server._json import encode
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+HEARTBEAT: Final = b": heartbeat\n\n"
+
+
+class Event(NamedTuple):
+    """What clients are told."""
+
+    name: str
+    data: object
+    id: str | None = None
+    """Where a client that was cut off goes on."""
+
+    def encoded(self) -> bytes:
+        """The event as it is sent."""
+        id = b"" if self.id is None else b"id: %s\n" % _line(self.id)
+        return b"%sevent: %s\ndata: %s\n\n" % (id, _line(self.name), encode(self.data))
+
+
+def _line(text: str) -> bytes:
+    """A name in one line: a line break would end the field, and names are users'."""
+    return " ".join(text.splitlines()).encode(errors="replace")
+
+
+class Streams:
+    """The streams that are open."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: set[EventStream] = set()
+
+    def response(self, events: AsyncIterator[Event]) -> EventStream:
+        """A stream; raises a 429 if there are too many."""
+        if len(self._open) >= self._most:
+            raise HttpError(429, f"{len(self._open)} streams are open: close one.")
+        stream = EventStream(events, self._open.discard)
+        self._open.add(stream)
+        return stream
+
+    def close(self) -> None:
+        """End all of them: the server stops."""
+        for stream in list(self._open):
+            stream.ended.set()
+
+
+class EventStream(Response):
+    """A response that goes on until its events end or the client goes away.
+
+    The events are closed in both cases: what produces them stops waiting.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        events: AsyncIterator[Event],
+        closed: Callable[[EventStream], None],
+        *,
+        heartbeat: float = 15.0,
+    ) -> None:
+        super().__init__(status_code=200, headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+        self._closed = closed
+        self._heartbeat = heartbeat
+        self.ended = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until one side ends."""
+        del scope
+        sending = asyncio.ensure_future(self._send_all(send))
+        leaving = asyncio.ensure_future(_disconnected(receive))
+        stopping = asyncio.ensure_future(self.ended.wait())
+        tasks = (sending, leaving, stopping)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._closed(self)
+            close = getattr(self._events, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _send_all(self, send: Send) -> None:
+        await send(
+            {
+                "type": "http.response.start",
+                "status": self.status_code,
+                "headers": self.raw_headers,
+            }
+        )
+        # The headers go out with this, before anything happens.
+        await _send(send, HEARTBEAT)
+        following = asyncio.ensure_future(anext(self._events))
+        try:
+            while True:
+                ended, _ = await asyncio.wait((following,), timeout=self._heartbeat)
+                if not ended:
+                    await _send(send, HEARTBEAT)
+                    continue
+                try:
+                    event = following.result()
+                except StopAsyncIteration:
+                    break
+                await _send(send, event.encoded())
+                following = asyncio.ensure_future(anext(self._events))
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration, Exception):
+                await following
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

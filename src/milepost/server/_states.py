@@ -1,0 +1,120 @@
+"""States of threads as an Agent Server sends them.
+
+With a graph they are read by it: it knows what follows. Without one they are read from what is
+stored, as far as that tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.server._errors import refused
+from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
+from milepost.server._stored import stored_state
+from milepost.server._wire import wire, wire_dict
+
+if TYPE_CHECKING:
+    from milepost.inspect import ThreadRow
+    from milepost.server._server import Server
+
+_FIELDS: Final = frozenset(ThreadState.__struct_fields__)
+
+
+def read_state(
+    server: Server, row: ThreadRow, checkpoint: Checkpoint, *, subgraphs: bool = False
+) -> ThreadState:
+    """The state of a thread at a checkpoint, or at its latest."""
+    graph = server.graph_of_thread(row.metadata)
+    if graph is not None:
+        return from_snapshot(
+            graph.get_state(config_of(row.thread_id, checkpoint), subgraphs=subgraphs)
+        )
+    return stored_state(server.database, row, checkpoint)
+
+
+def config_of(thread_id: str, checkpoint: Checkpoint) -> dict[str, Any]:
+    """The config that leads to a checkpoint of a thread, whatever thread the client wrote in it."""
+    place: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": checkpoint.checkpoint_ns}
+    if checkpoint.checkpoint_id:
+        place["checkpoint_id"] = checkpoint.checkpoint_id
+    if checkpoint.checkpoint_map:
+        place["checkpoint_map"] = checkpoint.checkpoint_map
+    return {"configurable": place}
+
+
+def from_snapshot(snapshot: Any) -> ThreadState:
+    """What a graph says of a state."""
+    return ThreadState(
+        values=wire(snapshot.values),
+        next=list(snapshot.next),
+        tasks=[_task(task) for task in snapshot.tasks],
+        checkpoint=checkpoint_of(snapshot.config) or Checkpoint(),
+        parent_checkpoint=checkpoint_of(snapshot.parent_config),
+        metadata=None if snapshot.metadata is None else wire_dict(snapshot.metadata),
+        created_at=snapshot.created_at,
+        interrupts=_interrupts(snapshot.interrupts),
+    )
+
+
+def _task(task: Any) -> Task:
+    inner = task.state
+    return Task(
+        id=task.id,
+        name=task.name,
+        error=None if task.error is None else _error(task.error),
+        interrupts=_interrupts(task.interrupts),
+        checkpoint=checkpoint_of(inner) if isinstance(inner, Mapping) else None,
+        state=from_snapshot(inner) if hasattr(inner, "values") and hasattr(inner, "next") else None,
+        result=wire(task.result),
+        path=wire(list(task.path)),
+    )
+
+
+def _error(error: object) -> str:
+    return error if isinstance(error, str) else repr(error)
+
+
+def _interrupts(interrupts: Sequence[Any]) -> list[Interrupt]:
+    return [Interrupt(wire(one.value), one.id) for one in interrupts]
+
+
+def checkpoint_of(config: Mapping[str, Any] | None) -> Checkpoint | None:
+    """Where a config leads."""
+    if config is None:
+        return None
+    place = config.get("configurable", {})
+    return Checkpoint(
+        thread_id=place.get("thread_id"),
+        checkpoint_ns=place.get("checkpoint_ns", ""),
+        checkpoint_id=place.get("checkpoint_id"),
+        checkpoint_map=place.get("checkpoint_map"),
+    )
+
+
+def check_selection(fields: Sequence[str] | None) -> None:
+    """Raise for a field that no state has."""
+    for name in fields or ():
+        root, dot, _ = name.partition(".")
+        if root not in _FIELDS or (dot and root != "values"):
+            raise refused(
+                f"A state has no field '{name}'. It has {', '.join(sorted(_FIELDS))}, and "
+                "values.KEY for one key."
+            )
+
+
+def selected(state: ThreadState, fields: Sequence[str] | None) -> Any:
+    """A state, or only these fields of it; `values.KEY` is one key of the values."""
+    if not fields:
+        return state
+    shown: dict[str, Any] = {}
+    keys = {}
+    for name in fields:
+        root, dot, key = name.partition(".")
+        if not dot:
+            shown[root] = getattr(state, root)
+        elif isinstance(state.values, dict) and key in state.values:
+            keys[key] = state.values[key]
+    if "values" not in shown and any(name.startswith("values.") for name in fields):
+        shown["values"] = keys
+    return shown
