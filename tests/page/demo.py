@@ -192,7 +192,7 @@ def many(made: Any, count: int) -> None:
 def build(path: Path, threads: int = 0) -> None:
     """Makes the database."""
     with (
-        SqliteSaver.from_conn_string(str(path)) as saver,
+        SqliteSaver.from_conn_string(str(path), thread_metadata=("owner", "channel")) as saver,
         SqliteStore.from_conn_string(str(path)) as store,
     ):
         saver.setup()

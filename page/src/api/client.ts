@@ -21,6 +21,9 @@ export const info = () => get<Info>("/milepost/info");
 export const threads = (query: Query, signal?: AbortSignal) =>
   get<{ threads: ThreadRow[]; total: number }>("/milepost/threads", query, signal);
 
+export const thread = (id: string, signal?: AbortSignal) =>
+  get<ThreadRow>(route`/milepost/threads/${id}`, {}, signal);
+
 export interface At {
   thread: string;
   namespace: string;
@@ -63,8 +66,18 @@ export const stats = (thread?: string) => get<Stats>("/milepost/stats", { thread
 
 export const graph = (id: string) => get<GraphDrawing>(route`/milepost/graphs/${id}`);
 
-export const live = (thread: string) =>
-  new EventSource(withQuery(route`/milepost/threads/${thread}/live`));
+/** Follows a thread: entries of its log after a checkpoint, and changes of its row. */
+export const live = (at: At) =>
+  new EventSource(
+    withQuery(route`/milepost/threads/${at.thread}/live`, {
+      checkpoint_ns: at.namespace,
+      after: at.checkpoint,
+    }),
+  );
+
+/** Ends the run that the server has started in a thread. */
+export const cancel = (thread: string) =>
+  post<{ cancelled: boolean }>(route`/milepost/threads/${thread}/cancel`, {});
 
 export interface RunRequest {
   graph_id: string;

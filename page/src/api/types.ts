@@ -17,6 +17,7 @@ export interface Info {
   version: string;
   database: { url: string; kind: string; flavour: string };
   write: boolean;
+  store: boolean;
   graphs: GraphName[];
 }
 

@@ -4,13 +4,13 @@ import { useMemo } from "preact/hooks";
 import type { GraphDrawing } from "../api/types";
 import { Empty } from "../ui/parts";
 import type { Mark } from "./derive";
-import { type Box, layout, shown, title } from "./layout";
+import { type Box, layout, type Line, shown, title } from "./layout";
 
 const words: Record<Mark, string> = {
   ran: "ran",
   next: "runs next",
   failed: "failed",
-  waiting: "waits for an answer",
+  waiting: "waits",
 };
 
 interface Props {
@@ -39,16 +39,15 @@ export function GraphView({ graph, marks, busy, derived }: Props) {
           aria-label={describe(marks)}
         >
           <defs>
-            <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
-              <path class="graph-arrow" d="M0.500 0.500 7.500 4 0.500 7.500z" />
-            </marker>
+            <Arrow id="arrow" />
+            <Arrow id="arrow-taken" />
           </defs>
           {drawing.lines.map((line) => (
             <g key={`${line.source}>${line.target}>${line.label}`}>
               <path
-                class={`graph-edge${line.conditional ? " graph-edge-conditional" : ""}${taken(line, marks)}`}
+                class={edgeClass(line, marks)}
                 d={line.path}
-                marker-end="url(#arrow)"
+                marker-end={taken(line, marks) ? "url(#arrow-taken)" : "url(#arrow)"}
               />
               {line.label && line.label !== line.target && (
                 <text class="graph-label" x={line.middle[0]} y={line.middle[1]}>
@@ -96,12 +95,34 @@ function NodeBox({ box, mark, busy }: { box: Box; mark: Mark | undefined; busy: 
   );
 }
 
-function taken(line: { source: string; target: string }, marks: Map<string, Mark>): string {
+function Arrow({ id }: { id: string }) {
+  return (
+    <marker
+      id={id}
+      viewBox="0 0 8 8"
+      refX="7"
+      refY="4"
+      markerWidth="7"
+      markerHeight="7"
+      markerUnits="userSpaceOnUse"
+      orient="auto"
+    >
+      <path class={id} d="M0.5 0.5 7.5 4 0.5 7.5z" />
+    </marker>
+  );
+}
+
+function edgeClass(line: Line, marks: Map<string, Mark>): string {
+  const dashed = line.conditional ? " graph-edge-conditional" : "";
+  return `graph-edge${dashed}${taken(line, marks) ? " graph-edge-taken" : ""}`;
+}
+
+function taken(line: Line, marks: Map<string, Mark>): boolean {
   const from = marks.get(line.source);
   const to = marks.get(line.target);
   const went = from === "ran" && (to === "next" || to === "failed" || to === "waiting");
   const ended = from === "ran" && line.target === "__end__" && to === "ran";
-  return went || ended ? " graph-edge-taken" : "";
+  return went || ended;
 }
 
 function describe(marks: Map<string, Mark>): string {

@@ -43,12 +43,23 @@ export class Run {
     }
   }
 
-  stop(): void {
+  /** Stops watching; the run goes on. */
+  leave(): void {
+    this.controller.abort();
+  }
+
+  /** Ends the run. What it has saved stays. */
+  async stop(thread: string): Promise<void> {
+    try {
+      await api.cancel(thread);
+    } catch (error) {
+      this.error.value = message(error);
+    }
     this.controller.abort();
   }
 
   private take(event: string, data: Json, checkpoint: (data: Json) => void): void {
-    if (event === "messages") this.token(data);
+    if (event === "messages" || event.startsWith("messages|")) this.token(data);
     else if (event === "updates") this.step(data);
     else if (event === "checkpoint") checkpoint(data);
     else if (event === "interrupted") this.outcome.value = "interrupted";
@@ -68,10 +79,9 @@ export class Run {
     const said = this.said.peek();
     const last = said.at(-1);
     const id = typeof chunk["id"] === "string" ? chunk["id"] : "";
-    const grows = last && last.id === id && last.node === name;
-    if (grows && String(chunk["type"]).endsWith("Chunk")) {
+    if (last && last.id === id && last.node === name) {
       this.said.value = [...said.slice(0, -1), { ...last, text: last.text + text }];
-    } else if (!grows) {
+    } else {
       this.said.value = [...said, { id, node: name, text }];
     }
   }

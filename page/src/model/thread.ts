@@ -27,13 +27,13 @@ export class Thread {
   async open(): Promise<void> {
     this.loading.value = true;
     this.error.value = null;
-    this.listen();
     void this.readNamespaces();
     try {
       const { entries, more } = await api.log(this.at(), null);
       if (this.closed) return;
       this.entries.value = merge(this.entries.peek(), entries);
       this.more.value = more;
+      this.listen();
     } catch (error) {
       this.error.value = message(error);
     } finally {
@@ -92,7 +92,8 @@ export class Thread {
   }
 
   private listen(): void {
-    const source = api.live(this.id);
+    this.source?.close();
+    const source = api.live(this.at(this.entries.peek()[0]?.checkpoint_id ?? null));
     this.source = source;
     source.addEventListener("open", () => {
       this.live.value = true;
@@ -102,13 +103,20 @@ export class Thread {
     });
     source.addEventListener("checkpoint", (event) => {
       const entry = parse<LogEntry>(event);
-      if (!entry) return;
-      if ((entry.namespace ?? "") === this.namespace) this.add([entry]);
-      else if (!this.namespaces.peek().includes(entry.namespace)) void this.readNamespaces();
+      if (entry) this.add([entry]);
     });
     source.addEventListener("thread", (event) => {
       const row = parse<ThreadRow>(event);
-      if (row) this.row.value = row;
+      if (!row) return;
+      // A subgraph may have begun, or its first checkpoint may be there now.
+      if (this.row.peek()) void this.readNamespaces();
+      this.row.value = row;
+    });
+    source.addEventListener("deleted", () => {
+      source.close();
+      this.live.value = false;
+      this.entries.value = [];
+      this.error.value = `The thread '${this.id}' has been deleted.`;
     });
   }
 }

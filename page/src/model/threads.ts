@@ -13,6 +13,9 @@ export class ThreadList {
   readonly total = signal<number | null>(null);
   readonly error = signal<string | null>(null);
   readonly loading = signal(true);
+  /** Rows with counts and bytes, which are read for the threads in sight only. */
+  private readonly sizes = signal<ReadonlyMap<string, ThreadRow>>(new Map());
+  private measuring = 0;
   private query: Query = {};
   private asked = new Set<number>();
   private seen: [number, number] = [0, 1];
@@ -31,6 +34,7 @@ export class ThreadList {
   /** Loads the pages that hold these rows. */
   show(first: number, last: number): void {
     this.seen = [first, last];
+    this.measure();
     const total = this.total.peek();
     if (total === null) return;
     const end = Math.min(last, total);
@@ -55,7 +59,32 @@ export class ThreadList {
   }
 
   close(): void {
+    clearTimeout(this.measuring);
     this.controller.abort();
+  }
+
+  sizeOf(row: ThreadRow | undefined): ThreadRow | undefined {
+    return row && (row.bytes === null ? this.sizes.value.get(version(row)) : row);
+  }
+
+  /** Reads the sizes of the threads in sight once scrolling has come to rest. */
+  private measure(): void {
+    clearTimeout(this.measuring);
+    this.measuring = window.setTimeout(async () => {
+      const { signal } = this.controller;
+      const [first, last] = this.seen;
+      for (let index = first; index < last && !signal.aborted; index += 1) {
+        const row = this.rows.peek().get(index);
+        if (!row || row.bytes !== null || this.sizes.peek().has(version(row))) continue;
+        if (index < this.seen[0] || index >= this.seen[1]) continue;
+        try {
+          const found = await api.thread(row.thread_id, signal);
+          this.sizes.value = new Map(this.sizes.peek()).set(version(row), found);
+        } catch {
+          return; // The list is of use without.
+        }
+      }
+    }, 120);
   }
 
   private async page(page: number, fresh: boolean): Promise<void> {
@@ -69,6 +98,7 @@ export class ThreadList {
       this.rows.value = rows;
       this.total.value = answer.total;
       this.error.value = null;
+      this.measure();
     } catch (error) {
       if (aborted(error)) return;
       this.asked.delete(page);
@@ -78,3 +108,5 @@ export class ThreadList {
     }
   }
 }
+
+const version = (row: ThreadRow): string => `${row.updated_at} ${row.thread_id}`;

@@ -94,7 +94,7 @@ function Message({ message, fresh }: { message: Json; fresh: boolean }) {
       </p>
       {text && (
         <div class="message-text">
-          <Text text={text} />
+          <Text text={text} fold={2000} />
         </div>
       )}
       {others.map((block, index) => (

@@ -80,7 +80,7 @@ export function Composer({ session }: { session: Session }) {
           </button>
         )}
         {session.running.value ? (
-          <Button icon="stop" onClick={() => session.run.value?.stop()}>
+          <Button icon="stop" onClick={() => void session.run.value?.stop(session.thread.id)}>
             Stop
           </Button>
         ) : (
@@ -103,7 +103,7 @@ const outcomes = {
   done: "Finished",
   interrupted: "Waits for an answer",
   failed: "Failed",
-  stopped: "Stopped watching",
+  stopped: "Stopped",
 } as const;
 
 function Progress({ run, session }: { run: Run; session: Session }) {

@@ -129,7 +129,6 @@ function Title({ session, entry, select }: Props) {
     });
   return (
     <div class="detail-head">
-      <div class="detail-title">
         <p class="eyebrow">
           Step {entry.step ?? "?"} · {entry.source ?? "checkpoint"}
         </p>
@@ -146,6 +145,7 @@ function Title({ session, entry, select }: Props) {
           )}
           {children.length > 1 && <span>{children.length} branches start here</span>}
         </p>
+        <div class="detail-foot">
         <p class="flow">
           {entry.next.length ? (
             <>
@@ -160,7 +160,6 @@ function Title({ session, entry, select }: Props) {
             <span class="flow-word">Nothing runs next</span>
           )}
         </p>
-      </div>
       <div class="detail-actions">
         <Button
           icon="compare"
@@ -186,6 +185,7 @@ function Title({ session, entry, select }: Props) {
             )}
           </>
         )}
+      </div>
       </div>
     </div>
   );

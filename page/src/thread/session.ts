@@ -8,6 +8,9 @@ import { setQuery } from "../model/router";
 import { Run } from "../model/run";
 import type { Thread } from "../model/thread";
 
+/** What a run does not tell of a checkpoint. */
+const unknown: Partial<LogEntry> = { run_id: null, writes: {}, tags: [], bytes: null };
+
 export class Session {
   readonly chosenGraph = signal<string | null>(null);
   readonly run = signal<Run | null>(null);
@@ -46,7 +49,7 @@ export class Session {
   async start(title: string, request: Omit<api.RunRequest, "graph_id">): Promise<void> {
     const graph_id = this.graph.peek();
     if (!graph_id) return;
-    this.run.peek()?.stop();
+    this.run.peek()?.leave();
     const run = new Run(title);
     this.run.value = run;
     setQuery({ at: null, vs: null });
@@ -66,14 +69,17 @@ export class Session {
   }
 
   close(): void {
-    this.run.peek()?.stop();
+    this.run.peek()?.leave();
   }
 
+  /** Shows a checkpoint at once: the log, which tells more of it, is a moment later. */
   private saved(data: Json): void {
     if (!isObject(data) || typeof data["checkpoint_id"] !== "string") return;
-    const entry = data as unknown as LogEntry;
-    if (Array.isArray(entry.tasks) && (entry.namespace ?? "") === this.thread.namespace) {
-      this.thread.add([entry]);
-    }
+    const told = data as Partial<LogEntry>;
+    const known = this.thread.entries.peek();
+    if (known.some((entry) => entry.checkpoint_id === told.checkpoint_id)) return;
+    if ((told.namespace ?? "") !== this.thread.namespace) return;
+    const created_at = new Date().toISOString();
+    this.thread.add([{ ...unknown, created_at, ...told } as LogEntry]);
   }
 }

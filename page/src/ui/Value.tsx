@@ -22,6 +22,7 @@ export const opened = (): Signal<ReadonlyMap<string, boolean>> => signal(new Map
 
 const portion = 100;
 const brief = 240;
+const slack = 400;
 const longText = 20_000;
 
 export function ValueTree({ value, context }: { value: Json; context: TreeContext }) {
@@ -122,7 +123,12 @@ function Children({ entries, path, context }: { entries: Entries; path: Path; co
 
 function Key({ name }: { name: string | number | null }) {
   if (name === null) return null;
-  return <span class={typeof name === "number" ? "tree-index" : "tree-key"}>{name}</span>;
+  const style = typeof name === "number" ? "tree-index" : "tree-key";
+  return (
+    <span class={style} title={String(name).length > 30 ? String(name) : undefined}>
+      {name}
+    </span>
+  );
 }
 
 function Actions({ path, value, context }: { path: Path; value: Json; context: TreeContext }) {
@@ -187,12 +193,12 @@ function Leaf({ value, wrapped }: { value: Json; wrapped: Special | null }) {
 }
 
 /** A text: short ones in the row, long ones folded. */
-export function Text({ text }: { text: string }) {
+export function Text({ text, fold = brief }: { text: string; fold?: number }) {
   const shown = useSignal(brief);
   if (text.length <= brief && !text.includes("\n")) return <span class="tree-text">{text}</span>;
-  const lines = text.split("\n", 7);
-  const short = lines.slice(0, 6).join("\n").slice(0, brief);
-  const folded = shown.value === brief && short.length < text.length;
+  const short = text.split("\n", 12).join("\n").slice(0, fold);
+  // Folding away a few words would save no room.
+  const folded = shown.value === brief && text.length - short.length > slack;
   const part = folded ? short : text.slice(0, Math.max(shown.value, longText));
   const left = text.length - part.length;
   return (

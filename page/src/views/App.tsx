@@ -80,7 +80,7 @@ function Bar() {
       </a>
       <nav class="nav" aria-label="Views">
         <Tab name="Threads" to="threads" on={["threads", "thread"]} />
-        <Tab name="Store" to="store" on={["store"]} />
+        {(known?.store ?? true) && <Tab name="Store" to="store" on={["store"]} />}
         <Tab name="Stats" to="stats" on={["stats"]} />
       </nav>
       <div class="bar-right">

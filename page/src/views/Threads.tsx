@@ -1,6 +1,6 @@
 // The list of threads: search, filters, and a table that scrolls through thousands.
 
-import { useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { isObject, type Json, type JsonObject, type ThreadRow } from "../api/types";
 import { ago, bytes, count, moment, plural } from "../model/format";
@@ -13,7 +13,7 @@ import { VirtualList } from "../ui/virtual";
 
 const statuses = [
   ["", "All"],
-  ["busy", "Running"],
+  ["running", "Running"],
   ["interrupted", "Waiting"],
   ["error", "Failed"],
   ["idle", "Idle"],
@@ -111,18 +111,31 @@ function Body({ list, chosen, filtered }: { list: ThreadList; chosen: number; fi
         class={`threads-list${list.loading.value ? " is-loading" : ""}`}
         label="Threads"
         count={total}
-        height={52}
+        height={narrow.value ? 56 : 46}
         show={chosen}
         seen={(first, last) => list.show(first, last)}
         row={(index) => (
-          <Row key={index} row={rows.value.get(index)} chosen={index === chosen} index={index} />
+          <Row
+            key={index}
+            row={rows.value.get(index)}
+            size={list.sizeOf(rows.value.get(index))}
+            chosen={index === chosen}
+            index={index}
+          />
         )}
       />
     </>
   );
 }
 
-function Row({ row, chosen, index }: { row?: ThreadRow; chosen: boolean; index: number }) {
+interface RowProps {
+  row: ThreadRow | undefined;
+  size: ThreadRow | undefined;
+  chosen: boolean;
+  index: number;
+}
+
+function Row({ row, size, chosen, index }: RowProps) {
   if (!row) {
     return (
       <div class="thread-row" role="listitem">
@@ -140,9 +153,20 @@ function Row({ row, chosen, index }: { row?: ThreadRow; chosen: boolean; index: 
         </a>
         <Chips metadata={row.metadata} />
       </div>
-      <span class="col-owner">{owner}</span>
-      <span class="col-number">{count(row.checkpoints)}</span>
-      <span class="col-number">{bytes(row.bytes)}</span>
+      <span class="col-owner">
+        {owner && (
+          <button
+            type="button"
+            class="owner"
+            title={`Only threads of ${owner.name}`}
+            onClick={() => addFilter(owner.key, owner.name)}
+          >
+            {owner.name}
+          </button>
+        )}
+      </span>
+      <span class="col-number">{size ? count(size.checkpoints) : ""}</span>
+      <span class="col-number">{size ? bytes(size.bytes) : ""}</span>
       <time class="col-time" title={moment(row.updated_at)}>
         {ago(row.updated_at)}
       </time>
@@ -152,12 +176,12 @@ function Row({ row, chosen, index }: { row?: ThreadRow; chosen: boolean; index: 
 
 const owners = ["owner", "user_id", "user", "assistant_id"];
 
-function ownerOf(metadata: JsonObject): string {
+function ownerOf(metadata: JsonObject): { key: string; name: string } | null {
   for (const key of owners.slice(0, 3)) {
-    const value = metadata?.[key];
-    if (typeof value === "string") return value;
+    const name = metadata?.[key];
+    if (typeof name === "string") return { key, name };
   }
-  return "";
+  return null;
 }
 
 /** The thread's metadata in short; a click filters by it. */
@@ -281,7 +305,7 @@ function MetadataFilter() {
       <form onSubmit={submit}>
         <input
           class="metadata-input"
-          placeholder="owner=…"
+          placeholder="Filter: owner=ada"
           aria-label="Filter by metadata: key=value"
           onInput={(event) => event.currentTarget.setCustomValidity("")}
         />
@@ -289,6 +313,12 @@ function MetadataFilter() {
     </div>
   );
 }
+
+const narrowly = matchMedia("(max-width: 720px)");
+const narrow = signal(narrowly.matches);
+narrowly.addEventListener("change", (event) => {
+  narrow.value = event.matches;
+});
 
 const cleared = { search: null, status: null, metadata: null, unfinished: null };
 
