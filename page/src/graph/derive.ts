@@ -1,6 +1,6 @@
 // What a log tells about a graph: the nodes that ran, what ran after them, and what happened.
 
-import type { GraphDrawing, LogEntry } from "../api/types";
+import type { GraphDrawing, LogEntry, Task } from "../api/types";
 
 export type Mark = "ran" | "next" | "failed" | "waiting";
 
@@ -18,6 +18,9 @@ const unique = (names: string[]) => [...new Set(names)];
 
 export const index = (entries: LogEntry[]): Map<string, LogEntry> =>
   new Map(entries.map((entry) => [entry.checkpoint_id, entry]));
+
+/** Whether a task waits for an answer. */
+export const asks = (task: Task): boolean => task.interrupts.some((each) => !each.answered);
 
 /** A graph with the edges that runs have taken. */
 export function fromLog(entries: LogEntry[]): GraphDrawing {
@@ -55,7 +58,7 @@ export function marks(entry: LogEntry, entries: ReadonlyMap<string, LogEntry>): 
   for (const node of entry.next) found.set(node, "next");
   for (const task of entry.tasks) {
     if (task.error) found.set(task.name, "failed");
-    else if (task.interrupts.length) found.set(task.name, "waiting");
+    else if (asks(task)) found.set(task.name, "waiting");
   }
   if (entry.source === "input") found.set("__start__", "ran");
   if (!entry.next.length && !entry.tasks.length) found.set("__end__", "ran");

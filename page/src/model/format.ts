@@ -1,7 +1,7 @@
 // Numbers, times and names as a reader wants them.
 
 import { signal } from "@preact/signals";
-import type { Path, Time } from "../api/types";
+import type { JsonObject, Path, Time } from "../api/types";
 
 /** Ticks twice a minute, so that "2 min ago" stays true. */
 export const now = signal(Date.now());
@@ -60,12 +60,11 @@ export function moment(time: Time | undefined): string {
   return then ? `${day(then)} ${clock(time)}` : "";
 }
 
-/** The end of an id: checkpoint ids start with a time, so their heads look alike. */
+/** The part of an id that tells it from its neighbours. */
 export function shortId(id: string): string {
   if (!/^[0-9a-f]{8}-[0-9a-f-]{27}$/i.test(id)) return id.length > 12 ? `${id.slice(0, 11)}…` : id;
-  const [head, middle, , , tail] = id.split("-");
-  // A UUIDv6 counts in its first three groups; a UUIDv4 is random everywhere.
-  return id[14] === "6" ? `${head!.slice(4)}${middle}` : tail!.slice(0, 8);
+  // A UUIDv6 starts with its time, so that neighbours have the same head; others are random there.
+  return id[14] === "6" ? `${id.slice(6, 8)}${id.slice(9, 13)}${id.slice(15, 18)}` : id.slice(0, 8);
 }
 
 export function pathText(path: Path): string {
@@ -85,4 +84,15 @@ export function namespaceText(namespace: string): string {
     .split("|")
     .map((part) => part.split(":")[0] || part)
     .join(" › ");
+}
+
+/** Metadata that says whose a thread is. */
+export const owners = ["owner", "user_id", "user"];
+
+export function ownerOf(metadata: JsonObject): { key: string; name: string } | null {
+  for (const key of owners) {
+    const name = metadata?.[key];
+    if (typeof name === "string") return { key, name };
+  }
+  return null;
 }

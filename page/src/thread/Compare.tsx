@@ -4,6 +4,7 @@ import { useRef } from "preact/hooks";
 import * as api from "../api/client";
 import type { LogEntry } from "../api/types";
 import { index, ranAt } from "../graph/derive";
+import { shortId } from "../model/format";
 import { useLoad } from "../model/load";
 import { current, setQuery } from "../model/router";
 import { Button, Empty } from "../ui/parts";
@@ -30,7 +31,7 @@ export function Compare({ session, entry }: { session: Session; entry: LogEntry 
             {!base && <option value={against ?? ""}>{against || "Choose a checkpoint"}</option>}
             {entries.map((each) => (
               <option key={each.checkpoint_id} value={each.checkpoint_id}>
-                {name(each)} · {each.checkpoint_id.slice(0, 8)}
+                {name(each)} · {shortId(each.checkpoint_id)}
               </option>
             ))}
           </select>

@@ -7,7 +7,7 @@ import type { GraphDrawing, LogEntry } from "../api/types";
 import { fromLog, index, marks } from "../graph/derive";
 import { GraphView } from "../graph/GraphView";
 import { info } from "../model/app";
-import { bytes, namespaceText, plural } from "../model/format";
+import { bytes, namespaceText, ownerOf, plural } from "../model/format";
 import { current, go, setQuery } from "../model/router";
 import { Thread } from "../model/thread";
 import { Icon } from "../ui/icons";
@@ -136,6 +136,7 @@ function Head({ session }: { session: Session }) {
   const row = thread.row.value;
   const entries = thread.entries.value;
   const namespaces = thread.namespaces.value;
+  const owner = row && ownerOf(row.metadata)?.name;
   const total = row?.checkpoints ?? (thread.more.value ? null : entries.length);
   return (
     <header class="thread-head">
@@ -148,6 +149,7 @@ function Head({ session }: { session: Session }) {
       <Copy text={thread.id} label="Copy the thread's id" />
       <Status status={row?.status ?? session.status.value} />
       <span class="thread-facts">
+        {owner && <span>{owner}</span>}
         {total !== null && <span>{plural(total, "checkpoint")}</span>}
         {row?.bytes !== null && row?.bytes !== undefined && <span>{bytes(row.bytes)}</span>}
       </span>

@@ -2,7 +2,7 @@
 
 import { useComputed } from "@preact/signals";
 import type { LogEntry } from "../api/types";
-import { index, ranAt } from "../graph/derive";
+import { asks, index, ranAt } from "../graph/derive";
 import { ago, clock, moment, shortId } from "../model/format";
 import { lanes, lineage, type Row } from "../model/lanes";
 import { current } from "../model/router";
@@ -78,7 +78,7 @@ interface ItemProps {
 function Item(props: ItemProps) {
   const { entry, ran, chosen, line } = props;
   const failed = entry.tasks.some((task) => task.error);
-  const waiting = entry.tasks.some((task) => task.interrupts.length);
+  const waiting = entry.tasks.some(asks);
   const names = ["checkpoint"];
   if (!line.has(entry.checkpoint_id)) names.push("checkpoint-aside");
   if (props.fresh) names.push("checkpoint-fresh");

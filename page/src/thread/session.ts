@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import * as api from "../api/client";
 import { isObject, type Json, type LogEntry, type Path } from "../api/types";
+import { asks } from "../graph/derive";
 import { info } from "../model/app";
 import { setQuery } from "../model/router";
 import { Run } from "../model/run";
@@ -43,7 +44,7 @@ export class Session {
     if (row) return row.status === "running" ? "busy" : row.status;
     const newest = this.thread.entries.value[0];
     if (newest?.tasks.some((task) => task.error)) return "error";
-    return newest?.tasks.some((task) => task.interrupts.length) ? "interrupted" : "idle";
+    return newest?.tasks.some(asks) ? "interrupted" : "idle";
   });
 
   async start(title: string, request: Omit<api.RunRequest, "graph_id">): Promise<void> {

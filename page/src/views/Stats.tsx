@@ -43,7 +43,7 @@ export function StatsPage() {
           <section class="card">
             <h2>Largest threads</h2>
             <ul class="shares">
-              {stats.largest.slice(0, 12).map((thread) => (
+              {stats.largest.slice(0, 10).map((thread) => (
                 <li key={thread.thread_id} class="share">
                   <a class="share-name" href={href(["thread", thread.thread_id])}>
                     {thread.thread_id}

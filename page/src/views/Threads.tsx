@@ -3,7 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { isObject, type Json, type JsonObject, type ThreadRow } from "../api/types";
-import { ago, bytes, count, moment, plural } from "../model/format";
+import { ago, bytes, count, moment, ownerOf, owners, plural } from "../model/format";
 import { current, go, href, setQuery } from "../model/router";
 import { ThreadList } from "../model/threads";
 import { Icon } from "../ui/icons";
@@ -174,20 +174,12 @@ function Row({ row, size, chosen, index }: RowProps) {
   );
 }
 
-const owners = ["owner", "user_id", "user", "assistant_id"];
-
-function ownerOf(metadata: JsonObject): { key: string; name: string } | null {
-  for (const key of owners.slice(0, 3)) {
-    const name = metadata?.[key];
-    if (typeof name === "string") return { key, name };
-  }
-  return null;
-}
+const quiet = new Set([...owners, "assistant_id"]);
 
 /** The thread's metadata in short; a click filters by it. */
 function Chips({ metadata }: { metadata: JsonObject }) {
   const shown = Object.entries(metadata ?? {}).filter(
-    ([key, value]) => !owners.includes(key) && !isObject(value) && !Array.isArray(value),
+    ([key, value]) => !quiet.has(key) && !isObject(value) && !Array.isArray(value),
   );
   return (
     <span class="chips">
