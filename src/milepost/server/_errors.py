@@ -1,4 +1,4 @@
-"""From what went wrong to a status and a sentence: `{"detail": "…"}`, as an Agent Server says it."""
+"""From what went wrong to a status and a sentence: `{"detail": "…"}`, as in an Agent Server."""
 
 from __future__ import annotations
 

@@ -1,119 +1,36 @@
-"""Graphs of the user's program: found by name, attached to a database, described as JSON."""
+"""Graphs of the user's program: found by name, described as JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
-from milepost.errors import GraphBuildError
+from milepost.inspect import load_graph
 from milepost.server._errors import not_found
 from milepost.server._records import Schemas
 from milepost.types import Command
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from milepost.checkpoint.base import BaseCheckpointSaver
-    from milepost.store.base import BaseStore
 
 
 def load_graphs(spec: str) -> dict[str, Any]:
     """The graphs that `module:attribute`, `file.py:attribute` or a `langgraph.json` names."""
     if spec.endswith(".json"):
-        return _from_config(Path(spec))
-    graph = _load(spec, Path.cwd())
-    return {_name_of(spec, graph): graph}
-
-
-def _from_config(file: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GraphBuildError(f"'{file}' cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise GraphBuildError(f"'{file}' is no JSON: {error}.") from error
-    named = config.get("graphs") if isinstance(config, dict) else None
-    if not isinstance(named, dict) or not named:
-        raise GraphBuildError(f'\'{file}\' names no graphs: add "graphs": {{"agent": …}}.')
-    found = {}
-    for graph_id, entry in named.items():
-        path = entry.get("path") if isinstance(entry, dict) else entry
-        if not isinstance(path, str):
-            raise GraphBuildError(f"'{file}': graph '{graph_id}' has no path.")
-        found[graph_id] = _load(path, file.resolve().parent)
-    return found
-
-
-def _load(spec: str, folder: Path) -> Any:
+        return {name: load_graph(f"{spec}:{name}") for name in _names_in(spec)}
+    graph = load_graph(spec)
     place, _, attribute = spec.rpartition(":")
-    if not place:
-        raise GraphBuildError(f"'{spec}' names no graph: write module:attribute or file.py:graph.")
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    name = str(getattr(graph, "name", "") or "LangGraph")
+    is_named = name != "LangGraph" and not place.endswith(".json")
+    return {name if is_named else attribute: graph}
+
+
+def _names_in(file: str) -> list[str]:
     try:
-        module = _file_module(folder / place) if place.endswith(".py") else import_module(place)
-        found: Any = module
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, OSError) as error:
-        raise GraphBuildError(f"'{spec}' cannot be loaded: {error}.") from error
-    return compiled(found, spec)
-
-
-def _file_module(file: Path) -> ModuleType:
-    spec = spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file")
-    known = sys.modules.get(file.stem)
-    if known is not None and getattr(known, "__file__", None) == str(file):
-        return known
-    module = module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def compiled(found: Any, spec: str) -> Any:
-    """A graph as it is, compiled if it is a builder, made if it is a function that makes one."""
-    if _is_graph(found):
-        return found
-    if hasattr(found, "compile") and hasattr(found, "add_node"):
-        return found.compile()
-    if callable(found):
-        made = found({}) if signature(found).parameters else found()
-        if made is not found and not callable(getattr(made, "__await__", None)):
-            return compiled(made, spec)
-    raise GraphBuildError(f"'{spec}' is a {type(found).__name__}, not a graph.")
-
-
-def _is_graph(found: Any) -> bool:
-    return hasattr(found, "get_state_history") and hasattr(found, "astream")
-
-
-def _name_of(spec: str, graph: Any) -> str:
-    name = getattr(graph, "name", None)
-    return name if name and name != "LangGraph" else spec.rpartition(":")[2]
-
-
-def attached(graph: Any, saver: BaseCheckpointSaver[Any], store: BaseStore | None) -> Any:
-    """The graph with the threads and the store of a database, whatever it was compiled with."""
-    if not _is_langgraph(graph):
-        changes: dict[str, Any] = {"checkpointer": saver}
-        if store is not None:
-            changes["store"] = store
-        return graph.copy(changes)
-    from milepost.integrations.langgraph import as_langgraph, as_langgraph_store
-
-    changes = {"checkpointer": as_langgraph(saver)}
-    if store is not None:
-        changes["store"] = as_langgraph_store(store)
-    return graph.copy(changes)
+        return list(json.loads(Path(file).read_text(encoding="utf-8"))["graphs"])
+    except (OSError, ValueError, LookupError, TypeError):
+        load_graph(file)  # says what is wrong with it
+        raise
 
 
 def answer(graph: Any, resume: Any) -> Any:

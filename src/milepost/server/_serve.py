@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -69,8 +69,6 @@ class UiServer(uvicorn.Server):
 
 def serve(app: Any, listening: socket.socket) -> None:
     """Answer requests until Ctrl-C."""
-    with closing(listening):
-        try:
-            UiServer(app).run(sockets=[listening])
-        except KeyboardInterrupt:
-            pass  # the way to stop it
+    # Ctrl-C is the way to stop it.
+    with closing(listening), suppress(KeyboardInterrupt):
+        UiServer(app).run(sockets=[listening])

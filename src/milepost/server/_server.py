@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from milepost import inspect
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
-from milepost.server._graphs import attached
 from milepost.server._runs import Runs
 from milepost.server._sse import Streams
 
@@ -58,8 +57,7 @@ class Server:
         self.operations = operations
         self.store: BaseStore | None = database.store
         self.graphs = {
-            graph_id: attached(graph, database.saver, self.store)
-            for graph_id, graph in graphs.items()
+            graph_id: inspect.attached(graph, database) for graph_id, graph in graphs.items()
         }
         self.assistants = Assistants(self.graphs)
         self.runs = Runs()

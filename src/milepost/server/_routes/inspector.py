@@ -1,4 +1,4 @@
-"""What the page needs besides the Agent Server's routes: the log, differences, authorship, sizes."""
+"""What the page needs besides the Agent Server's routes: log, differences, authorship, sizes."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from milepost.server._errors import HttpError, refused
 from milepost.server._matching import select
 from milepost.server._records import IfExists, SortOrder, Thread, ThreadStatus
-from milepost.server._routing import Call, Empty, Page, Routes
 from milepost.server._routes.state import refusals
+from milepost.server._routing import Call, Empty, Page, Routes
 from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown
 from milepost.types import Command, StateUpdate
 

@@ -1,0 +1,66 @@
+"""Databases of each kind, and servers on them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sdk import Async, Sync
+from serving import TOKEN, Running, asking_graph, serving
+
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.store.sqlite import SqliteStore
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with empty tables, for all tests of a module."""
+    if request.param == "sqlite":
+        return sqlite_database(tmp_path_factory.mktemp("server") / "threads.db")
+    import psycopg
+
+    from milepost.checkpoint.postgres import PostgresSaver
+    from milepost.store.postgres import PostgresStore
+
+    server: Any = request.getfixturevalue("server")
+    name = f"ui_{uuid.uuid4().hex[:10]}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    url = str(server.get_uri(name))
+    with PostgresSaver.from_conn_string(url) as saver:
+        saver.setup()
+    with PostgresStore.from_conn_string(url) as store:
+        store.setup()
+    return url
+
+
+def sqlite_database(file: Any) -> str:
+    """A file with empty tables."""
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        saver.setup()
+    with SqliteStore.from_conn_string(str(file)) as store:
+        store.setup()
+    return str(file)
+
+
+@pytest.fixture
+def file(tmp_path: Any) -> str:
+    """A SQLite database with empty tables, for one test."""
+    return sqlite_database(tmp_path / "threads.db")
+
+
+@pytest.fixture(scope="module")
+def ui(address: str) -> Iterator[Running]:
+    """A server that may write, with one graph."""
+    with serving(address, graphs={"asking": asking_graph()}, write=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=[Sync, Async])
+def sdk(request: pytest.FixtureRequest, ui: Running) -> Iterator[Any]:
+    """The official client of a server."""
+    made = request.param(ui.url, TOKEN)
+    yield made
+    made.close()
