@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import operator
 import random
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.graph import END, START, StateGraph
@@ -98,8 +101,12 @@ DRAFTS = {
 
 
 def reply(state: Support) -> dict[str, Any]:
-    text = state.get("draft") or "Parcels take two days. " + " ".join(state.get("findings", []))
-    return {"messages": [AIMessage(text)]}
+    text = "Parcels take two days."
+    if state["topic"] == "refund":
+        text = state.get("draft", text)
+    # A model in name only, whose answer comes word by word.
+    model = GenericFakeChatModel(messages=iter([AIMessage(text)]))
+    return {"messages": [model.invoke(state["messages"])]}
 
 
 def make_graph(saver: Any = None, store: Any = None) -> Any:
@@ -154,10 +161,8 @@ def waiting(made: Any, thread_id: str = "tent-refund") -> None:
 def failed(made: Any, thread_id: str = "rope-refund") -> None:
     at = config(thread_id, metadata={"owner": "linus", "channel": "chat"})
     made.invoke(ask("Please refund my rope, order A-9000"), at)
-    try:
+    with suppress(ValueError):
         made.invoke(Command(resume="yes"), at)
-    except ValueError:
-        pass
 
 
 def answered(made: Any, thread_id: str = "shipping") -> None:
@@ -189,19 +194,24 @@ def many(made: Any, count: int) -> None:
             made.invoke(ask("How long does shipping take?"), at)
 
 
-def build(path: Path, threads: int = 0) -> None:
-    """Makes the database."""
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Any, SqliteSaver, SqliteStore]]:
+    """The graph on a database of its own, with the database."""
     with (
         SqliteSaver.from_conn_string(str(path), thread_metadata=("owner", "channel")) as saver,
         SqliteStore.from_conn_string(str(path)) as store,
     ):
         saver.setup()
         store.setup()
-        made = make_graph(saver, store)
+        yield make_graph(saver, store), saver, store
+
+
+def build(path: Path, threads: int = 0) -> None:
+    """Makes the database."""
+    with opened(path) as (made, _, store):
         many(made, threads)
         answered(made)
         failed(made)
         waiting(made)
-        time.sleep(0.01)
         forked(made)
         fill_store(store)
