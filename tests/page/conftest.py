@@ -104,17 +104,20 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
     contexts: list[Any] = []
     wrong: list[str] = []
 
-    def open(site: Running, route: str = "#/threads", **options: Any) -> Any:
+    def open(site: Running, route: str = "#/threads", missing: bool = False, **options: Any) -> Any:
+        """`missing` for a test that asks for what is not there, which browsers log."""
+
+        def logged(said: Any) -> None:
+            if said.type == "error" and not (missing and "status of 404" in said.text):
+                wrong.append(f"{said.text} {said.location}")
+
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-        page.on(
-            "console",
-            lambda said: said.type == "error" and wrong.append(f"{said.text} {said.location}"),
-        )
+        page.on("console", logged)
         page.on(
             "request",
             lambda sent: sent.url.startswith(site.url) or wrong.append(f"sent: {sent.url}"),

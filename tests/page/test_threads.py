@@ -95,6 +95,7 @@ def test_two_thousand_threads_scroll_and_few_are_drawn(tmp_path: Path, start, vi
     path = tmp_path / "many.db"
     with SqliteSaver.from_conn_string(str(path)) as saver:
         saver.setup()
+        saver.conn.execute("PRAGMA synchronous = OFF")
         for number in range(2000):
             saver.threads.create(f"thread-{number:04}", {"owner": f"owner {number % 7}"})
     page = visit(start(path), "#/threads?sort=thread_id.asc")
