@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import httpx
 from typing_extensions import TypedDict
 
-from milepost.graph import END, START, StateGraph
+from milepost.graph import END, START, StateGraph, add_messages
 from milepost.server import create_app
 from milepost.server._serve import UiServer, address_of, bind
 from milepost.types import interrupt
@@ -32,9 +32,11 @@ class Running:
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
 
+    headers = {"x-api-key": TOKEN}
+
     def client(self, **options: Any) -> httpx.Client:
         """A client that has the token."""
-        headers = {"x-api-key": TOKEN, **options.pop("headers", {})}
+        headers = {**self.headers, **options.pop("headers", {})}
         return httpx.Client(base_url=self.url, headers=headers, timeout=20, **options)
 
     def stranger(self, **options: Any) -> httpx.Client:
@@ -94,3 +96,27 @@ def asking_graph() -> Any:
 def on(thread_id: str) -> Any:
     """The config that names a thread."""
     return {"configurable": {"thread_id": thread_id}}
+
+
+class Chat(TypedDict):
+    """A conversation."""
+
+    messages: Annotated[list[Any], add_messages]
+
+
+def chatting_graph() -> Any:
+    """A subgraph whose model speaks word by word."""
+    from langchain_core.language_models import GenericFakeChatModel
+
+    model = GenericFakeChatModel(messages=iter(["one two three"] * 100))
+
+    async def speak(state: Chat) -> Chat:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    inner = StateGraph(Chat)
+    inner.add_node("speak", speak)
+    inner.add_edge(START, "speak")
+    outer = StateGraph(Chat)
+    outer.add_node("inner", inner.compile())
+    outer.add_edge(START, "inner")
+    return outer.compile(name="chatting")

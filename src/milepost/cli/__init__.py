@@ -1,61 +1,89 @@
 """The command line: `milepost COMMAND`.
 
-A command is a module with a function `register` that adds its parser, and with it the function
-that runs it. To add one, write the module and name it in `COMMANDS`.
+bare.py       commands that work on the bare package: demo, import, export, …
+app.py        all commands, with the extra `cli` (Click and rich)
+names.py      what they are called, known without the extra
+commands/     one file for each kind
+output.py     what they print; plain.py makes it harmless
+options.py    what they are given
 """
 
 from __future__ import annotations
 
-import argparse
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from milepost._internal.version import __version__
-from milepost.cli import demo, langgraph_move, langgraph_run, ui
+from milepost.cli.bare import bare_commands, run_bare
+from milepost.cli.exit_codes import DONE, FAILED, INTERRUPTED, NOT_INSTALLED, USAGE, status_of
+from milepost.cli.names import COMMANDS
+from milepost.cli.plain import plain, plain_lines
 from milepost.errors import MilepostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-COMMANDS: Final = (demo, langgraph_run, langgraph_move, ui)
-"""In the order in which the help shows them."""
+__all__ = ["main"]
 
-INTERRUPTED: Final = 130
-"""What a shell reports of a program that was ended with Ctrl-C."""
+_EXTRA = ("click", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] | None = getattr(options, "run", None)
-    if run is None:
-        parser.print_help(sys.stderr)
-        return 2
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        status = run(options)
+        status = _run(given)
         sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of the output has closed it; print nothing more when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
     except (MilepostError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of the output has closed it; print nothing more when Python exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
-        print(f"milepost: {error}", file=sys.stderr)
-        return 1
+        print(f"milepost: {plain(str(error))}", file=sys.stderr)
+        return status_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser with all commands."""
-    parser = argparse.ArgumentParser(
-        prog="milepost",
-        description="A durable graph runtime: every super-step of a program is a checkpoint.",
-    )
-    parser.add_argument("--version", action="version", version=f"milepost {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in COMMANDS:
-        command.register(commands)
-    return parser
+def _run(given: list[str]) -> int:
+    is_completing = "_MILEPOST_COMPLETE" in os.environ
+    name = given[0] if given else ""
+    if not is_completing and (name in bare_commands() and not _is_ours(name, given)):
+        return run_bare(given)
+    if all(map(find_spec, _EXTRA)):
+        return _run_app(given)
+    if name in COMMANDS:
+        print(f"milepost {name} needs Click and rich: pip install 'milepost[cli]'", file=sys.stderr)
+        return NOT_INSTALLED
+    return run_bare(given)
+
+
+def _is_ours(name: str, given: list[str]) -> bool:
+    """`run` is two commands: of a graph, and of a program that imports LangGraph."""
+    return name in COMMANDS and "--as-langgraph" not in given
+
+
+def _run_app(given: list[str]) -> int:
+    import click
+
+    from milepost.cli.app import app
+
+    if not given and "_MILEPOST_COMPLETE" not in os.environ:
+        print(app.get_help(click.Context(app, info_name="milepost")), file=sys.stderr)
+        return USAGE
+    try:
+        result = app.main(given, prog_name="milepost", standalone_mode=False)
+    except click.Abort:
+        print("Nothing was done.", file=sys.stderr)
+        return FAILED
+    except click.ClickException as error:
+        shown = io.StringIO()
+        error.show(shown)
+        print(*plain_lines(shown.getvalue().rstrip("\n")), sep="\n", file=sys.stderr)
+        return USAGE
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    return result if isinstance(result, int) else DONE

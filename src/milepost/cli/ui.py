@@ -6,9 +6,6 @@ import argparse
 import os
 import secrets
 import sys
-import tempfile
-import threading
-import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
@@ -16,10 +13,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
+from milepost.cli.plain import plain
 from milepost.cli.text import Printer
 
 TOKEN: Final = "MILEPOST_UI_TOKEN"
 """The environment variable that sets the token, for a server that is started again and again."""
+
+GRAPH: Final = "MILEPOST_GRAPH"
+"""The environment variable that names a graph."""
 
 
 def register(commands: Any) -> None:
@@ -32,13 +33,18 @@ def register(commands: Any) -> None:
             "--write is given."
         ),
     )
-    parser.add_argument("database", nargs="?", help="sqlite:///x.db, postgresql://…; MILEPOST_DB")
+    parser.add_argument(
+        "database",
+        nargs="?",
+        help="sqlite:///file.db, a path, postgresql://… (default MILEPOST_DB)",
+    )
+    parser.add_argument("--db", metavar="ADDRESS", help="the same")
     parser.add_argument(
         "--graph",
         action="append",
         default=[],
         metavar="MODULE:ATTRIBUTE",
-        help="a graph to draw and, with --write, to run; or a langgraph.json",
+        help="a graph to draw and, with --write, to run; or file.py:attribute, or a langgraph.json",
     )
     parser.add_argument("--write", action="store_true", help="allow changes and runs")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
@@ -60,8 +66,8 @@ def register(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run `milepost ui`."""
     return serve_ui(
-        options.database,
-        graphs=options.graph,
+        options.database or options.db,
+        graphs=options.graph or [spec for spec in (os.environ.get(GRAPH),) if spec],
         write=options.write,
         host=options.host,
         port=options.port,
@@ -104,7 +110,7 @@ def serve_ui(
         listening = bind(host, port)
         address = f"{address_of(listening, host)}/?token={token}"
         printer = Printer()
-        printer.line(f"{opened.url} ({'read and write' if write else 'read only'})")
+        printer.line(plain(f"{opened.url} ({'read and write' if write else 'read only'})"))
         printer.line(address)
         if not _is_loopback(host):
             print(
@@ -140,6 +146,10 @@ def _opened_in_browser(address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
+    import tempfile
+    import threading
+    import webbrowser
+
     with tempfile.TemporaryDirectory(prefix="milepost-ui-") as folder:
         file = Path(folder) / "open.html"
         file.touch(mode=0o600)

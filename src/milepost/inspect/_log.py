@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
 from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import StateNotFoundError
 from milepost.inspect._reading import (
+    NO_VALUES,
     UNREADABLE,
     id_of,
+    is_internal,
     load,
     no_such_thread,
     outline,
@@ -25,6 +27,9 @@ from milepost.inspect._tasks import Step
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
     from milepost.inspect._records import ThreadRow
+
+SET: Final = "__set__"
+"""Stands for `fork` without a graph, which sets keys as no node does."""
 
 TagsById = Mapping[tuple[str, str], Sequence[str]]
 """Namespace and checkpoint → the tags there."""
@@ -159,6 +164,8 @@ def writes_behind(
         given = outline(saved, (START,))["channel_values"].get(START)
         return {START: [str(key) for key in given] if isinstance(given, dict) else []}
     parent_id = parent_of(saved)
+    if source == "fork" and (changed := outline(saved, NO_VALUES)["updated_channels"]):
+        return {SET: [name for name in changed if not is_internal(name)]}
     if parent_id is None or source not in ("loop", "update"):
         return {}
     place = place_of(saved.config)
@@ -217,31 +224,21 @@ def graph_rows(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
             waiting.append(id)
         at = waiting.index(id)
         yield GraphRow(" ".join("*" if n == at else "|" for n in range(len(waiting))), entry)
-        others = [n for n, wanted in enumerate(waiting) if wanted == id and n != at]
-        for lane in reversed(others):  # other children of this one: their lanes end here
-            del waiting[lane]
         if entry.parent_id is None:
             del waiting[at]
             continue
         waiting[at] = entry.parent_id
-        same = waiting.index(entry.parent_id)
-        if same != at:
-            left, right = min(same, at), max(same, at)
-            lanes = ["|" if n < right else "/" if n == right else "\\" for n in range(len(waiting))]
-            yield GraphRow(_joined(lanes, left, right), None)
-            del waiting[right]
+        left, *rest = (n for n, wanted in enumerate(waiting) if wanted == entry.parent_id)
+        if rest:
+            yield GraphRow(_joined(len(waiting), left, rest[0]), None)
+            del waiting[rest[0]]
 
 
-def _joined(lanes: list[str], left: int, right: int) -> str:
-    """The line on which the lane `right` goes over to `left`."""
-    signs = [" "] * (2 * len(lanes))
-    for n in range(len(lanes)):
-        if n < right:
-            signs[2 * n] = "|"
-        elif n == right:
-            signs[2 * n - 1] = "/"
-        else:
-            signs[2 * n - 1] = "/"
+def _joined(lanes: int, left: int, right: int) -> str:
+    """The line on which the lane `right` goes over to `left`, and those after it move up."""
+    signs = [" "] * (2 * lanes)
+    for n in range(lanes):
+        signs[2 * n if n < right else 2 * n - 1] = "|" if n < right else "/"
     for n in range(2 * left + 1, 2 * right - 1):
         if signs[n] == " ":
             signs[n] = "_"

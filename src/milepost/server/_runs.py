@@ -113,10 +113,10 @@ def _message(payload: Any, limit: int) -> Any:
     """A message or a part of one, with where it comes from."""
     chunk, metadata = payload
     kept = ("langgraph_node", "langgraph_step", "langgraph_checkpoint_ns", "tags")
-    return [
-        as_data(chunk, limit=limit),
-        {key: as_data(metadata[key]) for key in kept if key in metadata},
-    ]
+    shown = as_data(chunk, limit=limit)
+    if isinstance(shown, dict) and isinstance(kind := shown.get("type"), str):
+        shown["type"] = kind.removesuffix("MessageChunk").lower()  # the role, as of whole messages
+    return [shown, {key: as_data(metadata[key]) for key in kept if key in metadata}]
 
 
 def _checkpoint(payload: Any, limit: int) -> Any:

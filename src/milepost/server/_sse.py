@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
 
-from milepost.server._errors import HttpError
+from milepost.server._errors import HttpError, as_http_error
 from milepost.server._json import encode
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class EventStream(Response):
         tasks = (sending, leaving, stopping)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            is_there = not leaving.done()
         finally:
             for task in tasks:
                 task.cancel()
@@ -97,15 +98,12 @@ class EventStream(Response):
             close = getattr(self._events, "aclose", None)
             if close is not None:
                 await close()
+        if is_there:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
-        await send(
-            {
-                "type": "http.response.start",
-                "status": self.status_code,
-                "headers": self.raw_headers,
-            }
-        )
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
         # The headers go out with this, before anything happens.
         await _send(send, HEARTBEAT)
         following = asyncio.ensure_future(anext(self._events))
@@ -115,17 +113,18 @@ class EventStream(Response):
                 if not ended:
                     await _send(send, HEARTBEAT)
                     continue
-                try:
-                    event = following.result()
-                except StopAsyncIteration:
-                    break
-                await _send(send, event.encoded())
+                await _send(send, following.result().encoded())
                 following = asyncio.ensure_future(anext(self._events))
+        except StopAsyncIteration:
+            pass
+        except Exception as error:
+            known = as_http_error(error)
+            detail = type(error).__name__ if known is None else known.detail
+            await _send(send, Event("error", {"detail": detail}).encoded())
         finally:
             following.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration, Exception):
                 await following
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _send(send: Send, body: bytes) -> None:

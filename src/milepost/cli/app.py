@@ -1,0 +1,81 @@
+"""The command line with its extra: every command, loaded when it is called."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from milepost._internal.version import __version__
+from milepost.cli.bare import bare_commands, run_bare
+from milepost.cli.names import COMMANDS
+from milepost.cli.options import database_option
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return [*COMMANDS, *(name for name in bare_commands() if name not in COMMANDS)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name in COMMANDS:
+            module = import_module(f"milepost.cli.commands.{COMMANDS[cmd_name].module}")
+            command: click.Command = getattr(module, cmd_name)
+            return command
+        help = bare_commands().get(cmd_name)
+        return None if help is None else _passed_on(cmd_name, help)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names:
+            close = difflib.get_close_matches(args[0], names, n=3)
+            meant = (
+                f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
+            )
+            ctx.fail(f"There is no command '{args[0]}'. {meant}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for name, command in COMMANDS.items():
+            groups.setdefault(command.group, []).append((name, command.help))
+        others = [(name, help) for name, help in bare_commands().items() if name not in COMMANDS]
+        for title, rows in (*groups.items(), ("Others", others)):
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _passed_on(name: str, help: str) -> click.Command:
+    """A command that works without the extra, and reads its arguments itself."""
+
+    @click.command(
+        name,
+        help=help,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: Sequence[str]) -> None:
+        raise SystemExit(run_bare([name, *arguments]))
+
+    return command
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="milepost", message="%(prog)s %(version)s")
+@database_option
+def app(**_: Any) -> None:
+    """Threads of a durable graph runtime: look at them, compare them, go back.
+
+    THREAD@CHECKPOINT means a checkpoint: the end or beginning of its id, a tag, or ~3 for three
+    before the latest. The database is --db, or MILEPOST_DB.
+    """

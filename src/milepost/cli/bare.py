@@ -1,0 +1,56 @@
+"""Commands that work on the bare package, with the standard library's parser.
+
+A command is a module with a function `register` that adds its parser, and with it the function
+that runs it. To add one, write the module and name it in `MODULES`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost._internal.version import __version__
+from milepost.cli import demo, langgraph_move, langgraph_run, ui
+from milepost.cli.exit_codes import USAGE
+from milepost.cli.names import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MODULES: Final = (demo, langgraph_run, langgraph_move, ui)
+"""In the order in which the help shows them."""
+
+
+def run_bare(arguments: Sequence[str] | None) -> int:
+    """Run such a command; returns the exit status."""
+    parser, _ = build_parser()
+    options = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] | None = getattr(options, "run", None)
+    if run is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return run(options)
+
+
+@cache
+def bare_commands() -> dict[str, str]:
+    """The names of such commands, and what they do."""
+    _, commands = build_parser()
+    return {action.dest: action.help or "" for action in commands._choices_actions}
+
+
+def build_parser() -> tuple[argparse.ArgumentParser, Any]:
+    """The parser with all such commands, and the place where they are added."""
+    needing = ", ".join(name for name in COMMANDS if name != "run")
+    parser = argparse.ArgumentParser(
+        prog="milepost",
+        description="A durable graph runtime: every super-step of a program is a checkpoint.",
+        epilog=f"With `pip install 'milepost[cli]'` also: {needing}.",
+    )
+    parser.add_argument("--version", action="version", version=f"milepost {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for module in MODULES:
+        module.register(commands)
+    return parser, commands

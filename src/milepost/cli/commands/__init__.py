@@ -1,0 +1,1 @@
+"""The commands of `milepost` that need its extra `cli`."""

@@ -1,0 +1,250 @@
+"""`milepost fork`, `answer`, `resume`, `run` and `merge`: threads that go on."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from milepost._internal.ids import random_uuid
+from milepost.cli import output
+from milepost.cli.exit_codes import FAILED
+from milepost.cli.options import (
+    REFERENCE,
+    THREAD,
+    database_option,
+    graph_option,
+    graph_or_none,
+    json_option,
+    opened,
+    parsed_json,
+    parsed_pairs,
+    the_graph,
+)
+from milepost.cli.plain import plain
+from milepost.errors import MilepostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from milepost.inspect import Database, Ref, RunEvent
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.option("--set", "sets", multiple=True, metavar="KEY=JSON", help="A key and its new value.")
+@click.option("--as-node", metavar="NODE", help="Write as this node (with --graph).")
+@click.option("--go-on", is_flag=True, help="Run on from there (with --graph).")
+@json_option
+@graph_option
+@database_option
+def fork(
+    ref: Ref,
+    sets: tuple[str, ...],
+    as_node: str | None,
+    go_on: bool,
+    as_json: bool,
+    graph: str | None,
+    database: str | None,
+) -> None:
+    """Start a branch at a checkpoint, with some keys changed. The original stays.
+
+    With a graph, values go through its reducers. Without one, keys are set, and what was to run
+    next still is.
+    """
+    from milepost.inspect import fork as forked
+    from milepost.inspect import resume as resumed
+
+    values = parsed_pairs(sets, "--set")
+    if not values and not as_node:
+        raise click.UsageError("What is to be different? Give --set KEY=JSON.")
+    found = the_graph(graph) if graph or as_node or go_on else graph_or_none(None)
+    db = opened(database, write=True)
+    made = forked(db, ref, values, graph=found, as_node=as_node)
+    if as_json and not go_on:
+        output.show_json({"ref": str(made), "checkpoint_id": made.at})
+    elif not as_json:
+        click.echo(plain(str(made)))
+    if go_on:
+        _follow(db, made.thread_id, resumed(db, found, made), as_json)
+
+
+@click.command()
+@click.argument("thread", type=THREAD)
+@click.argument("given", metavar="[ID] JSON", nargs=-1, required=True)
+@json_option
+@graph_option
+@database_option
+def answer(
+    thread: str, given: tuple[str, ...], as_json: bool, graph: str | None, database: str | None
+) -> None:
+    """Answer what a thread asks, and let it go on.
+
+    ID is needed where it asks several questions; its beginning is enough.
+    """
+    from milepost.inspect import answer as answered
+
+    if len(given) > 2:
+        raise click.UsageError("Give one answer: THREAD JSON, or THREAD ID JSON.")
+    id = given[0] if len(given) == 2 else None
+    value = parsed_json(given[-1], "the answer")
+    found = the_graph(graph)
+    db = opened(database, write=True)
+    events = answered(db, found, thread, value, interrupt_id=id)
+    _follow(db, thread, events, as_json)
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@json_option
+@graph_option
+@database_option
+def resume(ref: Ref, as_json: bool, graph: str | None, database: str | None) -> None:
+    """Go on where a thread stopped; from a checkpoint, replay what came after it."""
+    from milepost.inspect import resume as resumed
+
+    found = the_graph(graph)
+    db = opened(database, write=True)
+    _follow(db, ref.thread_id, resumed(db, found, ref), as_json)
+
+
+@click.command()
+@click.argument("graph", metavar="GRAPH", required=False)
+@click.option("--thread", "-t", type=THREAD, help="The thread; a new one if it is left out.")
+@click.option("--input", "-i", "given", metavar="JSON", help="The input, or - for standard input.")
+@json_option
+@database_option
+def run(
+    graph: str | None, thread: str | None, given: str | None, as_json: bool, database: str | None
+) -> None:
+    """Run a graph with an input, and keep its thread in the database.
+
+    GRAPH is module:attribute, file.py:attribute or langgraph.json[:NAME]; it is imported. (A
+    program that imports LangGraph is run with `milepost run --as-langgraph program.py`.)
+    """
+    from milepost.inspect import run as started
+
+    if given is None:
+        raise click.UsageError(
+            "What is the input? Give --input JSON; `milepost resume` needs none."
+        )
+    value = parsed_json(given, "--input")
+    found = the_graph(graph)
+    thread = thread or random_uuid()
+    db = opened(database, write=True, create=True)
+    _follow(db, thread, started(db, found, thread, value), as_json)
+
+
+def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool) -> None:
+    """Show a run as it goes on, and how the thread is afterwards."""
+    from milepost.inspect import Ref, show
+
+    if not as_json:
+        output.show_lines([Text(f"thread {plain(thread)}", style="bold")])
+    failure: Exception | None = None
+    try:
+        for event in events:
+            if as_json:
+                output.show_json(_event_data(event))
+            else:
+                output.show_lines(_event_lines(event))
+    except MilepostError:
+        raise
+    except Exception as error:  # of the program, and shown as Python shows it
+        failure = error
+        traceback.print_exc()
+    view = show(db, Ref(thread))
+    if as_json:
+        output.show_json({"thread": view})
+    else:
+        for question in view.interrupts:
+            asks = f"asks {plain(question.id)}  {output.brief(question.value, 200)}"
+            output.show_lines([Text(asks, style="yellow")])
+        ends = "" if view.next else "It has ended."
+        rest = f"next: {output.nodes_text(view.next)}" if view.next else ends
+        output.show_lines([Text(rest, style="dim")])
+    if failure is not None:
+        raise SystemExit(FAILED)
+
+
+def _event_data(event: RunEvent) -> dict[str, Any]:
+    from milepost.inspect import as_data
+
+    data = event.data[0] if event.mode == "messages" else event.data
+    return {"event": event.mode, "namespace": list(event.namespace), "data": as_data(data)}
+
+
+def _event_lines(event: RunEvent) -> Iterator[Text]:
+    from milepost.inspect import as_data
+
+    data = as_data(event.data)
+    if event.mode == "custom":
+        yield Text(f"  {output.brief(data, 200)}", style="dim")
+    if event.mode != "updates" or not isinstance(data, dict):
+        return
+    for node, update in data.items():
+        if node == "__interrupt__":
+            continue
+        where = "".join(f"{space.partition(':')[0]}/" for space in event.namespace)
+        shown = update if isinstance(update, dict) else {"": update}
+        parts = ", ".join(f"{key}={output.brief(value)}" for key, value in shown.items())
+        yield Text(f"  {plain(where)}{plain(node)}", style="cyan") + Text(f"  {plain(parts)}")
+
+
+@click.command()
+@click.argument("ours", type=REFERENCE, metavar="THREAD@A")
+@click.argument("theirs", type=REFERENCE, metavar="THREAD@B")
+@click.option("--ours", "keep", multiple=True, metavar="KEY", help="In a conflict, keep A's value.")
+@click.option(
+    "--theirs", "take", multiple=True, metavar="KEY", help="In a conflict, take B's value."
+)
+@click.option("--as-node", metavar="NODE", help="Write as this node.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@graph_option
+@database_option
+def merge(
+    ours: Ref,
+    theirs: Ref,
+    keep: tuple[str, ...],
+    take: tuple[str, ...],
+    as_node: str | None,
+    dry_run: bool,
+    as_json: bool,
+    graph: str | None,
+    database: str | None,
+) -> None:
+    """Bring what B changed since their common ancestor to A, as a new checkpoint after A.
+
+    Where both changed a key, its reducer is given what the nodes of B wrote; a key without a
+    reducer is a conflict, and nothing is written.
+    """
+    from milepost.inspect import merge as merged
+
+    prefer: dict[str, Any] = {**dict.fromkeys(keep, "ours"), **dict.fromkeys(take, "theirs")}
+    found = the_graph(graph)
+    db = opened(database, write=not dry_run)
+    done = merged(db, found, ours, theirs, prefer=prefer, as_node=as_node, dry_run=dry_run)
+    if as_json:
+        output.show_json(
+            {
+                "ref": None if done.ref is None else str(done.ref),
+                "base": str(done.base),
+                "taken": done.taken,
+                "combined": done.combined,
+                "values": done.values,
+            }
+        )
+        return
+    for key in done.taken:
+        click.echo(f"taken     {plain(key)}  {output.brief(done.values[key], 100)}")
+    for key in done.combined:
+        click.echo(f"combined  {plain(key)}  + {output.brief(done.values[key], 100)}")
+    if done.ref is not None:
+        click.echo(plain(str(done.ref)))
+    elif not done.values:
+        click.echo("Nothing to merge: A has all that B changed.")
+    sys.stdout.flush()

@@ -1,0 +1,261 @@
+"""`milepost log`, `diff`, `blame`, `bisect` and `tail`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from milepost.cli import output
+from milepost.cli.exit_codes import FAILED
+from milepost.cli.options import (
+    REFERENCE,
+    database_option,
+    json_option,
+    opened,
+    pager_option,
+)
+from milepost.cli.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from milepost.inspect import Blame, Change, LogEntry, Ref
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.option("--limit", "-n", type=click.IntRange(1), help="At most so many.")
+@click.option("--graph/--no-graph", "drawn", default=True, help="Draw forks.")
+@click.option("--ids", is_flag=True, help="Show ids whole.")
+@json_option
+@pager_option
+@database_option
+def log(
+    ref: Ref,
+    limit: int | None,
+    drawn: bool,
+    ids: bool,
+    as_json: bool,
+    pager: bool,
+    database: str | None,
+) -> None:
+    """Show the checkpoints of a thread with its forks, newest first.
+
+    With a checkpoint, those before it. --json prints a line for each.
+    """
+    from milepost.inspect import graph_rows
+    from milepost.inspect import log as logged
+
+    db = opened(database)
+    before = None
+    if ref.at is not None or ref.back:
+        from milepost.inspect._reading import id_of, resolve
+
+        before = id_of(resolve(db, ref))
+    entries = logged(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)
+    if as_json:
+        output.show_json_lines(entries)
+        return
+    if drawn:
+        lines = (entry_line(row.entry, row.lanes, ids) for row in graph_rows(entries))
+    else:
+        lines = (entry_line(entry, "", ids) for entry in entries)
+    output.show_lines(lines, pager=pager)
+
+
+def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
+    """A checkpoint on one line."""
+    if entry is None:
+        return Text(lanes, style="dim")
+    line = Text(f"{lanes} " if lanes else "", style="dim")
+    id = plain(entry.checkpoint_id) if whole else output.short(entry.checkpoint_id)
+    line += Text(id, style="yellow")
+    for tag in entry.tags:
+        line += Text(f" ({plain(tag)})", style="bold green")
+    if entry.problem is not None:
+        return line + Text(f"  damaged: {plain(entry.problem)}", style="red")
+    step = "-" if entry.step is None else str(entry.step)
+    line += Text(f"  {output.when(entry.created_at)}", style="dim")
+    line += Text(f"  {step:>3} {plain(entry.source):<6}", style="cyan")
+    line += Text(f"  {_writes(entry.writes)}")
+    if entry.next:
+        line += Text(f"  -> {output.nodes_text(entry.next)}", style="blue")
+    for task in entry.tasks:
+        if task.error is not None:
+            line += Text(f"  failed: {plain(task.name)}: {output.brief(task.error)}", style="red")
+        for question in task.interrupts:
+            if not question.answered:
+                line += Text(f"  asks: {output.brief(question.value)}", style="yellow")
+    return line
+
+
+_NAMES = {"__start__": "input", "__set__": "set", "__command__": "command"}
+
+
+def _writes(writes: Any) -> str:
+    parts = []
+    for node, keys in writes.items():
+        name = plain(_NAMES.get(node, node))
+        parts.append(f"{name}: {', '.join(map(plain, keys))}" if keys else name)
+    return "; ".join(parts)
+
+
+@click.command()
+@click.argument("a", type=REFERENCE, metavar="A")
+@click.argument("b", type=REFERENCE, metavar="[B]", required=False)
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if there are differences.")
+@json_option
+@pager_option
+@database_option
+def diff(
+    a: Ref, b: Ref | None, exit_code: bool, as_json: bool, pager: bool, database: str | None
+) -> None:
+    """Show what differs between two states: checkpoints, branches or threads.
+
+    With one checkpoint, what its step changed.
+    """
+    from milepost.inspect import Ref
+    from milepost.inspect import diff as compared
+
+    db = opened(database)
+    if b is None:
+        a, b = Ref(a.thread_id, a.namespace, a.at, a.back + 1), a
+    changes = compared(db, a, b)
+    if as_json:
+        output.show_json({"changes": changes})
+    else:
+        lines = _diff_lines(changes) if changes else [Text("No differences.", style="dim")]
+        output.show_lines(lines, pager=pager)
+    if exit_code and changes:
+        raise SystemExit(FAILED)
+
+
+def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
+    for change in changes:
+        where = output.path_text(change.path) or "(the whole state)"
+        if change.kind == "added":
+            yield Text(f"+ {where}: {output.brief(change.after, 200)}", style="green")
+        elif change.kind == "removed":
+            yield Text(f"- {where}: {output.brief(change.before, 200)}", style="red")
+        elif change.lines is None:
+            yield (
+                Text(f"~ {where}: ", style="yellow")
+                + Text(output.brief(change.before, 200), style="red")
+                + Text(" -> ")
+                + Text(output.brief(change.after, 200), style="green")
+            )
+        else:
+            yield Text(f"~ {where}:", style="yellow")
+            for line in change.lines:
+                style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+                yield Text(f"    {plain(line)}", style=style)
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("path", metavar="KEY[.PATH]")
+@json_option
+@database_option
+def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
+    """Show which step, node and run wrote each part of a value."""
+    from milepost.inspect import blame as blamed
+
+    parts = blamed(opened(database), ref, output.parse_path(path))
+    if as_json:
+        output.show_json({"parts": parts})
+        return
+    output.show_table(
+        ("part", "checkpoint", "step", "node", "run", "when", "value"),
+        [_blame_row(part) for part in parts],
+    )
+
+
+def _blame_row(part: Blame) -> list[Any]:
+    return [
+        Text(output.path_text(part.path), style="cyan"),
+        Text(output.short(part.checkpoint_id), style="yellow"),
+        "-" if part.step is None else str(part.step),
+        plain(", ".join(_NAMES.get(node, node) for node in part.nodes)) or "-",
+        output.short(part.run_id),
+        output.when(part.created_at),
+        output.brief(part.value, 80),
+    ]
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("expression")
+@click.option("--halving", is_flag=True, help="It stays true once it is: look at few states.")
+@json_option
+@database_option
+def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: str | None) -> None:
+    """Find the first checkpoint at which a Python expression is true.
+
+    The keys of the state are names in it, with values as `show --json` prints them; `state` is
+    all of them. The expression is your own code: it is evaluated by Python as it is, in this
+    process. Where it fails, as for a key that is not there yet, it counts as not true.
+
+    \b
+    milepost bisect customer-17 'len(messages) > 40'
+    milepost bisect customer-17 'order["total"] < 0'
+    """
+    from milepost.inspect import as_data
+    from milepost.inspect import bisect as found_first
+
+    try:
+        code = compile(expression, "<expression>", "eval")
+    except (SyntaxError, ValueError) as error:
+        raise click.BadParameter(f"'{expression}' is no Python expression: {error}.") from error
+    failures: list[Exception] = []
+    looked_at = 0
+
+    def holds(state: Any) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        data = as_data(state)
+        names = {**(data if isinstance(data, dict) else {}), "state": data}
+        try:
+            return bool(eval(code, names))
+        except Exception as error:
+            failures.append(error)
+            return False
+
+    entry = found_first(opened(database), ref, holds, halving=halving)
+    if as_json:
+        output.show_json({"entry": entry})
+    elif entry is not None:
+        output.show_lines([entry_line(entry, "", whole=True)])
+    if entry is None:
+        why = ""
+        if failures and len(failures) == looked_at:
+            why = f" It failed everywhere: {type(failures[-1]).__name__}: {failures[-1]}."
+        output.say(f"It is true at none of {looked_at} checkpoints.{why}")
+        raise SystemExit(FAILED)
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD")
+@click.option("--follow", "-f", is_flag=True, help="Go on as checkpoints are added.")
+@click.option("--lines", "-n", type=click.IntRange(0), default=10, show_default=True)
+@click.option("--poll", type=click.FloatRange(0.05), default=0.5, help="Seconds between looks.")
+@json_option
+@database_option
+def tail(
+    ref: Ref, follow: bool, lines: int, poll: float, as_json: bool, database: str | None
+) -> None:
+    """Show the last checkpoints of a thread, oldest first; with -f, those that follow."""
+    from milepost.inspect import tail as followed
+
+    db = opened(database)
+    entries = followed(
+        db, ref.thread_id, namespace=ref.namespace, poll=poll, last=lines, follow=follow
+    )
+    if as_json:
+        output.show_json_lines(entries)
+        return
+    for entry in entries:
+        output.show_lines([entry_line(entry, "")])
+        sys.stdout.flush()

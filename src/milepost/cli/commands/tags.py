@@ -1,0 +1,61 @@
+"""`milepost tag` and `tags`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from milepost.cli import output
+from milepost.cli.options import REFERENCE, THREAD, database_option, json_option, opened
+from milepost.cli.plain import plain
+
+if TYPE_CHECKING:
+    from milepost.inspect import Ref
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.argument("name")
+@click.option("--delete", "-d", is_flag=True, help="Remove the tag; the checkpoint stays.")
+@database_option
+def tag(ref: Ref, name: str, delete: bool, database: str | None) -> None:
+    """Name a checkpoint: THREAD@NAME means it from then on."""
+    from milepost.inspect import tag as tagged
+    from milepost.inspect import untag
+
+    db = opened(database, write=True)
+    if delete:
+        untag(db, ref.thread_id, name)
+        return
+    made = tagged(db, ref, name)
+    click.echo(plain(f"{ref.thread_id}@{name} is {made.checkpoint_id}"))
+
+
+@click.command()
+@click.argument("thread", type=THREAD)
+@json_option
+@database_option
+def tags(thread: str, as_json: bool, database: str | None) -> None:
+    """List the tags of a thread."""
+    from milepost.inspect import tags as listed
+
+    found = listed(opened(database), thread)
+    if as_json:
+        output.show_json({"tags": found})
+        return
+    if not found:
+        output.say(f"Thread '{thread}' has no tags.")
+        return
+    output.show_table(
+        ("tag", "checkpoint", "graph", ""),
+        [
+            (
+                plain(one.name),
+                plain(one.checkpoint_id),
+                plain(one.namespace) or "-",
+                "" if one.exists else "(removed)",
+            )
+            for one in found
+        ],
+    )

@@ -1,0 +1,183 @@
+"""`milepost threads`, `show` and `stats`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from milepost.cli import output
+from milepost.cli.options import (
+    REFERENCE,
+    THREAD,
+    Moment,
+    database_option,
+    json_option,
+    opened,
+    pager_option,
+    parsed_metadata,
+)
+from milepost.cli.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from milepost.inspect import Ref, ThreadView
+
+
+@click.command()
+@click.option("--status", help="idle, interrupted, error, running or stale.")
+@click.option("--unfinished", is_flag=True, help="Only those that wait, run or have failed.")
+@click.option(
+    "--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="What is stored of them."
+)
+@click.option("--search", "-s", metavar="TEXT", help="A part of the id, or of the metadata.")
+@click.option("--since", type=Moment(), help="Used since: 2026-05-01, or 3d (three days ago).")
+@click.option("--before", type=Moment(), help="Not used since.")
+@click.option(
+    "--sort",
+    type=click.Choice(["updated_at", "created_at", "thread_id"]),
+    default="updated_at",
+    show_default=True,
+)
+@click.option("--limit", "-n", type=click.IntRange(0), default=50, show_default=True)
+@click.option("--offset", type=click.IntRange(0), default=0)
+@click.option("--count", is_flag=True, help="Print only how many there are.")
+@json_option
+@database_option
+def threads(database: str | None, as_json: bool, count: bool, **wanted: Any) -> None:
+    """List threads, those that were used last at first."""
+    from milepost.inspect import threads as listed
+
+    wanted["metadata"] = parsed_metadata(wanted["metadata"])
+    db = opened(database)
+    page = listed(db, **({**wanted, "limit": 0} if count else wanted))
+    if as_json:
+        output.show_json(
+            {"count": page.total} if count else {"threads": page.items, "total": page.total}
+        )
+        return
+    if count:
+        click.echo(page.total)
+        return
+    rows = [
+        (
+            Text(plain(row.thread_id), style="bold"),
+            output.status_text(row.status),
+            output.when(row.updated_at),
+            _about(row.metadata),
+        )
+        for row in page.items
+    ]
+    output.show_table(("thread", "status", "last used", "metadata"), rows)
+    shown = len(page.items)
+    if wanted["offset"] + shown < page.total:
+        output.say(f"{shown} of {page.total} threads; --limit and --offset show others.")
+
+
+def _about(metadata: Any) -> str:
+    return " ".join(
+        f"{plain(str(key))}={output.brief(value, 40)}" for key, value in metadata.items()
+    )
+
+
+@click.command()
+@click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
+@click.option("--path", "-p", metavar="PATH", help="Only this part: messages.0.content")
+@click.option("--full", is_flag=True, help="Show long texts and lists whole.")
+@json_option
+@pager_option
+@database_option
+def show(
+    ref: Ref, path: str | None, full: bool, as_json: bool, pager: bool, database: str | None
+) -> None:
+    """Show the state of a thread, what follows, and what it asks."""
+    from milepost.inspect import show as shown
+
+    view = shown(opened(database), ref, path=output.parse_path(path) if path else ())
+    if as_json:
+        output.show_json(view)
+        return
+    output.show_lines(_lines(view, path, full), pager=pager)
+
+
+def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
+    head = Text("thread      ", style="dim") + Text(plain(view.thread_id), style="bold")
+    yield head + Text("  ") + output.status_text(view.status)
+    if view.namespace:
+        yield _line("graph", plain(view.namespace))
+    if view.checkpoint_id is None:
+        yield Text("It has no checkpoint yet.")
+        return
+    yield _line("checkpoint", plain(view.checkpoint_id), *(f"({plain(tag)})" for tag in view.tags))
+    step, source = view.metadata.get("step"), view.metadata.get("source")
+    yield _line("made", output.when(view.created_at), f"step {step}", plain(str(source)))
+    if view.bytes is not None:
+        yield _line(
+            "size", output.count_text(view.checkpoints or 0, "checkpoint"), output.size(view.bytes)
+        )
+    if view.thread_metadata:
+        yield _line("metadata", _about(view.thread_metadata))
+    yield _line("next", output.nodes_text(view.next) or "nothing: it has ended")
+    for task in view.tasks:
+        if task.error is not None:
+            yield _line("failed", f"{plain(task.name)}: {plain(task.error)}", style="red")
+    for question in view.interrupts:
+        value = output.brief(question.value, 200)
+        yield _line("asks", plain(question.id), value, style="yellow")
+    yield Text()
+    yield Text(f"values{f' at {plain(path)}' if path else ''}", style="dim")
+    if view.values in ({}, [], None):
+        yield Text("  (none)", style="dim")
+        return
+    yield from output.tree(view.values, depth=1, full=full)
+
+
+def _line(label: str, *parts: str, style: str = "") -> Text:
+    return Text(f"{label:<12}", style="dim") + Text("  ".join(parts), style=style)
+
+
+@click.command()
+@click.argument("thread", type=THREAD, required=False)
+@json_option
+@database_option
+def stats(thread: str | None, as_json: bool, database: str | None) -> None:
+    """Show what takes how much room: by thread, key and kind."""
+    from milepost.inspect import stats as measured
+
+    found = measured(opened(database), thread)
+    if as_json:
+        output.show_json(found)
+        return
+    counts = (
+        output.count_text(found.threads, "thread"),
+        output.count_text(found.checkpoints, "checkpoint"),
+        output.size(found.bytes),
+    )
+    output.show_lines([Text(", ".join(counts), style="bold")])
+    for name, table in (("kind", found.kinds), ("key", found.channels), ("status", found.statuses)):
+        if table:
+            output.show_lines([""])
+            unit = "threads" if name == "status" else "bytes"
+            _sizes(name, unit, list(table.items()), found.bytes)
+    if found.largest and thread is None:
+        output.show_lines([""])
+        rows = [
+            (plain(one.thread_id), str(one.checkpoints), output.size(one.bytes))
+            for one in found.largest
+        ]
+        output.show_table(("thread", "checkpoints", "bytes"), rows)
+
+
+def _sizes(name: str, unit: str, rows: Sequence[tuple[str, int]], whole: int) -> None:
+    if unit == "threads":
+        output.show_table((name, unit), [(output.status_text(key), str(n)) for key, n in rows])
+        return
+    output.show_table(
+        (name, unit, "share"),
+        [
+            (plain(key), output.size(count), f"{100 * count / whole:.0f} %" if whole else "-")
+            for key, count in rows
+        ],
+    )

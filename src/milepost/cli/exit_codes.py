@@ -1,0 +1,54 @@
+"""What the command line tells a script by its exit status.
+
+| status | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | it failed, or something is wrong: damaged rows, a run that failed, threads that do not fit |
+| 2 | the command is not understood: an unknown option, no JSON, a bad reference |
+| 3 | there is no such thread, checkpoint, tag, key or graph, or the reference is ambiguous |
+| 4 | the database cannot be opened |
+| 5 | refused: opened for reading, LangGraph's, or taken by another run |
+| 6 | what is stored is damaged |
+| 7 | a merge has conflicts |
+| 8 | an optional part is not installed; the message has the command |
+| 130 | ended with Ctrl-C |
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOT_FOUND: Final = 3
+CANNOT_OPEN: Final = 4
+REFUSED: Final = 5
+DAMAGED: Final = 6
+CONFLICT: Final = 7
+NOT_INSTALLED: Final = 8
+INTERRUPTED: Final = 130
+"""What a shell reports of a program that was ended with Ctrl-C."""
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status for an error."""
+    from milepost import errors
+    from milepost.inspect import _errors as inspecting
+
+    table: tuple[tuple[type[BaseException], int], ...] = (
+        (inspecting.BadReferenceError, USAGE),
+        (inspecting.MergeConflictError, CONFLICT),
+        (inspecting.DamagedError, DAMAGED),
+        (inspecting.ReadOnlyError, REFUSED),
+        (inspecting.CannotOpenError, CANNOT_OPEN),
+        (errors.MissingDependencyError, NOT_INSTALLED),
+        (errors.ThreadConflict, REFUSED),
+        (errors.SerdeError, DAMAGED),
+        (errors.BrokenChainError, DAMAGED),
+        (errors.ConnectionUnusableError, CANNOT_OPEN),
+        (errors.CheckpointNotFoundError, NOT_FOUND),
+    )
+    if isinstance(error, inspecting.InspectError) and isinstance(error, LookupError):
+        return NOT_FOUND
+    return next((status for kind, status in table if isinstance(error, kind)), FAILED)

@@ -1,0 +1,48 @@
+"""The commands that need the extra `cli`, known by name without it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """Where a command is, and what it does."""
+
+    module: str
+    group: str
+    help: str
+
+
+_LOOK: Final = "Look"
+_GO_ON: Final = "Go on"
+_KEEP: Final = "Keep and remove"
+
+COMMANDS: Final = {
+    "threads": Command("threads", _LOOK, "list threads"),
+    "show": Command("threads", _LOOK, "the state of a thread, what follows, what it asks"),
+    "log": Command("history", _LOOK, "the checkpoints of a thread, with forks"),
+    "diff": Command("history", _LOOK, "what differs between two states"),
+    "blame": Command("history", _LOOK, "which step, node and run wrote a value"),
+    "bisect": Command("history", _LOOK, "the first checkpoint where an expression is true"),
+    "tail": Command("history", _LOOK, "follow a thread that is running"),
+    "tags": Command("tags", _LOOK, "the tags of a thread"),
+    "stats": Command("threads", _LOOK, "what takes how much room"),
+    "run": Command("going_on", _GO_ON, "run a graph with an input"),
+    "answer": Command("going_on", _GO_ON, "answer what a thread asks"),
+    "resume": Command("going_on", _GO_ON, "go on where a thread stopped"),
+    "fork": Command("going_on", _GO_ON, "start a branch at a checkpoint, with changes"),
+    "merge": Command("going_on", _GO_ON, "bring the changes of a branch to another"),
+    "tag": Command("tags", _GO_ON, "name a checkpoint"),
+    "copy": Command("upkeep", _KEEP, "copy a thread"),
+    "delete": Command("upkeep", _KEEP, "remove threads"),
+    "erase": Command("upkeep", _KEEP, "remove threads for good"),
+    "prune": Command("upkeep", _KEEP, "remove history"),
+    "dump": Command("upkeep", _KEEP, "write threads to a file"),
+    "load": Command("upkeep", _KEEP, "store the threads of a file"),
+    "verify": Command("upkeep", _KEEP, "check every row"),
+    "salvage": Command("upkeep", _KEEP, "read what is sound of a damaged thread"),
+    "reencrypt": Command("upkeep", _KEEP, "seal everything with the newest key"),
+    "migrate": Command("upkeep", _KEEP, "check every thread against the code of today"),
+    "completion": Command("completion", _KEEP, "completion for a shell"),
+}
+"""In the order in which the help shows them."""
