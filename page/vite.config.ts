@@ -14,7 +14,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: false,
     reportCompressedSize: false,
-    license: { fileName: "LICENSES.md" },
+    license: { fileName: "LICENSES.txt" },
   },
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   server: {

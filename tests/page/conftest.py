@@ -123,7 +123,7 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
             lambda sent: sent.url.startswith(site.url) or wrong.append(f"sent: {sent.url}"),
         )
         page.goto(f"{site.url}/?token={TOKEN}")
-        page.wait_for_selector(".bar .database")
+        page.wait_for_selector(".bar .mode")
         page.goto(f"{site.url}/{route}")
         return page
 

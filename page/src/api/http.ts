@@ -12,15 +12,17 @@ export class ApiError extends Error {
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** A path of literal parts and values: values are percent-encoded, dots too. */
+/** A path of literal parts and values, which are percent-encoded. */
 export function route(parts: TemplateStringsArray, ...values: string[]): string {
   return parts.reduce((text, part, index) => text + segment(values[index - 1] ?? "") + part);
 }
 
 function segment(value: string): string {
-  const encoded = encodeURIComponent(value);
-  // A browser would take `.` and `..` as folders.
-  return /^\.+$/.test(value) ? encoded.replaceAll(".", "%2E") : encoded;
+  // To a browser these are folders, encoded or not.
+  if (value === "." || value === "..") {
+    throw new ApiError(0, `A browser cannot ask for '${value}'. The command line can: milepost show.`);
+  }
+  return encodeURIComponent(value);
 }
 
 export function withQuery(path: string, query: Query = {}): string {

@@ -96,3 +96,12 @@ export function ownerOf(metadata: JsonObject): { key: string; name: string } | n
   }
   return null;
 }
+
+const quoted = (text: string): string =>
+  text.replaceAll("%", "%25").replaceAll("@", "%40").replaceAll("/", "%2F");
+
+/** A checkpoint as the command line takes it: THREAD@CHECKPOINT, THREAD/NAMESPACE@CHECKPOINT. */
+export function refText(at: { thread: string; namespace: string; checkpoint?: string | null }) {
+  const place = [at.thread, at.namespace].filter(Boolean).map(quoted).join("/");
+  return at.checkpoint ? `${place}@${quoted(at.checkpoint)}` : place;
+}

@@ -81,7 +81,7 @@ export class ThreadList {
           const found = await api.thread(row.thread_id, signal);
           this.sizes.value = new Map(this.sizes.peek()).set(version(row), found);
         } catch {
-          return; // The list is of use without.
+          // The list is of use without.
         }
       }
     }, 120);

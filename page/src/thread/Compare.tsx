@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import * as api from "../api/client";
 import type { LogEntry } from "../api/types";
 import { index, ranAt } from "../graph/derive";
-import { shortId } from "../model/format";
+import { refText, shortId } from "../model/format";
 import { useLoad } from "../model/load";
 import { current, setQuery } from "../model/router";
 import { Button, Empty } from "../ui/parts";
@@ -61,11 +61,7 @@ export function Compare({ session, entry }: { session: Session; entry: LogEntry 
 }
 
 function Difference({ session, a, b }: { session: Session; a: string; b: string }) {
-  const ref = (id: string) => {
-    if (id.includes("@")) return id;
-    const { id: thread, namespace } = session.thread;
-    return namespace ? `${thread}/${namespace}@${id}` : `${thread}@${id}`;
-  };
+  const ref = (id: string) => (id.includes("@") ? id : refText(session.thread.at(id)));
   const found = useLoad(`${a} ${b}`, async (signal) => (await api.diff(ref(a), ref(b), signal)).changes);
   return <Changes changes={found} none="Both hold the same values" />;
 }

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import * as api from "../api/client";
 import type { LogEntry, StateView, Task } from "../api/types";
 import { index, ranAt } from "../graph/derive";
-import { bytes, moment, shortId } from "../model/format";
+import { bytes, moment, refText, shortId } from "../model/format";
 import { type Loaded, useLoad } from "../model/load";
 import { chats } from "../model/messages";
 import { current, setQuery } from "../model/router";
@@ -135,7 +135,7 @@ function Title({ session, entry, select }: Props) {
         <h2>{headline(entry, ran)}</h2>
         <p class="facts">
           <code title={entry.checkpoint_id}>{shortId(entry.checkpoint_id)}</code>
-          <Copy text={`${thread.id}@${entry.checkpoint_id}`} label="Copy THREAD@CHECKPOINT" />
+          <Copy text={refText(thread.at(entry.checkpoint_id))} label="Copy THREAD@CHECKPOINT" />
           <time>{moment(entry.created_at)}</time>
           {entry.bytes !== null && <span>{bytes(entry.bytes)}</span>}
           {parent && (

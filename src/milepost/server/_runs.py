@@ -12,6 +12,7 @@ from milepost.server._errors import HttpError
 from milepost.server._sse import Event
 
 _MODES: Final = ("values", "updates", "messages", "checkpoints")
+_THREAD: Final = ("thread_id", "checkpoint_ns")
 _ENDED: Final = Event("", None)
 _WAITING: Final = 10_000
 """Events that may wait for a client; a run does not wait for a client that is slower."""
@@ -95,7 +96,9 @@ async def run_events(
             name = "checkpoint" if mode == "checkpoints" else mode
             shown = _SHOWN[mode](payload, limit)
             yield Event("|".join((name, *namespace)), shown)
-        state = await graph.aget_state({"configurable": dict(config["configurable"])})
+        # Where the run has come to, which is not where it began if that was an older checkpoint.
+        thread = {key: value for key, value in config["configurable"].items() if key in _THREAD}
+        state = await graph.aget_state({"configurable": thread})
         if state.next:
             asked = [{"id": one.id, "value": as_data(one.value)} for one in state.interrupts]
             yield Event("interrupted", {"next": list(state.next), "interrupts": asked})
