@@ -64,6 +64,18 @@ def test_an_input_can_be_json_and_what_is_no_json_is_refused_here(writing, visit
     page.get_by_role("group", name="review asks").wait_for()
 
 
+def test_a_thread_begins_with_its_first_input(writing, visit):
+    page = visit(writing)
+    page.get_by_role("button", name="New thread").click()
+    page.get_by_label("New input").fill("How long does a parcel take?")
+    page.keyboard.press("Enter")
+    ended(page, "done")
+    until(lambda: rows(page)[:2] == ["reply", "research"])
+    page.locator(".live").wait_for()
+    page.get_by_label("All threads").click()
+    page.get_by_text("11 threads", exact=True).wait_for()
+
+
 def test_an_edit_is_saved_as_a_fork(writing, own, visit, beside):
     page = visit(writing, "#/thread/lamp-refund")
     page.locator(".checkpoint").nth(8).click()

@@ -19,6 +19,11 @@ def test_the_store_is_read_by_namespace_item_and_search(site, visit):
     assert item.get_by_role("heading").inner_text().strip() == "refunds"
     page.reload()
     item.get_by_text("ask above").wait_for()
+    page.get_by_role("button", name="All").click()
+    until(lambda: keys.count() == 8)
+    page.keyboard.press("/")
+    page.keyboard.type("grace new york")
+    until(lambda: keys.all_inner_texts() == ["profile"])
 
 
 def test_the_sizes_of_kinds_channels_and_threads(site, visit):

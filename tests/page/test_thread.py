@@ -70,6 +70,9 @@ def test_keys_step_through_the_checkpoints_and_the_address_names_them(site, visi
     assert title(page) == "research"
     assert page.locator('.checkpoint[aria-selected="true"] .checkpoint-name').inner_text() == "research"
     step(page, "g", "reply")
+    page.get_by_role("listbox", name="Checkpoints, newest first").focus()
+    step(page, "ArrowDown", "research")
+    step(page, "ArrowUp", "reply")
 
 
 def test_the_graph_shows_what_ran_what_runs_next_and_what_failed(site, visit):

@@ -17,3 +17,6 @@ export async function connect(): Promise<void> {
     failed.value = message(error);
   }
 }
+
+/** Whether runs can be started from this page. */
+export const canRun = (): boolean => Boolean(info.value?.write && info.value.graphs.length);

@@ -2,7 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import * as api from "../api/client";
 import { isObject, type Json, type JsonObject } from "../api/types";
 import { message } from "../model/load";
 import type { Run } from "../model/run";
@@ -10,26 +9,17 @@ import { Button } from "../ui/parts";
 import type { Session } from "./session";
 
 export function Composer({ session }: { session: Session }) {
-  const schema = useSignal<JsonObject | null>(null);
-  const asJson = useSignal(true);
+  const given = session.drawing.value?.input_schema;
+  const schema = isObject(given) ? given : null;
+  const wanted = useSignal<boolean | null>(null);
+  const asJson = wanted.value ?? !takesMessages(schema);
   const text = useSignal("");
   const error = useSignal<string | null>(null);
-  const graph = session.graph.value;
-  useEffect(() => {
-    if (!graph) return;
-    api.graph(graph).then(
-      ({ input_schema }) => {
-        schema.value = isObject(input_schema) ? input_schema : null;
-        asJson.value = !takesMessages(schema.value);
-      },
-      () => undefined, // The input is JSON then.
-    );
-  }, [graph]);
   const send = () => {
     if (!text.value.trim()) return;
     let input: Json;
     try {
-      input = asJson.value
+      input = asJson
         ? (JSON.parse(text.value) as Json)
         : { messages: [{ role: "user", content: text.value }] };
     } catch (problem) {
@@ -53,10 +43,11 @@ export function Composer({ session }: { session: Session }) {
         <textarea
           rows={text.value.includes("\n") ? 4 : 1}
           aria-label="New input"
-          placeholder={asJson.value ? `New input as JSON: ${example(schema.value)}` : "New message"}
+          placeholder={asJson ? `New input as JSON: ${example(schema)}` : "New message"}
+          disabled={!session.known.value}
           value={text.value}
-          spellcheck={!asJson.value}
-          class={asJson.value ? "is-code" : ""}
+          spellcheck={!asJson}
+          class={asJson ? "is-code" : ""}
           onInput={(event) => {
             text.value = event.currentTarget.value;
             error.value = null;
@@ -67,13 +58,13 @@ export function Composer({ session }: { session: Session }) {
             send();
           }}
         />
-        {takesMessages(schema.value) && (
+        {takesMessages(schema) && (
           <button
             type="button"
             class="segment"
-            aria-pressed={asJson.value}
+            aria-pressed={asJson}
             onClick={() => {
-              asJson.value = !asJson.value;
+              wanted.value = !asJson;
             }}
           >
             JSON

@@ -2,8 +2,7 @@
 
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import * as api from "../api/client";
-import type { GraphDrawing, LogEntry } from "../api/types";
+import type { LogEntry } from "../api/types";
 import { fromLog, index, marks } from "../graph/derive";
 import { GraphView } from "../graph/GraphView";
 import { info } from "../model/app";
@@ -13,6 +12,7 @@ import { Thread } from "../model/thread";
 import { Icon } from "../ui/icons";
 import { useKeys } from "../ui/keys";
 import { Copy, Empty, Failure, Skeleton, Status, Tabs } from "../ui/parts";
+import { Composer } from "./Composer";
 import { Detail } from "./Detail";
 import { Timeline } from "./Timeline";
 import { Session } from "./session";
@@ -24,7 +24,7 @@ export function ThreadPage({ id }: { id: string }) {
   const thread = useMemo(() => new Thread(id, namespace), [id, namespace]);
   const session = useMemo(() => new Session(thread), [thread]);
   useEffect(() => {
-    void thread.open();
+    if (!current.peek().query.has("new")) void thread.open();
     return () => {
       session.close();
       thread.close();
@@ -38,6 +38,7 @@ function Opened({ session }: { session: Session }) {
   const pane = useSignal<Pane>("timeline");
   const entries = thread.entries.value;
   const at = current.value.query.get("at");
+  const isNew = current.value.query.has("new");
   const chosen = at ?? entries[0]?.checkpoint_id ?? null;
   const position = entries.findIndex((entry) => entry.checkpoint_id === chosen);
   const entry = entries[position];
@@ -50,8 +51,6 @@ function Opened({ session }: { session: Session }) {
   useKeys({
     j: () => select(entries[position + 1]),
     k: () => select(entries[position - 1]),
-    ArrowDown: () => select(entries[position + 1]),
-    ArrowUp: () => select(entries[position - 1]),
     p: () => select(entries.find((each) => each.checkpoint_id === entry?.parent_id)),
     g: () => setQuery({ at: null }),
     s: () => setQuery({ tab: null }),
@@ -80,7 +79,9 @@ function Opened({ session }: { session: Session }) {
           ]}
         />
       </div>
-      {thread.error.value && !entries.length ? (
+      {isNew && !entries.length && session.canWrite.value ? (
+        <NewThread session={session} />
+      ) : thread.error.value && !entries.length ? (
         <Failure error={thread.error.value} retry={() => void thread.open()} />
       ) : (
         <div class="panes">
@@ -91,6 +92,7 @@ function Opened({ session }: { session: Session }) {
               <Timeline
                 session={session}
                 chosen={chosen}
+                move={select}
                 choose={(next) => {
                   select(next);
                   pane.value = "detail";
@@ -117,6 +119,18 @@ function Opened({ session }: { session: Session }) {
           </section>
         </div>
       )}
+    </div>
+  );
+}
+
+/** A thread that is made by its first run. */
+function NewThread({ session }: { session: Session }) {
+  return (
+    <div class="new-thread">
+      <Empty icon="play" title="A new thread">
+        It is there as soon as its first input runs.
+      </Empty>
+      <Composer session={session} />
     </div>
   );
 }
@@ -215,27 +229,18 @@ function GraphChoice({ session }: { session: Session }) {
 
 function Graph({ session, entry }: { session: Session; entry: LogEntry }) {
   const { thread } = session;
-  const given = useSignal<GraphDrawing | null>(null);
-  const id = thread.namespace ? null : session.graph.value;
-  useEffect(() => {
-    given.value = null;
-    if (!id) return;
-    api.graph(id).then(
-      (drawing) => {
-        given.value = drawing;
-      },
-      () => undefined, // The log still tells what ran.
-    );
-  }, [id]);
+  const given = thread.namespace ? null : session.drawing.value;
   const known = useComputed(() => index(thread.entries.value));
   const derived = useComputed(() => fromLog(thread.entries.value));
   const newest = thread.entries.value[0]?.checkpoint_id === entry.checkpoint_id;
+  // Drawing what ran, and a moment later all of it, would jump.
+  if (!session.known.value && !thread.namespace) return <h2 class="pane-title">Graph</h2>;
   return (
     <>
       <h2 class="pane-title">Graph</h2>
       <GraphView
-        graph={given.value ?? derived.value}
-        derived={!given.value && !thread.namespace}
+        graph={given ?? derived.value}
+        derived={!given && !thread.namespace}
         marks={marks(entry, known.value)}
         busy={newest && session.status.value === "busy"}
       />

@@ -17,10 +17,20 @@ const most = 8;
 interface Props {
   session: Session;
   chosen: string | null;
+  /** A click, which also shows the checkpoint where there is room for one pane only. */
   choose: (entry: LogEntry) => void;
+  /** A step with the keyboard. */
+  move: (entry: LogEntry) => void;
 }
 
-export function Timeline({ session, chosen, choose }: Props) {
+const idOf = (entry: LogEntry) => `checkpoint-${entry.checkpoint_id}`;
+
+function target(key: string, at: number, count: number): number | null {
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: count - 1 }[key];
+  return to === undefined || to < 0 || to >= count ? null : to;
+}
+
+export function Timeline({ session, chosen, choose, move }: Props) {
   const { thread } = session;
   const entries = thread.entries.value;
   const known = useComputed(() => index(thread.entries.value));
@@ -37,6 +47,13 @@ export function Timeline({ session, chosen, choose }: Props) {
       count={entries.length}
       height={height}
       show={position}
+      active={position < 0 ? undefined : idOf(entries[position]!)}
+      onKey={(event) => {
+        const to = target(event.key, position, entries.length);
+        if (to === null) return;
+        event.preventDefault();
+        move(entries[to]!);
+      }}
       seen={(_, last) => {
         if (last >= entries.length - 20) void thread.older();
       }}
@@ -87,6 +104,7 @@ function Item(props: ItemProps) {
   );
   return (
     <div
+      id={idOf(entry)}
       class={names.join(" ")}
       role="option"
       aria-selected={chosen}

@@ -1,11 +1,11 @@
 // What can be done with the open thread: run it, answer it, fork it.
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import * as api from "../api/client";
-import { isObject, type Json, type LogEntry, type Path } from "../api/types";
+import { type GraphDrawing, isObject, type Json, type LogEntry, type Path } from "../api/types";
 import { asks } from "../graph/derive";
 import { info } from "../model/app";
-import { setQuery } from "../model/router";
+import { current, setQuery } from "../model/router";
 import { Run } from "../model/run";
 import type { Thread } from "../model/thread";
 
@@ -20,7 +20,11 @@ export class Session {
   /** The value whose writers are shown. */
   readonly blaming = signal<{ checkpoint: string; path: Path } | null>(null);
 
-  constructor(readonly thread: Thread) {}
+  /** The graph that runs use, as it is drawn; null while it is asked for, or if there is none. */
+  readonly drawing = signal<GraphDrawing | null>(null);
+  /** Whether the drawing is there, or will not come. */
+  readonly known = signal(false);
+  private readonly stopReading: () => void;
 
   /** The graph that runs use: the chosen one, the thread's own, or the only one. */
   readonly graph = computed<string | null>(() => {
@@ -47,6 +51,10 @@ export class Session {
     return newest?.tasks.some(asks) ? "interrupted" : "idle";
   });
 
+  constructor(readonly thread: Thread) {
+    this.stopReading = effect(() => void this.read(this.graph.value));
+  }
+
   async start(title: string, request: Omit<api.RunRequest, "graph_id">): Promise<void> {
     const graph_id = this.graph.peek();
     if (!graph_id) return;
@@ -55,7 +63,10 @@ export class Session {
     this.run.value = run;
     setQuery({ at: null, vs: null });
     await run.start(this.thread.id, { graph_id, ...request }, (data) => this.saved(data));
-    await this.thread.newest().catch(() => undefined);
+    if (current.peek().query.has("new")) {
+      setQuery({ new: null });
+      await this.thread.open();
+    } else await this.thread.newest().catch(() => undefined);
   }
 
   /** Saves an update as a new branch. */
@@ -70,7 +81,18 @@ export class Session {
   }
 
   close(): void {
+    this.stopReading();
     this.run.peek()?.leave();
+  }
+
+  private async read(id: string | null): Promise<void> {
+    this.drawing.value = null;
+    this.known.value = id === null;
+    if (id === null) return;
+    const found = await api.graph(id).catch(() => null); // The log still tells what ran.
+    if (this.graph.peek() !== id) return;
+    this.drawing.value = found;
+    this.known.value = true;
   }
 
   /** Shows a checkpoint at once: the log, which tells more of it, is a moment later. */

@@ -16,6 +16,9 @@ interface Props {
   /** Told whenever other rows come into sight. */
   seen?: (first: number, last: number) => void;
   box?: RefObject<HTMLDivElement>;
+  /** Of a listbox: the id of the chosen row, and what to do with keys while it has the focus. */
+  active?: string | undefined;
+  onKey?: (event: KeyboardEvent) => void;
 }
 
 const spare = 8;
@@ -67,6 +70,9 @@ export function VirtualList(props: Props) {
         class="virtual-space"
         role={props.role ?? "list"}
         aria-label={props.label}
+        tabIndex={props.role === "listbox" ? 0 : undefined}
+        aria-activedescendant={props.active}
+        onKeyDown={props.onKey}
         style={{ height: `${count * height}px` }}
       >
         <div class="virtual-rows" style={{ transform: `translateY(${first * height}px)` }}>

@@ -13,6 +13,7 @@ import { Button, Copy, Empty, Failure, Skeleton } from "../ui/parts";
 import { opened, ValueTree } from "../ui/Value";
 
 const size = 100;
+const most = 1000;
 const open = opened();
 const separator = "\u001f";
 
@@ -108,8 +109,12 @@ function Items({ prefix, search }: ItemsProps) {
   useEffect(() => {
     pages.value = 1;
   }, [place]);
-  const found = useLoad(`${place} ${pages.value}`, async (signal) => {
-    return (await api.storeItems(prefix, words, pages.peek() * size, 0, signal)).items;
+  const limit = words ? most : pages.value * size;
+  const found = useLoad(`${place} ${limit}`, async (signal) => {
+    const { items } = await api.storeItems(prefix, words, limit, 0, signal);
+    // A store without an index of meanings leaves the words to its reader.
+    const ranked = items.some((item) => typeof item.score === "number");
+    return ranked || !words ? items : items.filter((item) => mentions(item, words));
   });
   const chosen = found.value?.find((item) => keyOf(item) === query.get("item"));
   return (
@@ -140,7 +145,7 @@ function Items({ prefix, search }: ItemsProps) {
             {found.value.map((item) => (
               <ItemRow key={keyOf(item)} item={item} chosen={item === chosen} prefix={prefix} />
             ))}
-            {found.value.length === pages.value * size && (
+            {!words && found.value.length === pages.value * size && (
               <li>
                 <Button
                   onClick={() => {
@@ -166,6 +171,15 @@ function Items({ prefix, search }: ItemsProps) {
       </section>
     </>
   );
+}
+
+/** Whether an item has all the words, in its key, its namespace or its value. */
+function mentions(item: StoreItem, words: string): boolean {
+  const text = JSON.stringify([item.namespace, item.key, item.value]).toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
 }
 
 const keyOf = (item: StoreItem) => [...item.namespace, item.key].join(separator);

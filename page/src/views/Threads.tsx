@@ -4,6 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { isObject, type Json, type JsonObject, type ThreadRow } from "../api/types";
 import { ago, bytes, count, moment, ownerOf, owners, plural } from "../model/format";
+import { canRun } from "../model/app";
 import { current, go, href, setQuery } from "../model/router";
 import { ThreadList } from "../model/threads";
 import { Icon } from "../ui/icons";
@@ -248,6 +249,11 @@ function Filters({ search }: { search: { current: HTMLInputElement | null } }) {
         Unfinished
       </label>
       <MetadataFilter />
+      {canRun() && (
+        <Button icon="play" onClick={() => go(href(["thread", crypto.randomUUID()], { new: "1" }))}>
+          New thread
+        </Button>
+      )}
       <label class="sort">
         <span class="hidden">Sort by</span>
         <select
