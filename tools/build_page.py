@@ -64,7 +64,8 @@ def build(out: Path = BUILT) -> None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    plain = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("--check", action="store_true", help="build nothing")
     if parser.parse_args().check:
         sys.exit(None if is_current() else "The built page is not that of its sources.")

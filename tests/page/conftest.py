@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.serving import TOKEN, Running, serving
 
 from page import demo
+from server.serving import TOKEN, Running, serving
 
 HOW = (
     "no browser: the tests of the page need Debian's chromium (apt-get install chromium) and "
@@ -113,6 +113,8 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
 
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         contexts.append(context)
+        signed_in = {"name": f"milepost-{site.port}", "value": TOKEN, "url": site.url}
+        context.add_cookies([{**signed_in, "httpOnly": True, "sameSite": "Strict"}])
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
@@ -122,9 +124,8 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
             "request",
             lambda sent: sent.url.startswith(site.url) or wrong.append(f"sent: {sent.url}"),
         )
-        page.goto(f"{site.url}/?token={TOKEN}")
-        page.wait_for_selector(".bar .mode")
         page.goto(f"{site.url}/{route}")
+        page.locator(".bar .mode").wait_for()
         return page
 
     yield open

@@ -11,6 +11,8 @@ from milepost.types import Command
 from page import demo
 from page.waiting import until
 
+ANSWER = "Parcels take two days."
+
 
 def rows(page: Any) -> list[str]:
     return page.locator(".checkpoint .checkpoint-name").all_inner_texts()
@@ -45,11 +47,11 @@ def test_a_new_input_runs_and_its_tokens_are_shown_as_they_come(writing, own, vi
     page.get_by_label("New input").fill("And to the moon?")
     page.keyboard.press("Enter")
     done = ended(page, "done")
-    assert done.locator(".progress-said").inner_text().split() == ["reply", *"Parcels take two days.".split()]
+    assert done.locator(".progress-said").inner_text().split() == ["reply", *ANSWER.split()]
     assert "triage → " in done.locator(".progress-steps").inner_text()
     until(lambda: rows(page)[:2] == ["reply", "research"])
     said = [message.content for message in beside(values, own, "shipping")["messages"]]
-    assert said[-2:] == ["And to the moon?", "Parcels take two days."]
+    assert said[-2:] == ["And to the moon?", ANSWER]
 
 
 def test_an_input_can_be_json_and_what_is_no_json_is_refused_here(writing, visit):
@@ -58,7 +60,9 @@ def test_an_input_can_be_json_and_what_is_no_json_is_refused_here(writing, visit
     page.get_by_label("New input").fill("{not json")
     page.keyboard.press("Enter")
     page.get_by_role("alert").get_by_text("This is not JSON").wait_for()
-    page.get_by_label("New input").fill('{"messages": [{"role": "user", "content": "Refund A-2077"}]}')
+    page.get_by_label("New input").fill(
+        '{"messages": [{"role": "user", "content": "Refund A-2077"}]}'
+    )
     page.keyboard.press("Enter")
     ended(page, "interrupted")
     page.get_by_role("group", name="review asks").wait_for()

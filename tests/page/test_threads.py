@@ -8,6 +8,17 @@ from typing import Any
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from page.waiting import until
+from server.serving import TOKEN
+
+
+def test_the_printed_address_signs_in_and_its_token_does_not_stay(site, visit):
+    page = visit(site, f"?token={TOKEN}")
+    page.get_by_text("10 threads", exact=True).wait_for()
+    assert page.url.rstrip("#/") == site.url
+    page.context.clear_cookies()
+    page.goto(f"{site.url}/?token={TOKEN}")
+    page.get_by_text("10 threads", exact=True).wait_for()
+    assert TOKEN not in page.url
 
 
 def names(page: Any) -> list[str]:
@@ -29,6 +40,7 @@ def test_threads_are_listed_with_what_they_are_about(site, visit):
 
 def test_search_and_filters_narrow_the_list_and_are_in_the_address(site, visit):
     page = visit(site)
+    page.get_by_text("10 threads", exact=True).wait_for()
     page.keyboard.press("/")
     page.keyboard.type("refund")
     page.get_by_text("3 threads found").wait_for()
@@ -45,7 +57,9 @@ def test_search_and_filters_narrow_the_list_and_are_in_the_address(site, visit):
 
 def test_an_owner_is_a_filter(site, visit):
     page = visit(site)
-    page.locator(".thread-row", has_text="rope-refund").get_by_title("Only threads of linus").click()
+    page.locator(".thread-row", has_text="rope-refund").get_by_title(
+        "Only threads of linus"
+    ).click()
     page.get_by_label("Remove the filter owner").wait_for()
     until(lambda: set(page.locator(".thread-row .owner").all_inner_texts()) == {"linus"})
     assert "rope-refund" in names(page)

@@ -37,7 +37,9 @@ def test_a_state_of_five_megabytes_comes_on_demand(tmp_path: Path, start, visit)
         graph_of({"text": text, "rows": rows}, saver).invoke({}, demo.config("large"))
     page = visit(start(path), "#/thread/large")
     sizes: dict[str, int] = {}
-    page.on("response", lambda got: sizes.update({got.url: int(got.headers.get("content-length", 0))}))
+    page.on(
+        "response", lambda got: sizes.update({got.url: int(got.headers.get("content-length", 0))})
+    )
     load = page.locator(".tree-row", has_text="text").get_by_role("button", name="Load 2.5 MB")
     load.wait_for()
     assert page.locator(".tree-row").count() == 2, "neither is there yet"
@@ -58,7 +60,7 @@ def test_a_state_of_five_megabytes_comes_on_demand(tmp_path: Path, start, visit)
 ATTACKS = [
     "<img src=x onerror=\"window.attacked='img'\">",
     "<script>window.attacked='script'</script>",
-    "\"><svg onload=\"window.attacked='svg'\">",
+    '"><svg onload="window.attacked=\'svg\'">',
     "javascript:window.attacked='link'",
     "{{constructor.constructor('window.attacked=1')()}}",
 ]
@@ -73,8 +75,18 @@ def test_hostile_names_and_values_are_shown_and_never_run(tmp_path: Path, start,
             update = {
                 "text": attack,
                 "rows": [attack, {attack: attack}],
-                "nested": {attack: {attack: None}, "__proto__": {"polluted": True}, "$type": attack},
-                "messages": [AIMessage(attack, name=attack, tool_calls=[{"name": attack, "args": {attack: attack}, "id": attack}])],
+                "nested": {
+                    attack: {attack: None},
+                    "__proto__": {"polluted": True},
+                    "$type": attack,
+                },
+                "messages": [
+                    AIMessage(
+                        attack,
+                        name=attack,
+                        tool_calls=[{"name": attack, "args": {attack: attack}, "id": attack}],
+                    )
+                ],
             }
             made = graph_of(update, saver, node)
             made.invoke({}, demo.config(name, metadata={"owner": attack, "channel": attack}))

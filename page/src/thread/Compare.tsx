@@ -41,7 +41,7 @@ export function Compare({ session, entry }: { session: Session; entry: LogEntry 
           <span class="compare-name">{name(entry)}</span>
         </div>
         <Button
-          icon="refresh"
+          icon="swap"
           kind="ghost"
           label="Swap A and B"
           disabled={!base}

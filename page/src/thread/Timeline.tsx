@@ -108,7 +108,6 @@ function Item(props: ItemProps) {
       class={names.join(" ")}
       role="option"
       aria-selected={chosen}
-      aria-label={label(entry, ran, failed, waiting)}
       data-checkpoint={entry.checkpoint_id}
       onClick={props.choose}
     >
@@ -145,13 +144,6 @@ export function headline(entry: LogEntry, ran: string[]): string {
   if (entry.source === "fork") return "Fork";
   if (entry.source === "update") return ran.length ? `Edit as ${ran.join(", ")}` : "Edit";
   return ran.length ? ran.join(", ") : "Start";
-}
-
-function label(entry: LogEntry, ran: string[], failed: boolean, waiting: boolean): string {
-  const parts = [`Step ${entry.step ?? "?"}: ${headline(entry, ran)}`];
-  if (failed) parts.push("failed");
-  if (waiting) parts.push("waits for an answer");
-  return parts.join(", ");
 }
 
 const x = (lane: number) => left + Math.min(lane, most - 1) * step;

@@ -78,7 +78,6 @@ function Node({ name, value, path, context }: NodeProps) {
           type="button"
           class="tree-toggle"
           aria-expanded={open}
-          aria-label={`${open ? "Fold" : "Unfold"} ${name ?? "value"}`}
           onClick={toggle}
         >
           <Icon name={open ? "down" : "right"} size={12} />

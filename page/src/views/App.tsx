@@ -71,10 +71,10 @@ function Bar() {
     <header class="bar">
       <a class="brand" href="#/threads" aria-label="milepost: threads">
         <svg class="brand-mark" viewBox="0 0 20 20" aria-hidden="true">
-          <path d="M6 3v14M6 13.500c0-5.500 8-2.500 8-7.500" />
-          <circle cx="6" cy="4" r="2.200" />
-          <circle cx="6" cy="16" r="2.200" />
-          <circle cx="14" cy="5" r="2.200" />
+          <path d="M6 3v14M6 13.500c0-5.5 8-2.5 8-7.5" />
+          <circle cx="6" cy="4" r="2.2" />
+          <circle cx="6" cy="16" r="2.2" />
+          <circle cx="14" cy="5" r="2.2" />
         </svg>
         <span>milepost</span>
       </a>

@@ -68,7 +68,7 @@ function Namespaces({ all, prefix }: { all: string[][]; prefix: string[] }) {
               <button
                 type="button"
                 class="store-namespace"
-                style={{ paddingInlineStart: `${namespace.length * 14 - 2}px` }}
+                style={{ paddingInlineStart: `${namespace.length * 14 - 4}px` }}
                 title={namespace.join(" › ")}
                 aria-current={here === key || undefined}
                 onClick={() => choose(namespace)}
