@@ -13,6 +13,9 @@ const words: Record<Mark, string> = {
   waiting: "waits",
 };
 
+/** A wide graph is scrolled rather than drawn smaller than this. */
+const least = 0.7;
+
 interface Props {
   graph: GraphDrawing;
   marks: Map<string, Mark>;
@@ -35,6 +38,7 @@ export function GraphView({ graph, marks, busy, derived }: Props) {
           viewBox={`0 0 ${width} ${height}`}
           width={width}
           height={height}
+          style={{ minWidth: `${width * least}px` }}
           role="img"
           aria-label={describe(marks)}
         >

@@ -1,6 +1,6 @@
 // The address of the page, `#/thread/ID?at=CHECKPOINT&tab=changes`, so that a view can be linked.
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 
 export interface Route {
   parts: string[];
@@ -24,8 +24,17 @@ function decode(text: string): string {
 export const current = signal<Route>(parse(location.hash));
 export const view = computed(() => current.value.parts[0] ?? "threads");
 
+/** The list of threads as it was filtered last. */
+export const list = signal("#/threads");
+
 addEventListener("hashchange", () => {
   current.value = parse(location.hash);
+});
+
+effect(() => {
+  const { parts, query } = current.value;
+  if (view.value === "threads") list.value = href(["threads"], Object.fromEntries(query));
+  document.title = [parts[1] ?? view.value, "milepost"].join(" · ");
 });
 
 export function href(parts: string[], query: Record<string, string | null | undefined> = {}) {

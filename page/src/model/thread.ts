@@ -34,6 +34,7 @@ export class Thread {
       this.entries.value = merge(this.entries.peek(), entries);
       this.more.value = more;
       this.listen();
+      document.addEventListener("visibilitychange", this.seen);
     } catch (error) {
       this.error.value = message(error);
     } finally {
@@ -44,7 +45,17 @@ export class Thread {
   close(): void {
     this.closed = true;
     this.source?.close();
+    document.removeEventListener("visibilitychange", this.seen);
   }
+
+  /** A browser has few connections to a server: a page that is not looked at gives its own back. */
+  private readonly seen = (): void => {
+    this.source?.close();
+    this.live.value = false;
+    if (document.hidden || this.closed) return;
+    this.listen();
+    void this.newest().catch(() => undefined);
+  };
 
   at(checkpoint: string | null = null): api.At {
     return { thread: this.id, namespace: this.namespace, checkpoint };

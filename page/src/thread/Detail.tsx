@@ -8,6 +8,7 @@ import { bytes, moment, refText, shortId } from "../model/format";
 import { type Loaded, useLoad } from "../model/load";
 import { chats } from "../model/messages";
 import { current, setQuery } from "../model/router";
+import { Icon } from "../ui/icons";
 import { Button, Copy, Failure, Skeleton, Tabs } from "../ui/parts";
 import { BlameNote } from "./BlameNote";
 import { Changes } from "./Changes";
@@ -48,6 +49,14 @@ export function Detail({ session, entry, select }: Props) {
     <>
       <div class="detail-scroll">
         <Title session={session} entry={entry} select={select} />
+        {entry.problem && (
+          <div class="note note-failed" role="group" aria-label="Damaged">
+            <p class="note-title">
+              <Icon name="alert" /> This checkpoint cannot be read
+            </p>
+            <pre class="note-text">{entry.problem}</pre>
+          </div>
+        )}
         {entry.tasks.map((task) => (
           <TaskNotes key={task.id} task={task} session={session} newest={newest} entry={entry} />
         ))}

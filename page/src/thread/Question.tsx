@@ -48,7 +48,7 @@ export function Question({ session, task, interrupt, entry, newest }: Props) {
         >
           <textarea
             rows={1}
-            placeholder="Answer: a text, or JSON such as true or {&quot;type&quot;: &quot;accept&quot;}"
+            placeholder="Answer: text or JSON"
             aria-label={`Answer to ${task.name}`}
             value={answer.value}
             onInput={(event) => {

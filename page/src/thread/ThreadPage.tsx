@@ -7,11 +7,12 @@ import { fromLog, index, marks } from "../graph/derive";
 import { GraphView } from "../graph/GraphView";
 import { info } from "../model/app";
 import { bytes, namespaceText, ownerOf, plural } from "../model/format";
-import { current, go, setQuery } from "../model/router";
+import { current, go, list, setQuery } from "../model/router";
 import { Thread } from "../model/thread";
+import { Dialog } from "../ui/dialog";
 import { Icon } from "../ui/icons";
 import { useKeys } from "../ui/keys";
-import { Copy, Empty, Failure, Skeleton, Status, Tabs } from "../ui/parts";
+import { Button, Copy, Empty, Failure, Skeleton, Status, Tabs } from "../ui/parts";
 import { Composer } from "./Composer";
 import { Detail } from "./Detail";
 import { Timeline } from "./Timeline";
@@ -59,7 +60,7 @@ function Opened({ session }: { session: Session }) {
     c: () => chosen && setQuery({ tab: "compare", vs: chosen }),
     Escape: () => {
       if (current.peek().query.get("vs")) setQuery({ vs: null, tab: null });
-      else go("#/threads");
+      else go(list.value);
     },
   });
   return (
@@ -154,7 +155,7 @@ function Head({ session }: { session: Session }) {
   const total = row?.checkpoints ?? (thread.more.value ? null : entries.length);
   return (
     <header class="thread-head">
-      <a class="back" href="#/threads" aria-label="All threads">
+      <a class="back" href={list.value} aria-label="All threads">
         <Icon name="left" />
       </a>
       <h1 class="thread-title" title={thread.id}>
@@ -233,17 +234,38 @@ function Graph({ session, entry }: { session: Session; entry: LogEntry }) {
   const known = useComputed(() => index(thread.entries.value));
   const derived = useComputed(() => fromLog(thread.entries.value));
   const newest = thread.entries.value[0]?.checkpoint_id === entry.checkpoint_id;
+  const large = useSignal(false);
   // Drawing what ran, and a moment later all of it, would jump.
-  if (!session.known.value && !thread.namespace) return <h2 class="pane-title">Graph</h2>;
+  if (!session.known.value && !thread.namespace) {
+    return (
+      <div class="graph-head">
+        <h2 class="pane-title">Graph</h2>
+      </div>
+    );
+  }
+  const drawn = (
+    <GraphView
+      graph={given ?? derived.value}
+      derived={!given && !thread.namespace}
+      marks={marks(entry, known.value)}
+      busy={newest && session.status.value === "busy"}
+    />
+  );
+  const enlarge = (on: boolean) => () => {
+    large.value = on;
+  };
   return (
     <>
-      <h2 class="pane-title">Graph</h2>
-      <GraphView
-        graph={given ?? derived.value}
-        derived={!given && !thread.namespace}
-        marks={marks(entry, known.value)}
-        busy={newest && session.status.value === "busy"}
-      />
+      <div class="graph-head">
+        <h2 class="pane-title">Graph</h2>
+        <Button kind="ghost" icon="expand" label="Enlarge the graph" onClick={enlarge(true)} />
+      </div>
+      {drawn}
+      {large.value && (
+        <Dialog title="Graph" close={enlarge(false)} class="graph-large">
+          {drawn}
+        </Dialog>
+      )}
     </>
   );
 }

@@ -116,6 +116,7 @@ function Item(props: ItemProps) {
         <span class="checkpoint-top">
           <span class="checkpoint-name">{headline(entry, ran)}</span>
           {failed && <span class="flag flag-failed">failed</span>}
+          {entry.problem && <span class="flag flag-failed">damaged</span>}
           {waiting && <span class="flag flag-waiting">waits</span>}
           {entry.tags.map((tag) => (
             <span key={tag} class="flag flag-tag">
