@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 from langchain_core.callbacks import BaseCallbackHandler
 
 from milepost.cache.redis import RedisCache
@@ -14,6 +16,7 @@ from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.graph import START, StateGraph
 from milepost.pregel.remote import RemoteGraph
+from milepost.server import create_app
 from milepost.store.sqlite import SqliteStore
 from milepost.types import TracePolicy
 
@@ -82,6 +85,24 @@ def a_trace_policy_fails(stage: Any) -> None:
     graph.invoke({"key": "secret"}, {"callbacks": [BaseCallbackHandler()]})
 
 
+def a_request_fails(stage: Any) -> None:
+    app = create_app(InMemorySaver(), token=None)
+
+    def check() -> None:
+        raise Unreachable("secret")
+
+    stage.patch.setattr(app.state.server, "check_database", check)
+
+    async def ask() -> Any:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get("/ok", params={"check_db": True})
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 500
+    assert answer.json() == {"detail": "The server failed with Unreachable."}
+
+
 QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
     a_cached_result_cannot_be_read: [
         (
@@ -90,6 +111,9 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
             "A cached result of node cannot be read (DeserializationError), so it counts as "
             "missing.",
         )
+    ],
+    a_request_fails: [
+        ("milepost.server", "WARNING", "The request GET /ok has failed: Unreachable.")
     ],
     a_trace_policy_fails: [
         ("milepost.run", "WARNING", "A function of a TracePolicy has failed: Unreachable.")

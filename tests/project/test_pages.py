@@ -106,6 +106,7 @@ SETTINGS: dict[str, dict[int, str]] = {
         2: "asked = graph.invoke({'messages': [('user', 'buy')]}, config)['__interrupt__']\n"
         "assert len(asked) == 2",
     },
+    "ui.md": {},
     "savers.md": {
         0: OURS,
         2: "values = {'log': [2]}",

@@ -34,6 +34,11 @@ class Running:
 
     headers = {"x-api-key": TOKEN}
 
+    @property
+    def kind(self) -> str:
+        """The kind of its database."""
+        return str(self.app.state.server.database.kind)
+
     def client(self, **options: Any) -> httpx.Client:
         """A client that has the token."""
         headers = {**self.headers, **options.pop("headers", {})}

@@ -127,7 +127,12 @@ def test_an_edit_forks_and_the_run_goes_on_from_there(live: Running) -> None:
     assert state(live, "b")["values"]["log"] == ["in", "edited"]
     replayed = ran(live, "b", checkpoint_id=first)
     assert {"plan": {"log": ["planned"]}} in [e.data for e in replayed if e.name == "updates"]
-    assert state(live, "b")["values"]["log"] == ["in", "planned"]
+    found = state(live, "b")
+    assert found["values"]["log"] == ["in", "planned"]
+    assert replayed[-1].data == {"checkpoint_id": found["checkpoint"]["checkpoint_id"]}
+    (asked,) = until(iter(replayed), "interrupted").data["interrupts"]
+    answered = ran(live, "b", resume={asked["id"]: "yes"})
+    assert "interrupted" not in names(answered)
 
 
 def test_a_run_that_fails_says_why(live: Running) -> None:

@@ -133,6 +133,26 @@ def test_the_token_in_an_address_opens_the_page_alone(reading: Running) -> None:
         assert browser.post("/", params={"token": TOKEN}).status_code == 401
 
 
+def test_cookies_of_other_programs_do_not_lock_the_page_out(reading: Running) -> None:
+    ours = f"milepost-{reading.port}={TOKEN}"
+    with reading.stranger(headers={"cookie": f'a={{"b": [1]}}; x y=z; {ours}; ="'}) as browser:
+        assert browser.get("/milepost/info").status_code == 200
+
+
+@pytest.mark.parametrize("token", ["", "two words", "\n", "ü"])
+def test_a_token_that_guards_nothing_is_refused(token: str) -> None:
+    with pytest.raises(ValueError, match="token"):
+        serving(InMemorySaver(), token=token).__enter__()
+
+
+def test_a_path_in_disguise_needs_the_token_too(reading: Running) -> None:
+    with reading.stranger() as client:
+        for path in ("/%6fk", "/ok/", "//ok", "/ok/../milepost/info", "/info%2f"):
+            request = client.build_request("GET", "/")
+            request.url = request.url.copy_with(raw_path=path.encode())
+            assert client.send(request).status_code == 401, path
+
+
 # -- where a request comes from
 
 
@@ -271,6 +291,17 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(writing: Running)
 def test_a_body_that_is_no_object_is_refused(writing: Running, content: bytes) -> None:
     with writing.client() as client:
         assert client.post("/threads/search", content=content).status_code in (400, 422)
+
+
+def test_what_is_nested_deeply_is_refused_or_answered(writing: Running) -> None:
+    deep: Any = 1
+    for _ in range(280):
+        deep = {"a": deep}
+    with writing.client() as client:
+        made = client.post("/threads", json={"metadata": deep})
+        assert made.status_code in (200, 422)
+        found = client.post("/threads/search", json={"metadata": deep})
+        assert found.status_code in (200, 422)
 
 
 def test_a_body_may_be_called_text(writing: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -85,7 +86,7 @@ def test_with_a_graph_and_write_it_runs(asked: str) -> None:
 
 def test_the_graphs_of_a_configuration_are_offered(asked: str, tmp_path: Path) -> None:
     config = tmp_path / "langgraph.json"
-    config.write_text('{"graphs": {"one": "%s/serving.py:asking_graph"}}' % TESTS)
+    config.write_text(json.dumps({"graphs": {"one": f"{TESTS}/serving.py:asking_graph"}}))
     with ui(asked, "--graph", str(config), MILEPOST_UI_TOKEN="x") as (address, _):
         url = address.partition("/?")[0]
         info = httpx.get(f"{url}/milepost/info", headers={"x-api-key": "x"}, timeout=20).json()

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from milepost._internal.version import __version__
 from milepost.cli.bare import bare_commands, run_bare
 from milepost.cli.names import COMMANDS
 from milepost.cli.options import database_option
@@ -70,8 +69,22 @@ def _passed_on(name: str, help: str) -> click.Command:
     return command
 
 
+def _show_version(ctx: click.Context) -> None:
+    from milepost._internal.version import __version__
+
+    click.echo(f"milepost {__version__}")
+    ctx.exit()
+
+
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="milepost", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=lambda ctx, _, given: _show_version(ctx) if given else None,
+    help="Show the version and exit.",
+)
 @database_option
 def app(**_: Any) -> None:
     """Threads of a durable graph runtime: look at them, compare them, go back.

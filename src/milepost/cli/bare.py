@@ -11,7 +11,6 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from milepost._internal.version import __version__
 from milepost.cli import demo, langgraph_move, langgraph_run, ui
 from milepost.cli.exit_codes import USAGE
 from milepost.cli.names import COMMANDS
@@ -34,6 +33,16 @@ def run_bare(arguments: Sequence[str] | None) -> int:
     return run(options)
 
 
+class _Version(argparse.Action):
+    """Looks the version up when it is asked for: that takes longer than to read the arguments."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from milepost._internal.version import __version__
+
+        print(f"milepost {__version__}")
+        parser.exit()
+
+
 @cache
 def bare_commands() -> dict[str, str]:
     """The names of such commands, and what they do."""
@@ -49,7 +58,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, Any]:
         description="A durable graph runtime: every super-step of a program is a checkpoint.",
         epilog=f"With `pip install 'milepost[cli]'` also: {needing}.",
     )
-    parser.add_argument("--version", action="version", version=f"milepost {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in MODULES:
         module.register(commands)

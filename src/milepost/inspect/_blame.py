@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.constants import ROOT, START
 from milepost.inspect._data import as_data, members, part_of
-from milepost.inspect._diff import _same, common_ends
+from milepost.inspect._diff import aligned, same
 from milepost.inspect._errors import StateNotFoundError
 from milepost.inspect._log import writes_behind
 from milepost.inspect._reading import (
@@ -84,7 +84,7 @@ def _line(db: Database, saved: CheckpointTuple, path: Path, key: str) -> Any:
 
 def _whole(db: Database, saved: CheckpointTuple, path: Path, key: str, value: Any) -> list[Blame]:
     for child, parent, before in _line(db, saved, path, key):
-        if before is _NOTHING or not _same(before, value):
+        if before is _NOTHING or not same(before, value):
             return [_made(db, child, parent, path, key, value)]
     return []
 
@@ -97,7 +97,7 @@ def _fields(
     for child, parent, before in _line(db, saved, path, key):
         old = {} if before is _NOTHING else members(before) or {}
         for name in list(left):
-            if name not in old or not _same(old[name], left[name]):
+            if name not in old or not same(old[name], left[name]):
                 step = name if isinstance(name, (str, int)) else str(name)
                 value = left.pop(name)
                 found[name] = _made(db, child, parent, (*path, step), key, value)
@@ -115,15 +115,15 @@ def _members(
     """Where each member that is still to be explained is in `current`."""
     for child, parent, before in _line(db, saved, path, key):
         old = list(before) if isinstance(before, (list, tuple)) else []
-        start, end = common_ends(old, current)
+        kept = {
+            new: before
+            for before, new in aligned(old, current)
+            if before is not None and new is not None and same(old[before], current[new])
+        }
         moved: dict[int, int] = {}
         for at, place in places.items():
-            if place < start:
-                moved[at] = place
-            elif place >= len(current) - end:
-                moved[at] = place - len(current) + len(old)
-            elif place < len(old) - end and _same(old[place], current[place]):
-                moved[at] = place
+            if place in kept:
+                moved[at] = kept[place]
             else:
                 found[at] = _made(db, child, parent, (*path, at), key, value[at])
         places, current = moved, old

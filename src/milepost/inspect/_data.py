@@ -76,16 +76,37 @@ def _member(value: Any, step: str | int, path: Path) -> Any:
     if children is not None:
         if step in children:
             return children[step]
-        if isinstance(step, str) and step.lstrip("-").isdigit() and int(step) in children:
-            return children[int(step)]
+        place = _place(step)
+        if place is not None and place in children:
+            return children[place]
+        if place is not None and place < 0 and len(children) + place in children:
+            return children[len(children) + place]
         for key, child in children.items():  # keys that are numbers, dates and the like
             if str(key) == str(step):
                 return child
-        if isinstance(step, int) and step < 0 and len(children) + step in children:
-            return children[len(children) + step]
+    wrapped = _wrapped(value, step)
+    if wrapped is not None:
+        return wrapped
     where = ".".join(map(str, path))
     there = "" if children is None else _listed(children)
     raise StateNotFoundError(f"There is nothing at '{where}'{there}.")
+
+
+def _place(step: str | int) -> int | None:
+    if isinstance(step, int):
+        return step
+    return int(step) if step.removeprefix("-").isdecimal() and len(step) < 12 else None
+
+
+def _wrapped(value: Any, step: str | int) -> list[Any] | None:
+    """The members of what `as_data` shows with a key of its own around them."""
+    if step == "items" and isinstance(value, (set, frozenset)):
+        return sorted(value, key=lambda member: repr(as_data(member)))
+    if step == "items" and isinstance(value, (tuple, deque)):
+        return list(value)
+    if step == "pairs" and isinstance(value, Mapping):
+        return [list(pair) for pair in value.items()]
+    return None
 
 
 def _listed(children: Mapping[Any, Any]) -> str:
@@ -98,7 +119,7 @@ def _listed(children: Mapping[Any, Any]) -> str:
 def members(value: Any) -> dict[Any, Any] | None:
     """The parts of a value by key, field or position; None if it has none."""
     if isinstance(value, StoredObject):
-        return value.fields if value.fields is not None else members(value.payload)
+        return {"value": value.payload} if value.fields is None else value.fields
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (list, tuple, deque)):
@@ -274,8 +295,7 @@ def _limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
     if isinstance(data, dict):
         size, pairs = 2, {}
         for key, member in data.items():
-            inner = path if key in ("items", "value") and "$type" in data else (*path, key)
-            kept, length = _limited(member, limit, inner)
+            kept, length = _limited(member, limit, (*path, key))
             pairs[key] = kept
             size += length + len(key) + 4
         return _or_more(pairs, data, size, limit, path)

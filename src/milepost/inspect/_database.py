@@ -13,8 +13,12 @@ from urllib.parse import quote
 
 from milepost.errors import (
     BrokenChainError,
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
     MilepostError,
     MissingDependencyError,
+    NotSetUpError,
     SaverError,
     SerdeError,
 )
@@ -166,6 +170,14 @@ def hidden(url: str) -> str:
     return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", url)
 
 
+_UNREACHABLE: Final = (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    NotSetUpError,
+)
+
+
 @contextmanager
 def told_plainly(what: str) -> Iterator[None]:
     """Errors of databases as errors that say what to do."""
@@ -175,8 +187,11 @@ def told_plainly(what: str) -> Iterator[None]:
         raise
     except (SerdeError, BrokenChainError) as error:
         raise DamagedError(f"{what}: {error}") from error
-    except SaverError as error:
+    except _UNREACHABLE as error:
         raise CannotOpenError(f"{what}: {error}") from error
+    except SaverError as error:
+        # Of what is read, only the files themselves can be the cause.
+        raise DamagedError(f"{what}: {error}") from error
     except MissingDependencyError:
         raise
     except MilepostError as error:
@@ -209,10 +224,10 @@ def _open_sqlite(url: str, write: bool, create: bool, serde: SerializerProtocol 
             raise CannotOpenError(f"There is no file '{path}'.")
     elif not os.path.isfile(path):
         raise CannotOpenError(f"'{path}' is not a file.")
-    connection = _connect_sqlite(path, write)
     stack = ExitStack()
-    stack.callback(connection.close)
     try:
+        connection = _connect_sqlite(path, write)
+        stack.callback(connection.close)
         columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
         if columns and "frame" not in columns:
             _check_langgraph(shown, columns)
@@ -256,9 +271,11 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
     connection = open_sqlite(address)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.DatabaseError as error:
         connection.close()
-        if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+        if not isinstance(error, sqlite3.OperationalError) or os.access(
+            os.path.dirname(os.path.abspath(path)), os.W_OK
+        ):
             raise
         # A database in WAL mode needs a file beside it. In a folder that cannot be written to, no
         # other process can change the database either.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import place_of
-from milepost.inspect._data import as_data, members
+from milepost.inspect._data import as_data, members, type_name
 from milepost.inspect._database import told_plainly
 from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, resolve, state_of
 from milepost.inspect._records import Change, Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _LONG: Final = 80
 """Texts that are longer, or have several lines, are compared line by line."""
 _MOST_LINES: Final = 5_000
+_MOST_PAIRS: Final = 1_000_000
+"""Lists whose different parts are longer are compared place by place."""
 
 
 def diff(db: Database, a: Ref, b: Ref) -> list[Change]:
@@ -57,7 +61,7 @@ def compare(before: Any, after: Any) -> list[Change]:
 
 
 def _compare(before: Any, after: Any, path: Path) -> Iterator[Change]:
-    if _same(before, after):
+    if same(before, after):
         return
     if isinstance(before, (list, tuple, deque)) and type(before) is type(after):
         yield from _lists(list(before), list(after), path)
@@ -82,7 +86,8 @@ def _alike(before: Any, after: Any) -> bool:
     return type(before) is type(after)
 
 
-def _same(before: Any, after: Any) -> bool:
+def same(before: Any, after: Any) -> bool:
+    """Whether two values are the same in a state."""
     # 1, 1.0 and True are equal in Python, and not the same in a state.
     if type(before) is not type(after):
         return False
@@ -97,25 +102,57 @@ _PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
 def _lists(before: Sequence[Any], after: Sequence[Any], path: Path) -> Iterator[Change]:
-    """Lists: what is the same at both ends is left out, the rest compared place by place."""
+    """Lists: the path of what was removed is its place before, of everything else its place after.
+
+    So a list that lost its first member has one difference, and not one in each place.
+    """
+    for old, new in aligned(before, after):
+        if new is None and old is not None:
+            yield Change((*path, old), "removed", as_data(before[old]), None)
+        elif old is None and new is not None:
+            yield Change((*path, new), "added", None, as_data(after[new]))
+        elif old is not None and new is not None:
+            yield from _compare(before[old], after[new], (*path, new))
+
+
+Pair = tuple[int | None, int | None]
+"""A place before and a place after; None for what has none."""
+
+
+def aligned(before: Sequence[Any], after: Sequence[Any]) -> Iterator[Pair]:
+    """Which members of two lists belong together."""
     start, end = common_ends(before, after)
-    shorter = min(len(before), len(after)) - end
-    for at in range(start, shorter):
-        yield from _compare(before[at], after[at], (*path, at))
-    for at in range(max(start, shorter), len(before) - end):
-        yield Change((*path, at), "removed", as_data(before[at]), None)
-    for at in range(max(start, shorter), len(after) - end):
-        yield Change((*path, at), "added", None, as_data(after[at]))
+    yield from ((at, at) for at in range(start))
+    old, new = range(start, len(before) - end), range(start, len(after) - end)
+    if old and new and len(old) * len(new) <= _MOST_PAIRS:
+        matcher = difflib.SequenceMatcher(
+            None, [_key(before[at]) for at in old], [_key(after[at]) for at in new], autojunk=False
+        )
+        for _, i, j, k, m in matcher.get_opcodes():
+            yield from _in_turn(old[i:j], new[k:m])
+    else:
+        yield from _in_turn(old, new)
+    for at in range(end, 0, -1):
+        yield len(before) - at, len(after) - at
+
+
+def _in_turn(old: Sequence[int], new: Sequence[int]) -> Iterator[Pair]:
+    yield from zip_longest(old, new)
+
+
+def _key(value: Any) -> str:
+    """Equal for members that are the same."""
+    return json.dumps([type_name(value), as_data(value)], sort_keys=True)
 
 
 def common_ends(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, int]:
     """How many members two lists have in common at the beginning, and at the end."""
     most = min(len(before), len(after))
     start = 0
-    while start < most and _same(before[start], after[start]):
+    while start < most and same(before[start], after[start]):
         start += 1
     end = 0
-    while end < most - start and _same(before[-1 - end], after[-1 - end]):
+    while end < most - start and same(before[-1 - end], after[-1 - end]):
         end += 1
     return start, end
 

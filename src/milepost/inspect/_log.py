@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -191,13 +192,17 @@ def tail(
 
     It looks every `poll` seconds, and ends only if `follow` is false.
     """
-    recent = list(log(db, thread_id, namespace=namespace, limit=last)) if last else []
-    yield from reversed(recent)
+    recent = list(log(db, thread_id, namespace=namespace, limit=max(last, 1)))
     newest = recent[0].checkpoint_id if recent else ""
-    if not last:
-        newest = next((e.checkpoint_id for e in log(db, thread_id, namespace=namespace)), "")
-    while follow:
-        time.sleep(poll)
+    shown = reversed(recent[:last])
+    return chain(shown, _added(db, thread_id, namespace, poll, newest) if follow else ())
+
+
+def _added(
+    db: Database, thread_id: str, namespace: str, poll: float, newest: str
+) -> Iterator[LogEntry]:
+    """What is added after a checkpoint, as it comes."""
+    while True:
         fresh = []
         for entry in log(db, thread_id, namespace=namespace):
             if entry.checkpoint_id <= newest:
@@ -205,6 +210,7 @@ def tail(
             fresh.append(entry)
         yield from reversed(fresh)
         newest = fresh[0].checkpoint_id if fresh else newest
+        time.sleep(poll)
 
 
 class GraphRow(NamedTuple):

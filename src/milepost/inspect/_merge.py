@@ -8,6 +8,7 @@ the other, as if they had run here; a key without one is a conflict.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,12 +17,12 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
 from milepost.inspect._database import told_plainly
-from milepost.inspect._diff import _same
+from milepost.inspect._diff import same
 from milepost.inspect._errors import InspectError, MergeConflictError
 from milepost.inspect._graphs import attached
 from milepost.inspect._reading import id_of, is_internal, resolve
 from milepost.inspect._refs import Ref
-from milepost.types import MISSING, Overwrite, StateUpdate
+from milepost.types import MISSING, Overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ class Merged(NamedTuple):
     combined: Sequence[str]
     """Keys on which a reducer brought both together."""
     values: Mapping[str, Any]
-    """The writes that the merge makes, as data."""
+    """As data: of keys that are taken their values, of combined ones the writes that were added."""
 
 
 def merge(
@@ -87,12 +88,11 @@ def merge(
         )
         error.keys = tuple(plan.conflicts)
         raise error
-    shown = {key: as_data(plan.shown(key)) for key in plan.writes}
+    shown = {key: as_data(value) for key, value in plan.shown.items()}
     ref = None
     if plan.writes and not dry_run:
         config = {**a.config, "metadata": {"merged": id_of(b)}}
-        updates = [StateUpdate(values, as_node) for values in plan.updates()]
-        made = place_of(graph.bulk_update_state(config, [updates]))
+        made = place_of(graph.update_state(config, plan.writes, as_node))
         ref = Ref(made.thread_id, made.checkpoint_ns, made.checkpoint_id)
     return Merged(
         ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown
@@ -105,7 +105,8 @@ class _Plan:
     def __init__(self, graph: Any, prefer: Mapping[str, Side]) -> None:
         self._channels = dict(graph.channels)
         self._prefer = prefer
-        self.writes: dict[str, list[Any]] = {}
+        self.writes: dict[str, Any] = {}
+        self.shown: dict[str, Any] = {}
         self.taken: list[str] = []
         self.combined: list[str] = []
         self.conflicts: list[str] = []
@@ -132,39 +133,30 @@ class _Plan:
         if not made or any(overwrite_of(write) is not MISSING for write in made):
             self.conflicts.append(key)
             return
-        self.writes[key] = made
+        try:
+            value = reduce(self._channels[key].operator, made, ours)
+        except Exception:  # whatever a reducer says to writes of another branch
+            self.conflicts.append(key)
+            return
+        self.writes[key], self.shown[key] = Overwrite(value), made
         self.combined.append(key)
 
     def _take(self, key: str, value: Any) -> None:
         if value is MISSING:
             self.conflicts.append(key)  # a key cannot be taken out of a state
             return
-        self.writes[key] = [Overwrite(value) if self._reduces(key) else value]
+        self.writes[key] = Overwrite(value) if self._reduces(key) else value
+        self.shown[key] = value
         self.taken.append(key)
 
     def _reduces(self, key: str) -> bool:
         return hasattr(self._channels.get(key), "operator")
 
-    def updates(self) -> list[dict[str, Any]]:
-        """The writes in turns: in each of them a key is written once."""
-        longest = max(map(len, self.writes.values()))
-        return [
-            {key: made[turn] for key, made in self.writes.items() if turn < len(made)}
-            for turn in range(longest)
-        ]
-
-    def shown(self, key: str) -> Any:
-        """What is written to a key."""
-        made = self.writes[key]
-        if key in self.taken:
-            return made[0].value if isinstance(made[0], Overwrite) else made[0]
-        return made
-
 
 def _equal(one: Any, other: Any) -> bool:
     if one is MISSING or other is MISSING:
         return one is other
-    return _same(one, other)
+    return same(one, other)
 
 
 def _lines(db: Database, a: CheckpointTuple, b: CheckpointTuple) -> tuple[str, list[str]]:

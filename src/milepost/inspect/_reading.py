@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
@@ -95,16 +96,11 @@ def resolve_or_none(db: Database, ref: Ref) -> CheckpointTuple | None:
         if ref.namespace:
             raise _no_such_namespace(db, ref)
         return None
-    for _ in range(ref.back):
-        parent = parent_of(saved)
-        before = None
-        if parent is not None:
-            before = load(db, Place(ref.thread_id, ref.namespace, parent))
+    if ref.back:
+        before = next(islice(ancestors(db, saved), ref.back - 1, None), None)
         if before is None:
-            raise StateNotFoundError(
-                f"'{ref}' goes back further than the thread: its line ends at '{id_of(saved)}'."
-            )
-        saved = before
+            raise StateNotFoundError(f"'{ref}' goes back further than the thread does.")
+        return before
     return saved
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -146,6 +145,8 @@ def _is_langgraph(graph: Any) -> bool:
 
 def _events(db: Database, graph: Any, input: Any, config: RunnableConfig) -> Iterator[RunEvent]:
     """The events of a run. On an event loop, where sync and async nodes both run."""
+    import asyncio  # only here: it takes longer to import than most commands to run
+
     stream: AsyncIterator[Any] = attached(graph, db).astream(
         input, config, stream_mode=["updates", "messages", "custom"], subgraphs=True
     )

@@ -42,6 +42,7 @@ def create_app(
     reached, `origins` other origins whose pages may call it. The database is closed with the
     application if it was given by its address.
     """
+    rules = Rules(token, hosts, origins, max_body)
     opened = open_database(database, write=write) if isinstance(database, str) else database
     if not isinstance(opened, Database):
         opened = Database.of(opened)
@@ -61,7 +62,7 @@ def create_app(
 
     app = Starlette(
         routes=[*operations, PageFiles()],
-        middleware=[Middleware(Guard, Rules(token, hosts, origins, max_body))],
+        middleware=[Middleware(Guard, rules)],
         exception_handlers={404: _no_such_path, HttpError: _failed},
         lifespan=lifespan,
     )

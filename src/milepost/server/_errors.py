@@ -60,6 +60,8 @@ def as_http_error(error: Exception) -> HttpError | None:
     """What to answer for an error of the library; None for one that nothing is known about."""
     if isinstance(error, HttpError):
         return error
+    if type(error) is RecursionError:
+        return HttpError(422, "Something that was sent is nested too deeply.")
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             return HttpError(status, _text(error))

@@ -40,6 +40,11 @@ def answer(graph: Any, resume: Any) -> Any:
     return Command(resume=resume)
 
 
+def refusing(graph: Any) -> dict[str, Any]:
+    """Options that let a graph refuse a thread that another run has; LangGraph has none."""
+    return {} if _is_langgraph(graph) else {"on_conflict": "reject"}
+
+
 def _is_langgraph(graph: Any) -> bool:
     return type(graph).__module__.startswith("langgraph.")
 

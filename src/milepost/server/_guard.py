@@ -14,16 +14,17 @@ each enough for the attack that it is about:
 from __future__ import annotations
 
 import hmac
+import re
 import uuid
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from html import escape
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from milepost.server._errors import HttpError
@@ -50,6 +51,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+_TOKEN: Final = re.compile(r"[!-~]+")
 EXPOSED: Final = "Content-Location, Location, X-Pagination-Total, X-Pagination-Next, x-request-id"
 
 
@@ -65,6 +67,10 @@ class Rules:
     """Other origins whose pages may call the API; "*" for all, which the token still guards."""
     max_body: int = 8 * 1024 * 1024
     """How many bytes a request may have."""
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise ValueError("token must be one word of printable ASCII; None lets everyone in.")
 
 
 class Guard:
@@ -110,7 +116,7 @@ class Guard:
             raise HttpError(403, f"Pages of '{origin[:200]}' may not call this server.")
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             return Response(status_code=204)
-        if self._token is None or scope["path"] in OPEN:
+        if self._token is None or _path(scope) in OPEN:
             return None
         if self._in_headers(headers):
             return None
@@ -152,12 +158,9 @@ class Guard:
         return self._is_token(headers.get("x-api-key", ""))
 
     def _in_cookie(self, scope: Scope, headers: Headers) -> bool:
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        found = cookies.get(_cookie_name(scope))
-        return found is not None and self._is_token(found.value)
+        # Leniently: other programs on this machine set cookies for the same host.
+        found = cookie_parser(headers.get("cookie", "")).get(_cookie_name(scope))
+        return found is not None and self._is_token(found)
 
     def _is_token(self, given: str) -> bool:
         if self._token is None:
@@ -167,14 +170,14 @@ class Guard:
     def _check_forgery(self, scope: Scope, headers: Headers) -> None:
         """A browser says where a request comes from; one that has the cookie is a browser."""
         site = headers.get("sec-fetch-site", "same-origin")
-        if site not in ("same-origin", "none") and scope["path"] != "/":
+        if site not in ("same-origin", "none") and _path(scope) != "/":
             raise HttpError(403, "Pages of other sites may not call this server.")
         if scope["method"] not in SAFE_METHODS and "origin" not in headers:
             raise HttpError(403, "A change that the cookie authorizes needs an Origin header.")
 
     def _welcome(self, scope: Scope) -> Response:
         """The first visit, with the token in the URL; and visits without it."""
-        is_page = scope["path"] == "/" and scope["method"] == "GET"
+        is_page = _path(scope) == "/" and scope["method"] == "GET"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if is_page and given and self._is_token(given[-1]):
@@ -200,6 +203,12 @@ class Guard:
                 "Open the address that `milepost ui` printed: it has the token.\n", status_code=401
             )
         raise HttpError(401, "A token is needed: Authorization: Bearer TOKEN, or x-api-key: TOKEN.")
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent, which is what routes are found by."""
+    raw: bytes | None = scope.get("raw_path")
+    return scope["path"] if raw is None else raw.decode("latin-1")
 
 
 def _host_name(host: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.concurrency import run_in_threadpool
 
 from milepost import inspect
+from milepost.server._errors import HttpError
 from milepost.server._sse import Event
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ async def follow(
     while True:
         try:
             found, entries = await run_in_threadpool(_look, server, thread_id, namespace, after)
-        except inspect.ThreadNotFoundError:
+        except (inspect.ThreadNotFoundError, HttpError):
             yield Event("deleted", {"thread_id": thread_id})
             return
         if found != row:
@@ -60,7 +61,7 @@ def _look(
     server: Server, thread_id: str, namespace: str, after: str | None
 ) -> tuple[ThreadRow, list[LogEntry]]:
     """The thread as it is now, and its entries from `after` on, oldest first."""
-    row = inspect.thread(server.database, thread_id)
+    row = server.thread(thread_id)
     found: list[LogEntry] = []
     try:
         for entry in islice(inspect.log(server.database, thread_id, namespace=namespace), _MOST):

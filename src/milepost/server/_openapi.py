@@ -81,7 +81,7 @@ def _operation(
             }
             for name in re.findall(r"\{(\w+)\}", operation.path)
         ],
-        "responses": _responses(operation, by_type),
+        "responses": _responses(operation, by_type, components),
     }
     query = components[by_type[id(operation.query)]["$ref"].rpartition("/")[2]]
     for name, schema in query.get("properties", {}).items():
@@ -98,13 +98,25 @@ def _operation(
     return found
 
 
-def _responses(operation: Operation, by_type: dict[int, Any]) -> dict[str, Any]:
+def _in_part(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """A record, or a list of records, with any of its fields."""
+    if schema.get("type") == "array":
+        return {**schema, "items": _in_part(schema["items"], components)}
+    whole = components[schema["$ref"].rpartition("/")[2]]
+    return {key: value for key, value in whole.items() if key != "required"}
+
+
+def _responses(
+    operation: Operation, by_type: dict[int, Any], components: dict[str, Any]
+) -> dict[str, Any]:
     status = operation.status
     found: dict[str, Any] = {str(status): {"description": HTTPStatus(status).phrase}}
     if operation.streams:
         found["200"]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     elif status != 204:
         schema = by_type.get(id(operation.answer), {})
+        if operation.is_partial:
+            schema = _in_part(schema, components)
         found[str(status)]["content"] = {"application/json": {"schema": schema}}
     for code in (400, 401, 403, 404, 409, 413, 422):
         found[str(code)] = {

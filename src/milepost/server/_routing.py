@@ -18,7 +18,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_type_hints,
+)
 from urllib.parse import unquote
 
 import msgspec
@@ -27,7 +38,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 
-from milepost._internal.log import SERVER, warning
+from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
 from milepost.server._json import convert, decode, encode
 from milepost.server._sse import EventStream
@@ -97,6 +108,7 @@ class Operation(BaseRoute):
         self.tag = tag
         self.writes = options.writes
         self.status = options.status
+        self.is_partial = options.is_partial
         hints = get_type_hints(handler)
         self.body, self.query = cast(
             "tuple[type[msgspec.Struct], type[msgspec.Struct]]", get_args(hints["call"])
@@ -180,8 +192,8 @@ def error_response(error: Exception, route: Operation | None = None) -> Response
     """What a client is told about an error; what nothing is known about is logged."""
     known = as_http_error(error)
     if known is None:
-        where = "" if route is None else f"{route.method} {route.path}"
-        warning(SERVER, "%s ended with %s", where, error)
+        method, path = ("", "") if route is None else (route.method, route.path)
+        log.warning(log.SERVER, "The request %s %s has failed: %s.", method, path, error)
         known = HttpError(500, f"The server failed with {type(error).__name__}.")
     return Response(encode({"detail": known.detail}), status_code=known.status, media_type=JSON)
 
@@ -195,6 +207,17 @@ class Options:
     status: int = 200
     answer: Any = None
     """What it answers, where the function returns a response of its own."""
+    is_partial: bool = False
+    """Whether the client may ask for some fields of the answer only."""
+
+
+class RouteOptions(TypedDict, total=False):
+    """The same, as keywords."""
+
+    writes: bool
+    status: int
+    answer: Any
+    is_partial: bool
 
 
 class Routes:
@@ -204,25 +227,23 @@ class Routes:
         self.tag = tag
         self.operations: list[Operation] = []
 
-    def route(
-        self, method: str, path: str, *, writes: bool = False, status: int = 200, answer: Any = None
-    ) -> Callable[[H], H]:
+    def route(self, method: str, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
         """Let the function that follows answer this method of this path."""
 
         def add(handler: H) -> H:
-            options = Options(writes, status, answer)
-            self.operations.append(Operation(method, path, handler, self.tag, options))
+            made = Operation(method, path, handler, self.tag, Options(**options))
+            self.operations.append(made)
             return handler
 
         return add
 
-    def get(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+    def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
         """A route that reads."""
-        return self.route("GET", path, answer=answer)
+        return self.route("GET", path, **options)
 
-    def search(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+    def search(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
         """A route that reads and takes its question in a body."""
-        return self.route("POST", path, answer=answer)
+        return self.route("POST", path, **options)
 
 
 def _match(segments: list[bytes], path: bytes) -> dict[str, bytes] | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
+from milepost.inspect._database import told_plainly
+from milepost.inspect._tag_names import without_tags
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
 from milepost.server._runs import Runs
@@ -77,14 +79,16 @@ class Server:
 
     def find_thread(self, thread_id: str) -> ThreadRow | None:
         """A thread; None if there is none."""
-        try:
-            return inspect.thread(self.database, thread_id)
-        except inspect.ThreadNotFoundError:
-            return None
+        with told_plainly(self.database.url):
+            row = self.database.source.thread_entry(thread_id)
+        return None if row is None else replace(row, metadata=without_tags(row.metadata))
 
     def thread(self, thread_id: str) -> ThreadRow:
-        """A thread; raises a 404 if there is none."""
-        return inspect.thread(self.database, thread_id)
+        """A thread, without counts; raises a 404 if there is none."""
+        found = self.find_thread(thread_id)
+        if found is None:
+            raise not_found(f"There is no thread '{thread_id}'.")
+        return found
 
     @property
     def threads(self) -> Any:

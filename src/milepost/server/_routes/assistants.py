@@ -100,7 +100,7 @@ def create(call: Call[AssistantCreate, Empty]) -> Assistant:
     return call.server.assistants.create(body.graph_id, body.assistant_id, body.if_exists, fields)
 
 
-@routes.search("/assistants/search", answer=list[Assistant])
+@routes.search("/assistants/search", answer=list[Assistant], is_partial=True)
 def search(call: Call[AssistantSearch, Empty]) -> Page:
     """Find assistants."""
     body = call.body

@@ -112,7 +112,7 @@ def threads(call: Call[Empty, ThreadsQuery]) -> Threads:
 @routes.get("/milepost/threads/{thread_id}")
 def thread(call: Call[Empty, Empty]) -> ThreadRow:
     """One thread, with the number of its checkpoints and its size."""
-    return call.server.thread(call.thread_id)
+    return inspect.thread(call.server.database, call.thread_id)
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from milepost.server._assistants import default_id
 from milepost.server._errors import HttpError, refused
-from milepost.server._graphs import answer
+from milepost.server._graphs import answer, refusing
 from milepost.server._records import Checkpoint
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Routes
@@ -56,8 +56,7 @@ async def run(call: Call[RunCreate, Empty]) -> EventStream:
     graph = server.graph(body.graph_id)
     server.runs.claim(thread_id)
     config = await run_in_threadpool(_prepare, call, graph)
-    ours = hasattr(graph, "on_conflict")
-    options: dict[str, Any] = {"on_conflict": "reject"} if ours else {}
+    options = refusing(graph)
     if body.context is not None:
         options["context"] = body.context
     given = body.input if body.resume is msgspec.UNSET else answer(graph, body.resume)
@@ -80,7 +79,8 @@ def _prepare(call: Call[RunCreate, Empty], graph: Any) -> dict[str, Any]:
     server.threads.create(thread_id, metadata)
     if body.update is not None:
         with refusals():
-            made = graph.update_state(config, body.update.values, as_node=body.update.as_node)
+            edit = body.update
+            made = graph.update_state(config, edit.values, as_node=edit.as_node, **refusing(graph))
         config = {"configurable": dict(made["configurable"])}
     return config
 

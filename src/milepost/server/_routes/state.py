@@ -10,6 +10,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from milepost.server._errors import HttpError, as_http_error, refused
+from milepost.server._graphs import refusing
 from milepost.server._json import encode
 from milepost.server._records import Checkpoint, ThreadState
 from milepost.server._routing import JSON, Call, Empty, Routes
@@ -47,19 +48,19 @@ def _state(call: Call[Any, Any], at: Checkpoint, subgraphs: bool, fields: list[s
     return selected(read_state(call.server, row, at, subgraphs=subgraphs), fields)
 
 
-@routes.get("/threads/{thread_id}/state", answer=ThreadState)
+@routes.get("/threads/{thread_id}/state", answer=ThreadState, is_partial=True)
 def get_state(call: Call[Empty, StateQuery]) -> Any:
     """The latest state of a thread."""
     return _state(call, Checkpoint(), call.query.subgraphs, call.query.select)
 
 
-@routes.search("/threads/{thread_id}/state/checkpoint", answer=ThreadState)
+@routes.search("/threads/{thread_id}/state/checkpoint", answer=ThreadState, is_partial=True)
 def get_state_at(call: Call[StateAt, Empty]) -> Any:
     """The state at a checkpoint."""
     return _state(call, call.body.checkpoint, call.body.subgraphs, call.body.select)
 
 
-@routes.get("/threads/{thread_id}/state/{checkpoint_id}", answer=ThreadState)
+@routes.get("/threads/{thread_id}/state/{checkpoint_id}", answer=ThreadState, is_partial=True)
 def get_state_by_id(call: Call[Empty, StateQuery]) -> Any:
     """The state at a checkpoint, by its id."""
     at = Checkpoint(checkpoint_id=call.path["checkpoint_id"])
@@ -92,7 +93,7 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
     config = config_of(row.thread_id, place)
     with refusals():
-        made = graph.update_state(config, body.values, as_node=body.as_node)
+        made = graph.update_state(config, body.values, as_node=body.as_node, **refusing(graph))
     return Updated(checkpoint_of(made) or Checkpoint())
 
 
@@ -132,7 +133,7 @@ def get_history(call: Call[Empty, HistoryQuery]) -> Response:
     return _history(call, HistorySearch(limit=call.query.limit, before=call.query.before))
 
 
-@routes.search("/threads/{thread_id}/history", answer=list[ThreadState])
+@routes.search("/threads/{thread_id}/history", answer=list[ThreadState], is_partial=True)
 def search_history(call: Call[HistorySearch, Empty]) -> Response:
     """The states of a thread or of a graph inside of it, newest first."""
     return _history(call, call.body)

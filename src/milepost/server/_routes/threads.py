@@ -116,7 +116,7 @@ class ThreadSearch(msgspec.Struct, kw_only=True):
     extract: dict[str, str] | None = None
 
 
-@routes.search("/threads/search", answer=list[Thread])
+@routes.search("/threads/search", answer=list[Thread], is_partial=True)
 def search(call: Call[ThreadSearch, Empty]) -> Page:
     """Find threads."""
     body, server = call.body, call.server
