@@ -16,8 +16,8 @@ from page import demo
 from server.serving import TOKEN, Running, serving
 
 HOW = (
-    "no browser: the tests of the page need Debian's chromium (apt-get install chromium) and "
-    "playwright (pip install playwright)"
+    "no browser: the tests of the page need chromium (apt-get install chromium, or its path in "
+    "MILEPOST_BROWSER) and playwright (pip install playwright)"
 )
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
@@ -45,10 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """A browser without a window."""
-    program = os.environ.get("MILEPOST_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)))
-    api = pytest.importorskip("playwright.sync_api", reason=HOW) if program else None
-    if program is None or api is None:
+    installed = map(shutil.which, BROWSERS)
+    program = os.environ.get("MILEPOST_BROWSER") or next(filter(None, installed), None)
+    if program is None:
         pytest.skip(HOW)
+    api = pytest.importorskip("playwright.sync_api", reason=HOW)
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=list(OPTIONS))
         yield started
@@ -116,7 +117,7 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
         signed_in = {"name": f"milepost-{site.port}", "value": TOKEN, "url": site.url}
         context.add_cookies([{**signed_in, "httpOnly": True, "sameSite": "Strict"}])
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
         page.on("console", logged)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(holds: Callable[[], object], seconds: float = 10) -> None:
+def until(holds: Callable[[], object], seconds: float = 20) -> None:
     """Asks until it holds. The page's policy lets no test put a condition into the page."""
     deadline = time.monotonic() + seconds
     while not holds():
