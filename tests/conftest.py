@@ -101,6 +101,15 @@ def pytest_itemcollected(item: Any) -> None:
         item.add_marker("slow")
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say once how to run what was skipped for want of a browser."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    without = [reason for reason in reasons if "no browser: " in reason]
+    if without:
+        terminalreporter.write_line(f"{len(without)} skipped: {without[0].partition(': ')[2]}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the matrix has too much of."""
     left_out = {item for item in items if _is_too_much(item)}
