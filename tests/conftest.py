@@ -202,6 +202,46 @@ def shared_uri(server: Any) -> str:
     return str(server.get_uri("matrix"))
 
 
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Any]:
+    """A Valkey server for this test process."""
+    from redis_servers import RedisServer
+
+    server = RedisServer().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis_url(redis_server: Any) -> str:
+    """The address of an empty Valkey server."""
+    with redis_server.client() as client:
+        client.flushall()
+    return str(redis_server.url)
+
+
+@pytest.fixture(scope="session")
+def old_redis_server() -> Iterator[Any]:
+    """A Redis 6.2 server for this test process."""
+    from redis_servers import RedisServer
+
+    server = RedisServer("redis").start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[Any]:
+    """Three Valkey servers that are a cluster."""
+    from redis_servers import RedisCluster
+
+    cluster = RedisCluster()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
+
+
 @pytest.fixture
 def strictly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs that the test builds refuse what they would warn of."""
