@@ -23,6 +23,7 @@ from milepost._db.redis.commands import (
     command,
 )
 from milepost._db.redis.engine import RedisEngine
+from milepost._db.redis.guarded import Counter, Guard, guarded, number, reading
 from milepost.errors import (
     ColourError,
     ConnectionUnusableError,
@@ -230,3 +231,26 @@ def test_an_async_client_is_not_used_from_sync_code_without_its_loop(redis_url):
     client = make_client(redis_url, is_async=True)
     with pytest.raises(ColourError, match="async methods"):
         RedisEngine(client, owner="Tested").run(one(command("PING")))
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+class TestGuardedCommands:
+    @pytest.fixture
+    def guarding(self, redis_url: str, colour: str, scripts: bool) -> Iterator[Engine]:
+        opened = Engine(redis_url, colour, scripts=scripts)
+        yield opened
+        opened.close()
+
+    def test_are_done_if_what_was_read_still_holds(self, guarding):
+        guards = [Guard(("HGET", b"h", "f"), None), Guard(("HLEN", b"h"), b"0")]
+        puts = [command("HSET", b"h", "f", b"v"), command("SET", b"at", number(0))]
+        counter = [Counter(b"h", "seq")]
+        assert guarding(guarded([b"h", b"at"], guards, puts, counter))[0] == 1
+        assert guarding(guarded([b"h", b"at"], guards, puts, counter)) == [0, 1]
+        same = [Guard(("HGET", b"h", "f"), b"v"), Guard(("HLEN", b"h"), b"2")]
+        assert guarding(guarded([b"h", b"at"], same, puts, counter))[0] == 1
+        assert guarding(reading([b"h", b"at"], [command("GET", b"at"), command("GET", b"no")])) == [
+            1,
+            b"2",
+            None,
+        ]

@@ -63,6 +63,8 @@ class Decision(NamedTuple):
 
     commands: Sequence[Command]
     answer: Any = None
+    with_replies: bool = False
+    """Whether the replies of the commands follow what is answered, in one list."""
 
 
 Plan: TypeAlias = Generator[Command, Any, Decision]
@@ -79,6 +81,8 @@ class RunScript(NamedTuple):
     plan: Callable[[], Plan] | None = None
     """None for a script without which nothing works."""
     once: bool = False
+    watch: bool = True
+    """Whether the plan depends on its keys: one that only reads all at once does not."""
 
 
 class Waited(NamedTuple):

@@ -246,19 +246,21 @@ class RedisEngine:
         for race in range(_RACES):
             pipe = self.client.pipeline(transaction=True)
             try:
-                yield partial(pipe.watch, *run.keys)
+                if run.watch:
+                    yield partial(pipe.watch, *run.keys)
                 decision = yield from self._planned(pipe, run)
                 if not decision.commands:
                     return decision.answer
-                pipe.multi()
+                if run.watch:
+                    pipe.multi()
                 for one in decision.commands:
                     pipe.execute_command(*one.args)
-                yield pipe.execute
+                replies = yield pipe.execute
             except named("WatchError") as error:
                 if "ConnectionError" in str(error) or "TimeoutError" in str(error):
                     raise _as_lost(error) from error
             else:
-                return decision.answer
+                return [*decision.answer, *replies] if decision.with_replies else decision.answer
             finally:
                 yield pipe.reset
             yield Pause(random.uniform(0, 0.002 * (race + 1)))
