@@ -34,9 +34,10 @@ class Counter(NamedTuple):
     field: str
 
 
-def number(at: int) -> bytes:
-    """An argument that the script replaces with the value of the counter at this place."""
-    return b"\0#%d" % at
+def number(at: int, sign: str = "") -> bytes:
+    """An argument that the script replaces with the value of the counter at this place; with the
+    sign `-` its negative."""
+    return b"\0%s%d" % (b"-" if sign else b"#", at)
 
 
 _SCRIPT: Final = Script(
@@ -72,6 +73,7 @@ local numbers = {}
 for i, counter in ipairs(counters) do
   local value = redis.call('HINCRBY', counter[1], counter[2], 1)
   numbers['\\000#' .. (i - 1)] = string.format('%.0f', value)
+  numbers['\\000-' .. (i - 1)] = string.format('%.0f', -value)
 end
 local answer = {1}
 for i = 1, tonumber(take()) do
@@ -126,10 +128,8 @@ def _plan(
     raised = []
     for at, counter in enumerate(counters):
         value = int((yield Command(("HGET", *counter))) or 0) + 1
-        numbers[number(at)] = b"%d" % value
+        numbers[number(at)], numbers[number(at, "-")] = b"%d" % value, b"-%d" % value
         raised.append(Command(("HSET", *counter, value)))
     ready = [Command(tuple([numbers.get(arg, arg) for arg in one.args])) for one in commands]
-    if raised:
-        # Written last: the replies of the other commands come first.
-        return Decision([*ready, *raised], [1], with_replies=True)
-    return Decision(ready, [1], with_replies=True)
+    # The counters are written last: the replies of the commands come first.
+    return Decision([*ready, *raised], [1], with_replies=True)
