@@ -137,6 +137,18 @@ class Stores:
         with psycopg.connect(self._address) as connection:
             return connection.execute(query).fetchall()
 
+    def stored(self) -> bytes:
+        """All that a Redis server holds, in one piece."""
+        import redis
+
+        found = []
+        with redis.Redis.from_url(self._address) as client:
+            for key in client.scan_iter():
+                found += [key, client.dump(key) or b""]
+                if client.type(key) == b"hash":
+                    found += [part for pair in client.hgetall(key).items() for part in pair]
+        return b" ".join(found)
+
     def close(self) -> None:
         for close in reversed(self._closers):
             close()

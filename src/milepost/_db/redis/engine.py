@@ -67,7 +67,7 @@ class RedisEngine:
         self.is_cluster = is_cluster_client(client)
         self.scripts = scripts
         """Whether the server lets us run scripts, as far as is known."""
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = _running_loop() if self.is_async else None
         self._pid = os.getpid()
         self._nodes: dict[str, Any] = {}
         """Clients of single nodes of a cluster, where the cluster client has none."""
@@ -319,6 +319,13 @@ class RedisEngine:
             )
             found = self._nodes[node.name] = module.asyncio.Redis.from_pool(pool)
         return found
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _must_not_repeat(effect: Effect) -> bool:
