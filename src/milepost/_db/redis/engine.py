@@ -69,6 +69,7 @@ class RedisEngine:
         """Whether the server lets us run scripts, as far as is known."""
         self._loop = _running_loop() if self.is_async else None
         self._pid = os.getpid()
+        self._is_closed = False
         self._nodes: dict[str, Any] = {}
         """Clients of single nodes of a cluster, where the cluster client has none."""
 
@@ -157,10 +158,12 @@ class RedisEngine:
 
     def close(self) -> None:
         """Close a sync client, with all its connections."""
+        self._is_closed = True
         self.client.close()
 
     async def aclose(self) -> None:
         """Close an async client, with all its connections."""
+        self._is_closed = True
         for node in self._nodes.values():
             await node.aclose()
         self._nodes.clear()
@@ -175,6 +178,12 @@ class RedisEngine:
             return None
         once = _must_not_repeat(effect)
         for pause in (*_PAUSES, None):
+            if self._is_closed:
+                # A client would connect again, and no block would close that connection.
+                raise ConnectionUnusableError(
+                    f"{self.owner} is closed: the block of from_conn_string has ended. Use it "
+                    "inside of the block, or make it from a client that stays open."
+                )
             try:
                 return (yield from self._attempt(effect))
             except client_errors() as error:

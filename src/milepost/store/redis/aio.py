@@ -63,4 +63,5 @@ class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
         """Stop the sweeper, and close the client that the store has made."""
         await self.stop_ttl_sweeper()
         if self._owns_client:
+            await self._batcher.settle()
             await self.engine.aclose()
