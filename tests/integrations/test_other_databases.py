@@ -62,7 +62,7 @@ class TestMongoDB:
         result = again.invoke(Command(resume="yes"), CONFIG)
         assert result["seen"] == ["in", "work", "yes"]
         history = list(again.get_state_history(CONFIG))
-        assert [state.values.get("seen", []) for state in history][0] == ["in", "work", "yes"]
+        assert history[0].values["seen"] == ["in", "work", "yes"]
         assert len(history) == 4
 
     def test_async_runs_use_it_too(self, saver):
