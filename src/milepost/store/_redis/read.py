@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -16,11 +16,11 @@ from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Search
 from milepost.store._redis.heads import Head, Place, parsed, to_row
 from milepost.store._redis.keys import Keys, from_member
-from milepost.store._redis.snapshot import Snapshot, fields
+from milepost.store._redis.snapshot import Snapshot
 
 _BODIES: Final = 100
 """Values that a filter looks at in one go."""
-_HEADS: Final = 20_000
+_HEADS: Final = 5000
 
 
 class Renewal(NamedTuple):
@@ -35,8 +35,16 @@ class Candidate(NamedTuple):
     """An item that a search may return, before its value is looked at."""
 
     place: Place
-    head: Head
+    stamp: int
+    """When it was last put, or made: what the search sorts by."""
     score: float | None = None
+
+
+class Candidates(NamedTuple):
+    """Candidates in the order of a search, and whether there may be more."""
+
+    found: list[Candidate]
+    more: bool
 
 
 class Reader:
@@ -96,41 +104,52 @@ class Reader:
         replies = yield from snapshot.read(roots, keys, commands)
         return list(zip(replies[::2], replies[1::2], strict=True))
 
-    def heads(
-        self, places: Sequence[Place], snapshot: Snapshot
-    ) -> Program[dict[Place, Head | None]]:
-        """The heads of items, of those too that have expired."""
-        found: dict[Place, Head | None] = {}
-        for part in self._parts(places):
-            keys = [self._keys.space(namespace).heads for namespace, _ in part]
-            roots = list(dict.fromkeys(map(_root, part)))
-            commands = [
-                command("HGET", key, name) for key, (_, name) in zip(keys, part, strict=True)
-            ]
-            stored = yield from snapshot.read(roots, keys, commands)
-            for place, head in zip(part, stored, strict=True):
-                found[place] = None if head is None else parsed(place, head)
-        return found
-
     # -- searches
 
     def search(
         self, search: Search, snapshot: Snapshot, now: int, renewed: list[Renewal]
     ) -> Program[list[Row]]:
         """The page that a search asks for."""
-        wanted = search.offset + search.limit
-        if not wanted:
-            return []
         order = search.order or "-updated_at"
-        newest = not search.conditions and order == "-updated_at"
-        depth = wanted if newest else 0
-        candidates: list[Candidate] = []
-        for root in (yield from self.roots(search.prefix)):
-            candidates += yield from self._candidates(root, search.prefix, depth, snapshot, now)
-        candidates.sort(key=_ORDER[order.removeprefix("-")], reverse=order.startswith("-"))
+        key = _ORDER[order.removeprefix("-")]
+        roots = yield from self.roots(search.prefix)
+
+        def candidates(depth: int) -> Program[Candidates]:
+            found: list[Candidate] = []
+            more = False
+            for root in roots:
+                some = yield from self._candidates(root, search, order, depth, snapshot)
+                found += some.found
+                more = more or some.more
+            found.sort(key=key, reverse=order.startswith("-"))
+            return Candidates(found, more)
+
         return (yield from self.page(search, candidates, snapshot, now, renewed))
 
     def page(
+        self,
+        search: Search,
+        candidates: Callable[[int], Program[Candidates]],
+        snapshot: Snapshot,
+        now: int,
+        renewed: list[Renewal],
+    ) -> Program[list[Row]]:
+        """The page of a search. `candidates` gives at least so many that it may return, in its
+        order: more are asked for if too few of them are alive and fulfil its conditions."""
+        wanted = search.offset + search.limit
+        if not search.limit:
+            return []
+        depth = 4 * wanted + _BODIES if search.conditions else wanted
+        while True:
+            some = yield from candidates(depth)
+            mine: list[Renewal] = []
+            found = yield from self._page(search, some.found, snapshot, now, mine)
+            if len(found) == search.limit or not some.more:
+                renewed += mine
+                return found
+            depth = 4 * depth + 16
+
+    def _page(
         self,
         search: Search,
         candidates: Sequence[Candidate],
@@ -138,15 +157,12 @@ class Reader:
         now: int,
         renewed: list[Renewal],
     ) -> Program[list[Row]]:
-        """The page of a search, from what it may return in the order in which it is returned."""
         fulfils = self._filter(search)
         found: list[Row] = []
         at = skipped = 0
-        if fulfils is None:
-            at = search.offset
         while at < len(candidates) and len(found) < search.limit:
-            size = search.limit - len(found) if fulfils is None else _BODIES
-            some = candidates[at : at + size]
+            left = search.offset - skipped + search.limit - len(found)
+            some = candidates[at : at + (_BODIES if search.conditions else left)]
             at += len(some)
             pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
             for part in self._parts([one.place for one in some]):
@@ -154,72 +170,65 @@ class Reader:
                 pairs.update(zip(part, read, strict=True))
             for one in some:
                 stored, body = pairs[one.place]
-                if stored is None:
+                head = None if stored is None else parsed(one.place, stored)
+                if head is None or head.is_dead(now):
                     continue
-                head = parsed(one.place, stored)
                 row = to_row(one.place, head, body, one.score)
-                if head.is_dead(now) or (fulfils is not None and not fulfils(row)):
+                if not fulfils(row):
                     continue
-                if fulfils is not None and skipped < search.offset:
+                if skipped < search.offset:
                     skipped += 1
-                    continue
-                if len(found) == search.limit:
-                    break
-                found.append(row)
-                if search.refresh and head.ttl is not None:
-                    renewed.append(Renewal(one.place, stored, head))
+                elif len(found) < search.limit:
+                    found.append(row)
+                    if search.refresh and head.ttl is not None and stored is not None:
+                        renewed.append(Renewal(one.place, stored, head))
         return found
 
-    def _filter(self, search: Search) -> Callable[[Row], bool] | None:
+    def _filter(self, search: Search) -> Callable[[Row], bool]:
         if not search.conditions:
-            return None
+            return lambda _: True
         holds, core = predicate(search.conditions), self._core
         return lambda row: holds(json.loads(core.viewer.text(core.plain_value(row))))
 
     def _candidates(
-        self, root: str, prefix: Namespace, depth: int, snapshot: Snapshot, now: int
-    ) -> Program[list[Candidate]]:
-        """The heads of all items below a prefix; with `depth`, of so many that were put last in
-        each namespace, and of more if some of those have expired."""
-        spaces = yield from self._spaces(root, prefix or (root,), snapshot)
+        self, root: str, search: Search, order: str, depth: int, snapshot: Snapshot
+    ) -> Program[Candidates]:
+        """The items below a prefix. In the order of their last put, or its reverse, no more than
+        `depth` of each namespace are needed."""
+        spaces = yield from self._spaces(root, search.prefix or (root,), snapshot)
+        by_put = order.endswith("updated_at")
+        verb = "ZREVRANGE" if order.startswith("-") else "ZRANGE"
+        last = depth - 1 if by_put else -1
+        keys = [self._keys.space(space).order for space in spaces]
+        commands = [command(verb, key, 0, last, "WITHSCORES") for key in keys]
+        replies = (yield from snapshot.read([root], keys, commands)) if spaces else []
         found: list[Candidate] = []
-        last = depth - 1 if depth else -1
-        while spaces:
-            keys = [self._keys.space(space).order for space in spaces]
-            names = yield from snapshot.read(
-                [root], keys, [command("ZREVRANGE", key, 0, last) for key in keys]
-            )
-            again: list[Namespace] = []
-            for part in _chunks(zip(spaces, names, strict=True)):
-                for space, heads in (yield from self._heads(root, part, snapshot)):
-                    alive = [one for one in heads if not one.head.is_dead(now)]
-                    if depth and len(alive) < depth <= last + 1 == len(heads):
-                        again.append(space)
-                    else:
-                        found += alive
-            spaces, last = again, 4 * last + 16
-        return found
+        more = False
+        for space, reply in zip(spaces, replies, strict=True):
+            some = [Candidate((space, name.decode()), stamp) for name, stamp in _scored(reply)]
+            more = more or (by_put and len(some) == depth)
+            found += some
+        if order.endswith("created_at"):
+            found = yield from self._by_creation(root, found, snapshot)
+        return Candidates(found, more)
 
-    def _heads(
-        self, root: str, part: Sequence[tuple[Namespace, list[bytes]]], snapshot: Snapshot
-    ) -> Program[list[tuple[Namespace, list[Candidate]]]]:
-        keys, commands, counts = [], [], []
-        for space, names in part:
-            key = self._keys.space(space).heads
-            keys.append(key)
-            more: list[Command] = fields(key, names)
-            counts.append(len(more))
-            commands += more
-        replies = iter((yield from snapshot.read([root], keys, commands)))
-        result = []
-        for (space, names), count in zip(part, counts, strict=True):
-            stored = [one for _ in range(count) for one in next(replies)]
-            heads = []
-            for name, head in zip(names, stored, strict=True):
-                if head is not None:
-                    place = space, name.decode()
-                    heads.append(Candidate(place, parsed(place, head)))
-            result.append((space, heads))
+    def _by_creation(
+        self, root: str, found: Sequence[Candidate], snapshot: Snapshot
+    ) -> Program[list[Candidate]]:
+        """The same, with the time when each was made."""
+        result: list[Candidate] = []
+        for start in range(0, len(found), _HEADS):
+            some = found[start : start + _HEADS]
+            keys = [self._keys.space(one.place[0]).heads for one in some]
+            commands = [
+                command("HGET", key, one.place[1]) for key, one in zip(keys, some, strict=True)
+            ]
+            stored = yield from snapshot.read([root], list(dict.fromkeys(keys)), commands)
+            result += [
+                Candidate(one.place, parsed(one.place, head).created)
+                for one, head in zip(some, stored, strict=True)
+                if head is not None
+            ]
         return result
 
     def _spaces(self, root: str, prefix: Namespace, snapshot: Snapshot) -> Program[list[Namespace]]:
@@ -269,20 +278,11 @@ def _below(key: bytes, prefix: Namespace) -> Command:
     return command("ZRANGEBYLEX", key, b"[" + low, b"(" + high)
 
 
-def _chunks(
-    spaces: Iterable[tuple[Namespace, list[bytes]]],
-) -> Iterator[list[tuple[Namespace, list[bytes]]]]:
-    """Namespaces and their keys, in parts of some thousand keys."""
-    part: list[tuple[Namespace, list[bytes]]] = []
-    size = 0
-    for space, names in spaces:
-        part.append((space, names))
-        size += len(names) + 1
-        if size >= _HEADS:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+def _scored(reply: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+    """Names and scores, from a reply as the server gives it, or in the pairs of a client."""
+    if reply and isinstance(reply[0], (list, tuple)):
+        return ((name, int(score)) for name, score in reply)
+    return zip(reply[::2], map(int, map(float, reply[1::2])), strict=True)
 
 
 def _root(place: Place) -> str:
@@ -290,7 +290,7 @@ def _root(place: Place) -> str:
 
 
 _ORDER: Final[dict[str, Callable[[Candidate], Any]]] = {
-    "created_at": lambda one: (one.head.created, one.place),
-    "updated_at": lambda one: (one.head.updated, one.place),
+    "created_at": lambda one: (one.stamp, one.place),
+    "updated_at": lambda one: (one.stamp, one.place),
     "key": lambda one: (one.place[1], namespaces.to_text(one.place[0])),
 }

@@ -1,14 +1,15 @@
 """Search by meaning: exact, with numpy, on copies of the vectors in this process.
 
-There is a copy for each root. It asks for what has changed since it last asked; vectors of items
-that were deleted meanwhile are noticed when a search wants to return the item.
+There is a copy for each root. It asks for what has changed since it last asked. Vectors of items
+that were deleted since are in the copy still; a search leaves such items out, since it finds none
+at their place, and a copy with many of them is made again.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from milepost._db.redis.commands import Program, command
@@ -17,10 +18,9 @@ from milepost.errors import DamagedRowError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Row, Search
-from milepost.store._redis.heads import Head
 from milepost.store._redis.keys import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
-from milepost.store._redis.read import Candidate, Reader, Renewal
+from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
@@ -28,6 +28,8 @@ from milepost.store._vectors.table import VectorTable
 
 _BYTES: Final = 512 * 2**20
 """What the copies of all roots may take together; at least one is kept."""
+_GONE: Final = 1000
+"""So many items may be in a copy, beside twice those that there are, before it is made again."""
 _FETCHED: Final = 2 * 2**20
 """Bytes of vectors that are fetched in one go."""
 
@@ -45,8 +47,14 @@ class _Owner(NamedTuple):
     """The item that vectors belong to."""
 
     name: bytes
-    space: str
     created: int
+
+
+class Nearest(NamedTuple):
+    """Items with their scores, and whether there are more."""
+
+    found: list[tuple[float, _Owner]]
+    more: bool
 
 
 class CopyOf(NamedTuple):
@@ -65,6 +73,12 @@ class _Copy:
         self._width = 4 * dims
         self._table: VectorTable[_Owner] = VectorTable(dims)
         self._places: dict[bytes, tuple[int, ...]] = {}
+        self._spaces: dict[str, set[bytes]] = {}
+        """The items of each namespace that have vectors."""
+
+    @property
+    def count(self) -> int:
+        return len(self._places)
 
     @property
     def size(self) -> int:
@@ -72,7 +86,12 @@ class _Copy:
 
     def put(self, name: bytes, stored: bytes | None) -> None:
         self._table.remove(self._places.pop(name, ()))
+        space = name.partition(b"\0")[0].decode()
+        names = self._spaces.setdefault(space, set())
+        names.discard(name)
         if stored is None:
+            if not names:
+                del self._spaces[space]
             return
         created, joined = unpacked(stored)
         if len(joined) % self._width:
@@ -82,24 +101,37 @@ class _Copy:
                 "`model` in the index to rebuild all vectors."
             )
         vectors = [joined[at : at + self._width] for at in range(0, len(joined), self._width)]
-        owner = _Owner(name, name.partition(b"\0")[0].decode(), created)
-        self._places[name] = self._table.add(vectors, owner)
+        self._places[name] = self._table.add(vectors, _Owner(name, created))
+        names.add(name)
 
-    def ranked(self, vector: Packed, prefix: str, count: int | None) -> list[tuple[float, _Owner]]:
-        """The nearest items below a prefix, each once; `count` None for all."""
-        below = [
-            (owner, at)
-            for at, owner in enumerate(self._table.owners)
-            if owner is not None and owner.space.startswith(prefix)
-        ]
-        scores = self._table.scores(vector, [at for _, at in below]) if below else []
-        best: dict[bytes, tuple[float, _Owner]] = {}
-        for score, (owner, _) in zip(scores, below, strict=True):
-            known = best.get(owner.name)
-            if known is None or score > known[0]:
-                best[owner.name] = (score, owner)
-        ranked = sorted(best.values(), key=lambda one: (-one[0], one[1].created))
-        return ranked if count is None else ranked[:count]
+    def nearest(self, vector: Packed, prefix: str, count: int) -> Nearest:
+        """At least `count` of the nearest items below a prefix, unsorted, each once."""
+        below = [names for space, names in self._spaces.items() if space.startswith(prefix)]
+        total = sum(map(len, below))
+        if 4 * total > 3 * len(self._places):
+            # Nearly all: the nearest of all are taken, and those below the prefix are kept.
+            start = prefix.encode()
+            near = self._table.nearest(vector, 2 * count)
+            best = _best(one for one in near if one[1].name.startswith(start))
+            if len(best) >= count or len(near) >= len(self._table.owners):
+                return Nearest(best, len(best) < total)
+        places = [(name, at) for names in below for name in names for at in self._places[name]]
+        if not places:
+            return Nearest([], False)
+        scores = self._table.scores(vector, [at for _, at in places])
+        owners = self._table.owners
+        found = ((score, owners[at]) for score, (_, at) in zip(scores, places, strict=True))
+        return Nearest(_best((score, one) for score, one in found if one is not None), False)
+
+
+def _best(found: Iterable[tuple[float, _Owner]]) -> list[tuple[float, _Owner]]:
+    """Each item once, with the best score of its vectors."""
+    best: dict[bytes, tuple[float, _Owner]] = {}
+    for one in found:
+        known = best.get(one[1].name)
+        if known is None or one[0] > known[0]:
+            best[one[1].name] = one
+    return list(best.values())
 
 
 class Copies:
@@ -110,11 +142,12 @@ class Copies:
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
         self._lock = fork_guard.held_at_fork(threading.Lock())
 
-    def seen(self, root: str) -> tuple[CopyOf | None, int]:
-        """What there is a copy of, and the number of the last change that it has seen."""
+    def seen(self, root: str) -> tuple[CopyOf | None, int, int]:
+        """What there is a copy of, the number of the last change that it has seen, and how many
+        items it has."""
         with self._lock:
             copy = self._copies.get(root)
-            return (None, 0) if copy is None else (copy.version, copy.seq)
+            return (None, 0, 0) if copy is None else (copy.version, copy.seq, copy.count)
 
     def update(
         self,
@@ -126,7 +159,7 @@ class Copies:
         """Take in what has changed between two numbers."""
         with self._lock:
             copy = self._copies.get(root)
-            if copy is None or copy.version != version:
+            if copy is None or copy.version != version or not seqs[0]:
                 copy = self._copies[root] = _Copy(version, self._dims)
             if copy.seq != seqs[0]:
                 raise Moved  # another thread has taken it in
@@ -138,21 +171,13 @@ class Copies:
             while total > _BYTES and len(self._copies) > 1:
                 total -= self._copies.popitem(last=False)[1].size
 
-    def forget(self, root: str, names: Sequence[bytes]) -> None:
-        """Items that are not there any more, or lack their vectors."""
+    def nearest(self, root: str, vector: Packed, prefix: Namespace, count: int) -> Nearest:
+        """At least so many of the nearest items of a root."""
         with self._lock:
             copy = self._copies.get(root)
-            for name in names if copy is not None else ():
-                copy.put(name, None)  # type: ignore[union-attr]
-
-    def ranked(
-        self, root: str, vector: Packed, prefix: Namespace, count: int | None
-    ) -> list[tuple[float, _Owner]]:
-        """The nearest items of a root."""
-        with self._lock:
-            copy = self._copies.get(root)
-            text = namespaces.to_text(prefix)
-            return [] if copy is None else copy.ranked(vector, text, count)
+            if copy is None:
+                return Nearest([], False)
+            return copy.nearest(vector, namespaces.to_text(prefix), count)
 
 
 class Ranker:
@@ -188,56 +213,29 @@ class Ranker:
                 lacking.append(root)
         if lacking and generation.number != completed:
             raise Incomplete(generation.number, lacking)
-        wanted = search.offset + search.limit
-        count = None if search.conditions else wanted + 16
-        while True:
-            ranked: list[tuple[float, _Owner]] = []
-            full = False
-            for root in roots:
-                some = self._copies.ranked(root, search.vector, search.prefix, count)
-                full = full or (count is not None and len(some) == count)
-                ranked += some
-            ranked.sort(key=lambda one: (-one[0], one[1].created))
-            alive = yield from self._alive(ranked, search, snapshot, now)
-            if len(alive) >= wanted or not full:
-                break
-            assert count is not None
-            count = 4 * count
-        return (yield from self._reader.page(search, alive, snapshot, now, renewed))
+        vector = search.vector
 
-    def _alive(
-        self,
-        ranked: Sequence[tuple[float, _Owner]],
-        search: Search,
-        snapshot: Snapshot,
-        now: int,
-    ) -> Program[list[Candidate]]:
-        """Those that are still there."""
-        if search.conditions:
-            # The page looks at each item anyway.
-            return [Candidate(from_member(owner.name), _NO_HEAD, score) for score, owner in ranked]
-        places = {owner.name: from_member(owner.name) for _, owner in ranked}
-        heads = yield from self._reader.heads(list(places.values()), snapshot)
-        gone: dict[str, list[bytes]] = {}
-        alive = []
-        for score, owner in ranked:
-            place = places[owner.name]
-            head = heads[place]
-            if head is None:
-                gone.setdefault(place[0][0], []).append(owner.name)
-            elif not head.is_dead(now):
-                alive.append(Candidate(place, head, score))
-        for root, names in gone.items():
-            self._copies.forget(root, names)
-        return alive
+        def candidates(depth: int) -> Program[Candidates]:
+            near = [self._copies.nearest(root, vector, search.prefix, depth) for root in roots]
+            found = [one for some in near for one in some.found]
+            found.sort(key=lambda one: (-one[0], one[1].created))
+            yield from ()
+            ranked = [
+                Candidate(from_member(owner.name), owner.created, score) for score, owner in found
+            ]
+            more = any(some.more for some in near)
+            # Of what was not asked for, some may be nearer than the last of these.
+            return Candidates(ranked[:depth] if more else ranked, more)
+
+        return (yield from self._reader.page(search, candidates, snapshot, now, renewed))
 
     def _refresh(
         self, root: str, generation: Generation, known: Generations, snapshot: Snapshot
     ) -> Program[bool]:
         """Bring the copy of a root up to date; whether some of its items lack vectors."""
         number, keys = generation.number, self._keys.root(root)
-        copied, since = self._copies.seen(root)
-        (current, coming, life), later, plain, lacking = yield from snapshot.read(
+        copied, since, count = self._copies.seen(root)
+        (current, coming, life), later, plain, lacking, have = yield from snapshot.read(
             [root],
             [keys.marks],
             [
@@ -245,6 +243,7 @@ class Ranker:
                 command("ZRANGEBYSCORE", keys.marks, f"({since}", "+inf"),
                 command("ZRANGEBYSCORE", keys.marks, "-inf", f"(-{since}" if since else "(0"),
                 command("ZRANGEBYSCORE", keys.marks, 0, 0),
+                command("ZCOUNT", keys.marks, "(0", "+inf"),
             ],
         )
         there = RootGenerations(*(None if one is None else int(one) for one in (current, coming)))
@@ -252,7 +251,7 @@ class Ranker:
             yield from self._marks.follow(root, there, known)
             raise Moved
         version = CopyOf(number, life)
-        if copied != version:
+        if copied != version or count > 2 * have + _GONE:
             since, plain = 0, []
             (later,) = yield from snapshot.read(
                 [root], [keys.marks], [command("ZRANGEBYSCORE", keys.marks, "(0", "+inf")]
@@ -266,6 +265,3 @@ class Ranker:
             changed += zip(names, stored, strict=True)
         self._copies.update(root, version, (since, snapshot.seq(root)), changed)
         return bool(lacking)
-
-
-_NO_HEAD: Final = Head(0, 0, None, None, "", None)
