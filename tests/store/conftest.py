@@ -27,6 +27,15 @@ try:
     KINDS += ["postgres-sync", "postgres-async"]
 except ImportError:
     pass
+try:
+    import redis  # noqa: F401
+
+    from milepost.store.redis import RedisStore
+    from milepost.store.redis.aio import AsyncRedisStore
+
+    KINDS += ["redis-sync", "redis-async"]
+except ImportError:
+    pass
 
 
 class Clock:
@@ -69,11 +78,11 @@ class Face:
 class Stores:
     """Opens stores of one kind, all on one database."""
 
-    def __init__(self, kind: str, tmp_path: Any, postgres: str) -> None:
+    def __init__(self, kind: str, tmp_path: Any, address: str) -> None:
         self.backend, self.colour = kind.split("-")
         self.runner = asyncio.Runner() if self.colour == "async" else None
         self._file = str(tmp_path / "store.db")
-        self._postgres = postgres
+        self._address = address
         self._closers: list[Any] = []
 
     @property
@@ -97,18 +106,23 @@ class Stores:
             store = kind(connection, **settings)
             self._closers.append(store.engine.close)
             return store
-        conn_string = self._postgres
+        sync, aio = _CLASSES[self.backend]()
         if self.is_async:
-            manager = AsyncPostgresStore.from_conn_string(conn_string, **settings)
+            manager = aio.from_conn_string(self._address, **settings)
             assert self.runner is not None
             runner = self.runner
             opened = runner.run(_enter(manager))
             self._closers.append(lambda: runner.run(_leave(manager)))
             return opened
-        manager = PostgresStore.from_conn_string(conn_string, **settings)
+        manager = sync.from_conn_string(self._address, **settings)
         opened = manager.__enter__()
         self._closers.append(lambda: manager.__exit__(None, None, None))
         return opened
+
+    @property
+    def has_sql(self) -> bool:
+        """Whether `rows` can look into the database."""
+        return self.backend in ("sqlite", "postgres")
 
     def rows(self, query: str) -> list[Any]:
         """Look into the database behind the store's back."""
@@ -120,14 +134,32 @@ class Stores:
                 connection.close()
         import psycopg
 
-        with psycopg.connect(self._postgres) as connection:
+        with psycopg.connect(self._address) as connection:
             return connection.execute(query).fetchall()
+
+    def stored(self) -> bytes:
+        """All that a Redis server holds, in one piece."""
+        import redis
+
+        found = []
+        with redis.Redis.from_url(self._address) as client:
+            for key in client.scan_iter():
+                found += [key, client.dump(key) or b""]
+                if client.type(key) == b"hash":
+                    found += [part for pair in client.hgetall(key).items() for part in pair]
+        return b" ".join(found)
 
     def close(self) -> None:
         for close in reversed(self._closers):
             close()
         if self.runner is not None:
             self.runner.close()
+
+
+_CLASSES: dict[str, Any] = {
+    "postgres": lambda: (PostgresStore, AsyncPostgresStore),
+    "redis": lambda: (RedisStore, AsyncRedisStore),
+}
 
 
 async def _enter(manager: Any) -> Any:
@@ -166,8 +198,9 @@ def postgres(with_vectors: str) -> str:
 @pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Stores]:
     """Every store, in each of its colours."""
-    on_server = request.param.startswith("postgres")
-    address = request.getfixturevalue("postgres") if on_server else ""
+    servers = {"postgres": "postgres", "redis": "redis_url"}
+    server = servers.get(request.param.partition("-")[0])
+    address = request.getfixturevalue(server) if server else ""
     opened = Stores(request.param, tmp_path, address)
     yield opened
     opened.close()

@@ -55,7 +55,8 @@ class TestOneTick:
 
         seen, results = face.run(play)
         # On PostgreSQL a transaction that writes has no snapshot for all of its reads.
-        assert len(seen) == {"memory": 0, "sqlite": 1, "postgres": 2}[astores.backend]
+        counts = {"memory": 0, "sqlite": 1, "postgres": 2, "redis": 1}
+        assert len(seen) == counts[astores.backend]
         assert {item.key for item in results[20:40]} == {"warm"}
         assert len(face.search(NS, limit=100)) == 21
 
@@ -279,7 +280,8 @@ class TestConcurrency:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(write, writers))
         store = writers["aab"]
-        assert len(stores.rows("SELECT id FROM milepost_vectors_1")) == 1
+        if stores.has_sql:
+            assert len(stores.rows("SELECT id FROM milepost_vectors_1")) == 1
         text = store.get(NS, "x").value["text"]
         assert store.search(NS, query=text)[0].score == pytest.approx(1.0, abs=1e-5)
 

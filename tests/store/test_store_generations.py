@@ -139,6 +139,7 @@ class TestTheSwitch:
         old = stores.open(index=index(Model(5), "one"))
         fill(old)
         new = stores.open(index=index(Shifted(5), "two"))
+        new.setup()
         engine = new.store._engine
 
         class Busy:
@@ -149,11 +150,11 @@ class TestTheSwitch:
             def __getattr__(self, name):
                 return getattr(engine, name)
 
-            def run(self, work, *, write):
+            def run(self, work, *, write=True):
                 if write and self.puts < 50:
                     self.puts += 1
                     old.put(NS, f"n{self.puts}", {"text": "a"})
-                return engine.run(work, write=write)
+                return engine.run(work, write=write) if stores.has_sql else engine.run(work)
 
         busy = Busy()
         new.store.use(busy)

@@ -277,6 +277,8 @@ class TestSize:
         with pytest.raises(ValueTooLargeError, match=r"'k'.* 2,0\d\d bytes.* 1,000 at most"):
             store.put(NS, "k", {"text": "x" * 2000})
         core.largest, core.largest_view = 10**6, 1000
+        if not core.makes_views:
+            return
         with pytest.raises(ValueTooLargeError, match=r"JSON"):
             store.put(NS, "k", {"text": "é" * 600})
         store.put(NS, "k2", {"text": "x" * 600})

@@ -82,8 +82,8 @@ def test_of_other_items_are_as_the_clock_says(stores, clock):
 
 
 def test_a_database_of_an_older_milepost_is_brought_up_to_date(stores):
-    if not stores.is_durable or stores.is_async:
-        pytest.skip("a database, behind its store's back")
+    if not stores.has_sql or stores.is_async:
+        pytest.skip("a SQL database, behind its store's back")
     from milepost.store._sql.schema import schema
 
     store = stores.open()

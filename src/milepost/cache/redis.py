@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from milepost._db.redis.client import is_async_client, is_cluster_client
+from milepost._db.redis.errors import named
 from milepost._internal import log
 from milepost._internal.asyncio_tools import in_thread
 from milepost.cache._stored import MISS, StoredCache
@@ -17,6 +18,8 @@ from milepost.errors import ColourError
 
 __all__ = ["RedisCache"]
 
+_PASSING = ("ConnectionError", "TimeoutError", "OutOfMemoryError", "ReadOnlyError", "ClusterError")
+"""Errors of a server that cannot be reached, is full, or was demoted."""
 _PAGE = 500
 """Keys that are asked for, or removed, in one go."""
 
@@ -24,9 +27,9 @@ _PAGE = 500
 class RedisCache(StoredCache[ValueT]):
     """Keeps values in Redis, in their stored form; the server drops what has expired.
 
-    `redis` is a client of redis-py or valkey-py (`pip install redis`), sync or async: a sync one
-    serves both kinds of methods, an async one the async methods. While the server cannot be
-    reached nothing is found and nothing is kept, and a warning is logged.
+    `redis` is a client of redis-py or valkey-py (`pip install redis`), sync or async, also one of
+    a cluster: a sync one serves both kinds of methods, an async one the async methods. While the
+    server cannot be reached, or is full, nothing is found or kept, and a warning is logged.
     """
 
     def __init__(
@@ -39,14 +42,15 @@ class RedisCache(StoredCache[ValueT]):
         super().__init__(serde=serde)
         self.redis = redis
         self.prefix = prefix
-        self._is_async = inspect.iscoroutinefunction(type(redis).execute_command)
+        self._is_async = is_async_client(redis)
+        self._is_cluster = is_cluster_client(redis)
 
     # -- sync
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
         with _Reachable(self._sync("get")):
             if keys:
-                return self._found(keys, self.redis.mget([self._key(*name) for name in keys]))
+                return self._found(keys, self._asked(keys)())
         return {}
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
@@ -59,7 +63,7 @@ class RedisCache(StoredCache[ValueT]):
         with _Reachable(self._sync("clear")):
             for pattern in self._patterns(namespaces):
                 for page in _pages(self.redis.scan_iter(match=pattern, count=_PAGE)):
-                    self.redis.delete(*page)
+                    self.redis.unlink(*page)
 
     def _sync(self, method: str) -> str:
         if self._is_async:
@@ -76,8 +80,7 @@ class RedisCache(StoredCache[ValueT]):
             return await in_thread(self.get, keys)
         with _Reachable("aget"):
             if keys:
-                found = await self.redis.mget([self._key(*name) for name in keys])
-                return self._found(keys, found)
+                return self._found(keys, await self._asked(keys)())
         return {}
 
     async def aset(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
@@ -96,7 +99,7 @@ class RedisCache(StoredCache[ValueT]):
             for pattern in self._patterns(namespaces):
                 names = [n async for n in self.redis.scan_iter(match=pattern, count=_PAGE)]
                 for page in _pages(iter(names)):
-                    await self.redis.delete(*page)
+                    await self.redis.unlink(*page)
         return None
 
     # -- both
@@ -120,10 +123,25 @@ class RedisCache(StoredCache[ValueT]):
             entries.append((self._key(*name), kind.encode() + b":" + data, ttl))
         return entries
 
+    def _asked(self, keys: Sequence[FullKey]) -> Any:
+        """The call that fetches these keys."""
+        names = [self._key(*name) for name in keys]
+        if not self._is_cluster:
+            return partial(self.redis.mget, names)
+        pipe = self.redis.pipeline()  # MGET takes keys of one slot
+        for name in names:
+            pipe.get(name)
+        return pipe.execute
+
     def _queued(self, entries: Sequence[tuple[str, bytes, int | None]]) -> Any:
-        pipe = self.redis.pipeline(transaction=False)
+        pipe = self.redis.pipeline() if self._is_cluster else self.redis.pipeline(transaction=False)
         for key, data, ttl in entries:
-            pipe.set(key, data, ex=ttl)
+            if ttl is None:
+                pipe.set(key, data)
+            elif ttl > 0:
+                pipe.set(key, data, px=max(1, int(1000 * ttl)))
+            else:  # what has expired when it is set is not there, and neither is what was before
+                pipe.unlink(key)
         return pipe
 
     def _found(self, keys: Sequence[FullKey], found: Sequence[Any]) -> dict[FullKey, ValueT]:
@@ -152,22 +170,11 @@ class _Reachable:
         return None
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
-        if not isinstance(error, _client_errors()):
+        if not isinstance(error, named(*_PASSING)):
             return False
-        message = "RedisCache.%s() could not reach its server (%s); it goes on without the cache."
+        message = "RedisCache.%s() could not use its server (%s); it goes on without the cache."
         log.warning(log.STORAGE, message, self._method, error)
         return True
-
-
-def _client_errors() -> tuple[type[BaseException], ...]:
-    """What clients raise that are loaded, if the server cannot be reached."""
-    loaded = (sys.modules.get(f"{name}.exceptions") for name in ("redis", "valkey"))
-    return tuple(
-        getattr(module, name)
-        for module in loaded
-        if module is not None
-        for name in ("ConnectionError", "TimeoutError")
-    )
 
 
 def _escaped(part: str) -> str:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from redis_servers import DURABLE, Server
+from redis_servers import DURABLE, RedisServer, started
 
 
 @pytest.fixture
-def new_server() -> Iterator[Callable[..., Server]]:
+def new_server() -> Iterator[Callable[..., RedisServer]]:
     """Starts servers with options; by default each step is on the disk before it is answered."""
-    made: list[Server] = []
+    made: list[RedisServer] = []
 
-    def make(*options: str, **given: Any) -> Server:
-        made.append(Server(*(options or DURABLE), **given))
+    def make(*options: str, **given: Any) -> RedisServer:
+        made.append(started(*(options or DURABLE), **given))
         return made[-1]
 
     yield make

@@ -12,20 +12,20 @@ import pytest
 
 from graphs import line, thread
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
-from redis_servers import DURABLE, Server, free_port
+from redis_servers import DURABLE, RedisServer, free_port, started
 
 SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[list[Server]]:
+def cluster() -> Iterator[list[RedisServer]]:
     """Three primaries on the loopback."""
     with ExitStack() as stack:
         servers, buses, clients = [], [], []
         for _ in SLOTS:
             buses.append(free_port())
             options = ("--cluster-enabled", "yes", "--cluster-port", str(buses[-1]))
-            servers.append(Server(*DURABLE, *options, port=free_port()))
+            servers.append(started(*DURABLE, *options, tcp=True))
             stack.callback(servers[-1].close)
             clients.append(stack.enter_context(servers[-1].client()))
         for client, (first, last) in zip(clients, SLOTS, strict=True):
@@ -47,7 +47,7 @@ def _is_whole(client: Any) -> bool:
 NAMES = [f"t{number}" for number in range(9)]
 
 
-def placed(servers: list[Server]) -> list[set[str]]:
+def placed(servers: list[RedisServer]) -> list[set[str]]:
     """The threads on each server, by their keys."""
     found = []
     for server in servers:

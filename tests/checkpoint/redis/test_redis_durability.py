@@ -23,7 +23,6 @@ from milepost.errors import (
     ThreadConflict,
 )
 from milepost.graph import START, MessagesState, StateGraph
-from redis_servers import free_port
 
 LONG = bool(os.environ.get("MILEPOST_LONG"))
 KILLS = 40 if LONG else 4
@@ -192,8 +191,8 @@ def test_a_full_memory_stops_a_run_with_a_typed_error_and_loses_nothing(new_serv
 def pair(new_server: Any) -> Any:
     """A primary and its replica, on ports."""
     options = (*AOF, "no", "--repl-diskless-sync-delay", "0")
-    first = new_server(*options, port=free_port())
-    second = new_server(*options, port=free_port())
+    first = new_server(*options, tcp=True)
+    second = new_server(*options, tcp=True)
     replica = second.client()
     replica.replicaof("127.0.0.1", first.port)
     until = time.monotonic() + 20

@@ -10,13 +10,13 @@ import pytest
 from graphs import line, thread
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.testing import saver_tests
-from redis_servers import DURABLE, Server, old_redis_binary
+from redis_servers import DURABLE, started
 
 
 @pytest.fixture(scope="module")
 def old_server() -> Any:
     """A Redis 6.2."""
-    server = Server(*DURABLE, binary=old_redis_binary())
+    server = started(*DURABLE, kind="redis")
     yield server
     server.close()
 

@@ -36,6 +36,12 @@ class Batcher:
         waiting.append((group, future))
         return await future
 
+    async def settle(self) -> None:
+        """Wait for the batches that are under way on this loop."""
+        loop = asyncio.get_running_loop()
+        while going := [task for task in self._tasks if task.get_loop() is loop]:
+            await asyncio.wait(going)
+
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting = [entry for entry in self._waiting.pop(loop) if not entry[1].done()]
         if waiting:

@@ -107,6 +107,10 @@ class StoreCore(ABC):
 
     # -- what a backend does
 
+    def ready(self) -> Program[None]:
+        """Prepare the database, once."""
+        yield from ()
+
     @abstractmethod
     def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
         """Carry out groups: all reads, then the writes of each group that can be done."""
@@ -285,7 +289,14 @@ class StoreCore(ABC):
         return cast("Result", found)
 
     def value(self, row: Stored) -> dict[str, Any]:
-        """The value of a stored row."""
+        """The value of a stored row, as the caller is given it."""
+        value = self.plain_value(row)
+        if self.deserializer is not None:
+            value = self.deserializer(json.dumps(value).encode())
+        return value
+
+    def plain_value(self, row: Stored) -> dict[str, Any]:
+        """The value of a stored row, as it was put."""
         try:
             if self._binds:
                 where = place(row.namespace, row.key)
@@ -294,8 +305,6 @@ class StoreCore(ABC):
                 value = self.serde.loads_typed(row.data)
         except SerdeError as error:
             raise error.at(channel=f"{namespaces.to_text(row.namespace)}{row.key}") from None
-        if self.deserializer is not None:
-            value = self.deserializer(json.dumps(value).encode())
         return value
 
 

@@ -5,7 +5,7 @@ yields requests, and one of the two drivers in `api` sends it their results.
 
     yielded      sent back
     Embed        two lists of vectors, for the documents and for the queries
-    Transact     what the work returned; it ran in one transaction
+    Transact     what the work returned; on SQL it ran in one transaction
     TableSetup   None; the tables are there
 """
 
@@ -18,7 +18,6 @@ from milepost._db.migrations import TableSetup
 from milepost.store._core.records import ListNamespacesOp, Namespace, Order
 
 if TYPE_CHECKING:
-    from milepost._db.operations import Work
     from milepost.store._core.filters import Condition
     from milepost.store._vectors.embeddings import Packed
 
@@ -105,9 +104,10 @@ class Embed(NamedTuple):
 
 
 class Transact(NamedTuple):
-    """Carry out SQL in one transaction."""
+    """Carry out what the engine of the store understands: SQL in one transaction, or a program of
+    commands."""
 
-    work: Work[Any]
+    work: Callable[[], Generator[Any, Any, Any]]
     write: bool
 
 

@@ -25,7 +25,7 @@ from milepost.store._core.tasks import (
     Transact,
     Write,
 )
-from milepost.store._sql.generations import Generations, Unverified, VectorRegistry
+from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Incomplete, Reader
 from milepost.store._sql.reencrypt import resealing
 from milepost.store._sql.reindex import embed_lacking, reindexing, verifying
@@ -33,6 +33,7 @@ from milepost.store._sql.schema import schema
 from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Raced, Writer
+from milepost.store._vectors.generations import Generations, Unverified
 
 _ATTEMPTS = 5
 _SWITCHES = 20
@@ -158,7 +159,7 @@ class SqlCore(StoreCore):
 
     @property
     def _has_vectors(self) -> bool:
-        return self.embedder is not None or self.registry.exist
+        return self.embedder is not None or self.registry.state.exist
 
     def _do(self, reads: _Reads) -> Operation[list[Outcome]]:
         yield from self._do_reads(reads)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from milepost.store._sql.core import SqlCore
-    from milepost.store._sql.generations import Generation
     from milepost.store._vectors.embeddings import Packed
+    from milepost.store._vectors.generations import Generation
 
 _FEW = 100
 """Items that may be left to be embedded after a switch; and so many are embedded at once then."""

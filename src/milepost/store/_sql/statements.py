@@ -12,6 +12,7 @@ from milepost.store._core import namespaces
 from milepost.store._core.filters import Condition
 from milepost.store._core.records import Namespace, Order
 from milepost.store._sql.conditions import Clause, postgres_clause, sqlite_clause
+from milepost.store._vectors.generations import LACKING
 
 COLUMNS: Final = "i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
 ALIVE: Final = "(i.expires IS NULL OR i.expires > ?)"
@@ -163,9 +164,6 @@ SEE_EXPIRED: Final = (
 EXPIRED: Final = f"{SEE_EXPIRED} %lock_free%"
 DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
-LACKING: Final = -1
-"""The mark of an item that was put by a store that could not make vectors of the current
-generation."""
 META: Final = (
     "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END"
     " FROM milepost_store_meta"

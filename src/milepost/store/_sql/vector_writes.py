@@ -19,9 +19,9 @@ from milepost.store._sql import statements as sql
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
-    from milepost.store._sql.generations import Generations
     from milepost.store._sql.statements import StoreSql
     from milepost.store._sql.vectors import VectorIndex
+    from milepost.store._vectors.generations import Generations
 
 Place: TypeAlias = tuple[str, str]
 """The text of a namespace, and a key."""

@@ -13,7 +13,7 @@ from milepost.store._sql.statements import StoreSql
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:
-    from milepost.store._sql.generations import Generation
+    from milepost.store._vectors.generations import Generation
 
 
 Near: TypeAlias = tuple[float, int]

@@ -16,7 +16,7 @@ from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.tasks import Group, Outcome, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._sql import statements as sql
-from milepost.store._sql.generations import NO_MARKS, Generations, VectorRegistry
+from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.schema import SHARDS
 from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vector_writes import (
@@ -27,6 +27,7 @@ from milepost.store._sql.vector_writes import (
     without_vectors_of,
 )
 from milepost.store._sql.vectors import VectorIndex
+from milepost.store._vectors.generations import NO_MARKS, Generations
 
 _SENT_AT_ONCE: Final = 2**26
 """Bytes of values that may go in one statement: a message to PostgreSQL has less than 1 GB."""

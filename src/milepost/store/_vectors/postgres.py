@@ -18,7 +18,7 @@ from milepost.store._vectors.embeddings import Packed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from milepost.store._sql.generations import Generation
+    from milepost.store._vectors.generations import Generation
 
 # The index finds neighbours first and filters then; told to go on, it does not stop short of the
 # number that was asked for. `true`: for this transaction only.

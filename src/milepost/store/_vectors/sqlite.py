@@ -23,7 +23,7 @@ from milepost.store._sql.vectors import Near, VectorIndex
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:
-    from milepost.store._sql.generations import Generation
+    from milepost.store._vectors.generations import Generation
 
 LARGEST_COPY: Final = 512 * 2**20
 """Bytes of vectors that are kept in memory."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
-from milepost.store._sql.api import AsyncUpkeep
+from milepost.store._core.engine_api import AsyncUpkeep
 from milepost.store.postgres import (
     CONNECTION,
     PoolConfig,

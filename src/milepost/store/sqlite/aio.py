@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
-from milepost.store._sql.api import AsyncUpkeep
+from milepost.store._core.engine_api import AsyncUpkeep
 from milepost.store.sqlite import SqliteStore
 
 __all__ = ["AsyncSqliteStore"]

@@ -1,0 +1,125 @@
+"""What a program on Redis yields, and what it is sent back.
+
+A program is a generator. It never waits and knows no client: `RedisEngine` runs it with a sync or
+an async one.
+
+    yielded      sent back
+    Command      its reply
+    Pipeline     a list of replies; the commands went out in one round trip, and are not atomic
+    RunScript    the script's reply, or what its `plan` answered where scripts are barred
+    Waited       (the script's reply, how many disks and replicas have confirmed it)
+    Scan         the names of all keys that match, in no order; of every primary of a cluster
+    Pause        None, after so many seconds
+
+An error is thrown in as one of ours (`errors.py`). A connection that was lost is replaced and the
+effect is repeated, unless it says `once`: then OutcomeUnknownError is thrown in, and the program
+decides whether to yield the effect again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+Argument: TypeAlias = bytes | str | int | float
+
+
+class Command(NamedTuple):
+    """One command, as its name and arguments."""
+
+    args: tuple[Argument, ...]
+    once: bool = False
+
+
+def command(*args: Argument) -> Command:
+    """A command that may be repeated."""
+    return Command(args)
+
+
+class Pipeline(NamedTuple):
+    """Commands that do not depend on each other. The first that fails makes all of it fail."""
+
+    commands: Sequence[Command]
+    once: bool = False
+
+
+class Script:
+    """A script, known to servers by the digest of its text."""
+
+    __slots__ = ("name", "sha", "source")
+
+    def __init__(self, name: str, source: str) -> None:
+        self.name = name
+        self.source = source
+        self.sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Script({self.name!r})"
+
+
+class Decision(NamedTuple):
+    """How a plan ends: with commands that are done as a whole, and with what is answered."""
+
+    commands: Sequence[Command]
+    answer: Any = None
+    with_replies: bool = False
+    """Whether the replies of the commands follow what is answered, in one list."""
+
+
+Plan: TypeAlias = Generator[Command, Any, Decision]
+"""The same as a script, where scripts are barred: it reads with commands, one at a time, and then
+decides what to write. It runs again from its start if a key of the script has changed meanwhile."""
+
+
+class RunScript(NamedTuple):
+    """Carry out a script, which is atomic. In a cluster all its keys are in one slot."""
+
+    script: Script
+    keys: Sequence[bytes]
+    args: Sequence[Argument] = ()
+    plan: Callable[[], Plan] | None = None
+    """None for a script without which nothing works."""
+    once: bool = False
+    watch: bool = True
+    """Whether the plan depends on its keys: one that only reads all at once does not."""
+
+
+class Waited(NamedTuple):
+    """Carry out a script, then wait until what it wrote is safe, on the same connection.
+
+    `WAITAOF local replicas` where the server has it, else `WAIT replicas`. The answer is
+    `(reply, local, replicas)`; a number is -1 if the server cannot tell.
+    """
+
+    run: RunScript
+    local: int
+    """1 to wait for the primary's own disk, else 0."""
+    replicas: int
+    timeout: int
+    """Milliseconds; 0 waits for ever."""
+
+
+class Confirmed(NamedTuple):
+    """The answer to `Waited`."""
+
+    reply: Any
+    local: int
+    replicas: int
+
+
+class Scan(NamedTuple):
+    """Look for keys. Only for upkeep: it walks through the whole database."""
+
+    match: bytes
+
+
+class Pause(NamedTuple):
+    """Wait a little."""
+
+    seconds: float
+
+
+Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Scan | Pause
+R = TypeVar("R")
+Program: TypeAlias = Generator[Effect, Any, R]

@@ -1,0 +1,113 @@
+"""What clients of Redis raise, as errors of ours."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from milepost.errors import (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    OutcomeUnknownError,
+    ReadOnlyError,
+    SaverError,
+    StorageError,
+    StorageFullError,
+)
+
+_LOST: Final = ("ConnectionError", "TimeoutError")
+_ALL: Final = ("RedisError", "ValkeyError", "RedisClusterException", "ValkeyClusterException")
+
+
+def named(*names: str) -> tuple[type[BaseException], ...]:
+    """The classes with these names, of the clients that are loaded: redis-py and valkey-py."""
+    loaded = (sys.modules.get(f"{client}.exceptions") for client in ("redis", "valkey"))
+    found = [getattr(module, name, None) for module in loaded if module for name in names]
+    return tuple(one for one in found if one is not None)
+
+
+def client_errors() -> tuple[type[BaseException], ...]:
+    """Everything that a client raises by itself; OSError while it connects."""
+    return (*named(*_ALL), OSError)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection was lost, or could not be made: another attempt may help."""
+    if isinstance(error, named("AuthenticationError", "AuthorizationError", "MaxConnectionsError")):
+        return False
+    if isinstance(error, named(*_LOST)):
+        return True
+    return isinstance(error, (OSError, EOFError)) or is_passing(error)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the server, or its cluster, is about to be ready: nothing was carried out."""
+    if isinstance(error, named("BusyLoadingError", "TryAgainError", "ClusterDownError")):
+        return True
+    return str(error).startswith(("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"))
+
+
+def bars_scripts(error: BaseException) -> bool:
+    """Whether the server, or a proxy, lets this user run no scripts."""
+    text = str(error).lower()
+    if isinstance(error, named("NoPermissionError")) or text.startswith("noperm"):
+        return "eval" in text or "script" in text or "command" in text
+    return "unknown command" in text and "eval" in text
+
+
+def translated(error: BaseException, owner: str) -> SaverError:
+    """The error of ours for what a client raised."""
+    text = str(error)
+    if isinstance(error, named("OutOfMemoryError")) or text.startswith("OOM"):
+        return StorageFullError(
+            f"{owner}: the server has reached its maxmemory, and wrote nothing of this call. Give "
+            f"it more memory, or remove what is not needed, then repeat the call. ({text})"
+        )
+    if isinstance(error, named("ReadOnlyError")) or text.startswith("READONLY"):
+        return ReadOnlyError(
+            f"{owner}: the server is a replica and can only be read; nothing was written. After a "
+            "fail-over connect to the new primary: use its address, a Sentinel client or a "
+            f"cluster client. ({text})"
+        )
+    if text.startswith(("MISCONF", "NOREPLICAS")):
+        return StorageError(
+            f"{owner}: the server refuses to write, because it cannot keep what is written safe. "
+            f"Look into its log. ({text})"
+        )
+    if isinstance(error, named("AuthenticationError", "AuthorizationError", "NoPermissionError")):
+        return ConnectionUnusableError(
+            f"{owner}: the server does not let this user in, or bars a command. See that the user, "
+            f"the password and the rights (ACL) are right. ({text})"
+        )
+    if isinstance(error, named("MaxConnectionsError")):
+        return DatabaseBusyError(
+            f"{owner}: all connections of the client's pool are in use. Give it a larger "
+            f"max_connections, or a BlockingConnectionPool. ({text})"
+        )
+    if text.startswith("WRONGTYPE"):
+        return ForeignDatabaseError(
+            f"{owner}: a key that it uses holds something else. Another program uses the same key "
+            f"prefix; choose another prefix, or another database. ({text})"
+        )
+    if "cross" in text.lower() and "slot" in text.lower():
+        return SaverError(f"{owner}: keys of one operation lie in several slots. ({text})")
+    if is_passing(error):
+        return DatabaseBusyError(
+            f"{owner}: the server is loading its data or its cluster is not complete. Repeat the "
+            f"call later. ({text})"
+        )
+    if is_lost(error):
+        return ConnectionUnusableError(
+            f"{owner}: the connection to the server was lost or refused: {text or type(error)}. "
+            "See that the server runs and takes connections at this address."
+        )
+    return SaverError(f"{owner}: {text or type(error).__name__}.")
+
+
+def outcome_unknown(error: BaseException, owner: str) -> OutcomeUnknownError:
+    """The error for a change whose answer did not arrive."""
+    return OutcomeUnknownError(
+        f"{owner}: the connection was lost while a change was on its way ({error}), so that it is "
+        "unknown whether it was stored. Read what is there now, and decide."
+    )

@@ -1,0 +1,232 @@
+"""A store on Redis: groups of operations become reads at one moment, and one script that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+from milepost._db.redis.commands import Program as RedisProgram
+from milepost._db.redis.server import check_eviction
+from milepost.checkpoint.serde import _rotation
+from milepost.errors import DatabaseBusyError, ReindexConflict, StoreError
+from milepost.store._core.core import StoreCore
+from milepost.store._core.tasks import (
+    Get,
+    Group,
+    Listing,
+    Outcome,
+    Program,
+    Progress,
+    RefusedItem,
+    Search,
+    Task,
+    Transact,
+    Write,
+)
+from milepost.store._redis.change import Batch
+from milepost.store._redis.keys import Keys
+from milepost.store._redis.marks import Marks, StaleGenerations
+from milepost.store._redis.notes import Notebook, Notes
+from milepost.store._redis.read import Reader, Renewal
+from milepost.store._redis.reindex import embed_lacking, reindexing, verifying
+from milepost.store._redis.snapshot import Moved, Snapshot
+from milepost.store._redis.upkeep import resealing, sweeping
+from milepost.store._redis.vectors import Incomplete, Ranker
+from milepost.store._redis.write import Writer
+from milepost.store._vectors.generations import Generations, RegistryState, Unverified
+
+_STRICT: Final = 8
+"""How often reads begin again because others write below the same root. After that a search takes
+each part as it finds it."""
+_LENIENT: Final = 8
+_SWITCHES: Final = 20
+"""How many reindexes may end during one call."""
+
+
+class RedisCore(StoreCore):
+    """The logic of a store on Redis, neither sync nor async."""
+
+    makes_views = False
+    largest = largest_view = 500_000_000
+
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        is_cluster: bool,
+        fsync: bool,
+        allow_eviction: bool,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.keys = Keys(prefix)
+        self.state = RegistryState(self.embedder)
+        self.notebook = Notebook(self.keys)
+        self.marks = Marks(self.keys)
+        self.reader = Reader(self, self.keys, is_cluster=is_cluster)
+        self.writer = Writer(
+            self.keys, self.notebook, self.marks, self.stamps, fsync=fsync, is_cluster=is_cluster
+        )
+        self._ranker = (
+            None
+            if self.embedder is None
+            else Ranker(self.keys, self.reader, self.marks, self.embedder.dims)
+        )
+        self._is_cluster = is_cluster
+        self._allow_eviction = allow_eviction
+        self._ready = False
+
+    def ready(self) -> Program[None]:
+        """Look at the server, and note the model of the first store with an index; once."""
+        if not self._ready:
+            yield Transact(self._set_up, write=True)
+            self._ready = True
+
+    def _set_up(self) -> RedisProgram[None]:
+        if not self._allow_eviction:
+            yield from check_eviction("A store")
+        yield from self.notebook.change(self._with_index)
+
+    def _with_index(self, notes: Notes) -> Notes | None:
+        if self.embedder is None or "index" in notes:
+            return None
+        self.state.was_fitting = True
+        return {**notes, "index": self.state.first().dump()}
+
+    # -- groups
+
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        if not self._ready:
+            yield from self.ready()
+        write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
+        completed: int | None = None
+        for _ in range(_SWITCHES):
+            try:
+                outcomes: list[Outcome] = yield Transact(
+                    partial(self._do, groups, completed), write
+                )
+            except Incomplete as found:
+                yield from embed_lacking(self, found.roots)
+                # What is lacking still, could not be embedded or was put since.
+                completed = found.generation
+            except Unverified as unverified:
+                yield from verifying(self, unverified.number)
+            else:
+                return outcomes
+        raise ReindexConflict(
+            "The store was reindexed again and again while it was used, so that most items had no "
+            "vectors yet. Repeat the call when the reindexing has ended."
+        )
+
+    def _do(self, groups: Sequence[Group], completed: int | None) -> RedisProgram[list[Outcome]]:
+        now = self.stamps.now()
+        failed: dict[int, Exception] = {}
+        renewed: list[Renewal] = []
+        results: list[list[Any]] = [[None] * len(group) for group in groups]
+        if any(not isinstance(task, Write) for task in chain.from_iterable(groups)):
+            yield from self._reads(groups, results, failed, now, renewed, completed)
+        batch = Batch(groups, failed, now)
+        if batch.writes():
+            yield from self._writes(batch)
+        if renewed:
+            yield from self.writer.renew(renewed)
+        return [failed.get(number, found) for number, found in enumerate(results)]
+
+    def _writes(self, batch: Batch) -> RedisProgram[None]:
+        for _ in range(_SWITCHES):
+            generations: Generations | None = None
+            if self.embedder is not None:
+                generations = self.state.known((yield from self.notebook.load()))
+                if any(write.texts for write in batch.writes()):
+                    generations.check_verified()
+            try:
+                return (yield from self.writer.write(batch, generations))
+            except StaleGenerations:
+                continue
+        raise _busy()
+
+    def _reads(
+        self,
+        groups: Sequence[Group],
+        results: list[list[Any]],
+        failed: dict[int, Exception],
+        now: int,
+        renewed: list[Renewal],
+        completed: int | None,
+    ) -> RedisProgram[None]:
+        for attempt in range(_STRICT + _LENIENT):
+            failed.clear()
+            renewed.clear()
+            snapshot = Snapshot(self.keys, strict=attempt < _STRICT, is_cluster=self._is_cluster)
+            try:
+                yield from self._attempt(groups, results, failed, now, renewed, completed, snapshot)
+                return (yield from snapshot.settle())
+            except (Moved, StaleGenerations):
+                continue
+        raise _busy()
+
+    def _attempt(
+        self,
+        groups: Sequence[Group],
+        results: list[list[Any]],
+        failed: dict[int, Exception],
+        now: int,
+        renewed: list[Renewal],
+        completed: int | None,
+        snapshot: Snapshot,
+    ) -> RedisProgram[None]:
+        known: Generations | None = None
+        if any(map(_searches_by_meaning, chain.from_iterable(groups))):
+            # Another process may have rebuilt all vectors since this store last looked.
+            known = self.state.known((yield from self.notebook.load()))
+            known.check_verified()
+        gets = [task for task in chain.from_iterable(groups) if isinstance(task, Get)]
+        found = yield from self.reader.gets(gets, snapshot, now, renewed)
+        for number, group in enumerate(groups):
+            for at, task in enumerate(group):
+                try:
+                    if isinstance(task, Get):
+                        results[number][at] = found.get((task.namespace, task.key))
+                    elif isinstance(task, Listing):
+                        results[number][at] = yield from self.reader.list(task, snapshot, now)
+                    elif isinstance(task, Search) and task.vector is None:
+                        results[number][at] = yield from self.reader.search(
+                            task, snapshot, now, renewed
+                        )
+                    elif isinstance(task, Search):
+                        assert known is not None
+                        assert self._ranker is not None
+                        results[number][at] = yield from self._ranker.search(
+                            task, snapshot, now, renewed, known, completed
+                        )
+                except StoreError as error:
+                    failed[number] = error
+
+    # -- upkeep
+
+    def sweep(self) -> Program[int]:
+        yield from self.ready()
+        return (yield from sweeping(self))
+
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        yield from self.ready()
+        return (yield from reindexing(self, progress, size))
+
+    def reencrypt(
+        self, progress: _rotation.Progress[RefusedItem] | None
+    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from self.ready()
+        return (yield from resealing(self, progress))
+
+
+def _searches_by_meaning(task: Task) -> bool:
+    return isinstance(task, Search) and task.vector is not None
+
+
+def _busy() -> DatabaseBusyError:
+    return DatabaseBusyError(
+        "Others have changed what this call needs at each attempt. Repeat the call later."
+    )

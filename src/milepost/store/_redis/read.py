@@ -1,0 +1,296 @@
+"""Reading items from Redis: gets, searches that are not by meaning, listings."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from milepost._db.redis.commands import Command, Program, command
+from milepost.store._core import namespaces
+from milepost.store._core.core import StoreCore
+from milepost.store._core.filters import predicate
+from milepost.store._core.records import Namespace
+from milepost.store._core.tasks import Get, Listing, Row, Search
+from milepost.store._redis.heads import Head, Place, parsed, to_row
+from milepost.store._redis.keys import Keys, from_member
+from milepost.store._redis.snapshot import Snapshot
+
+_BODIES: Final = 100
+"""Values that a filter looks at in one go."""
+_HEADS: Final = 5000
+
+
+class Renewal(NamedTuple):
+    """An item whose life a read prolongs."""
+
+    place: Place
+    stored: bytes
+    head: Head
+
+
+class Candidate(NamedTuple):
+    """An item that a search may return, before its value is looked at."""
+
+    place: Place
+    stamp: int
+    """When it was last put, or made: what the search sorts by."""
+    score: float | None = None
+
+
+class Candidates(NamedTuple):
+    """Candidates in the order of a search, and whether there may be more."""
+
+    found: list[Candidate]
+    more: bool
+
+
+class Reader:
+    """Carries out what reads. `renewed` collects the items whose life a read prolongs."""
+
+    def __init__(self, core: StoreCore, keys: Keys, *, is_cluster: bool) -> None:
+        self._core = core
+        self._keys = keys
+        self._is_cluster = is_cluster
+
+    def roots(self, prefix: Namespace) -> Program[list[str]]:
+        """The roots below which a prefix is."""
+        if prefix:
+            return [prefix[0]]
+        found = yield command("HKEYS", self._keys.roots)
+        return sorted(name.decode() for name in found)
+
+    # -- gets
+
+    def gets(
+        self, wanted: Sequence[Get], snapshot: Snapshot, now: int, renewed: list[Renewal]
+    ) -> Program[dict[Place, Row]]:
+        """The items that these gets find."""
+        places = {(get.namespace, get.key): False for get in wanted}
+        for get in wanted:
+            places[get.namespace, get.key] |= get.refresh
+        found: dict[Place, Row] = {}
+        for part in self._parts([place for place in places if place[0]]):
+            pairs = yield from self._heads_and_bodies(part, snapshot)
+            for place, (stored, body) in zip(part, pairs, strict=True):
+                if stored is None:
+                    continue
+                head = parsed(place, stored)
+                if not head.is_dead(now):
+                    found[place] = to_row(place, head, body)
+                    if places[place] and head.ttl is not None:
+                        renewed.append(Renewal(place, stored, head))
+        return found
+
+    def _parts(self, places: Sequence[Place]) -> Iterator[list[Place]]:
+        """What one script can read: in a cluster, the places below one root."""
+        if not self._is_cluster:
+            yield from ([*places],) if places else ()
+            return
+        for _, part in groupby(sorted(places), key=_root):
+            yield list(part)
+
+    def _heads_and_bodies(
+        self, places: Sequence[Place], snapshot: Snapshot
+    ) -> Program[list[tuple[bytes | None, bytes | None]]]:
+        keys, commands = [], []
+        for namespace, key in places:
+            space = self._keys.space(namespace)
+            keys += [space.heads, space.bodies]
+            commands += [command("HGET", space.heads, key), command("HGET", space.bodies, key)]
+        roots = list(dict.fromkeys(namespace[0] for namespace, _ in places))
+        replies = yield from snapshot.read(roots, keys, commands)
+        return list(zip(replies[::2], replies[1::2], strict=True))
+
+    # -- searches
+
+    def search(
+        self, search: Search, snapshot: Snapshot, now: int, renewed: list[Renewal]
+    ) -> Program[list[Row]]:
+        """The page that a search asks for."""
+        order = search.order or "-updated_at"
+        key = _ORDER[order.removeprefix("-")]
+        roots = yield from self.roots(search.prefix)
+
+        def candidates(depth: int) -> Program[Candidates]:
+            found: list[Candidate] = []
+            more = False
+            for root in roots:
+                some = yield from self._candidates(root, search, order, depth, snapshot)
+                found += some.found
+                more = more or some.more
+            found.sort(key=key, reverse=order.startswith("-"))
+            return Candidates(found, more)
+
+        return (yield from self.page(search, candidates, snapshot, now, renewed))
+
+    def page(
+        self,
+        search: Search,
+        candidates: Callable[[int], Program[Candidates]],
+        snapshot: Snapshot,
+        now: int,
+        renewed: list[Renewal],
+    ) -> Program[list[Row]]:
+        """The page of a search. `candidates` gives at least so many that it may return, in its
+        order: more are asked for if too few of them are alive and fulfil its conditions."""
+        wanted = search.offset + search.limit
+        if not search.limit:
+            return []
+        depth = 4 * wanted + _BODIES if search.conditions else wanted
+        while True:
+            some = yield from candidates(depth)
+            mine: list[Renewal] = []
+            found = yield from self._page(search, some.found, snapshot, now, mine)
+            if len(found) == search.limit or not some.more:
+                renewed += mine
+                return found
+            depth = 4 * depth + 16
+
+    def _page(
+        self,
+        search: Search,
+        candidates: Sequence[Candidate],
+        snapshot: Snapshot,
+        now: int,
+        renewed: list[Renewal],
+    ) -> Program[list[Row]]:
+        fulfils = self._filter(search)
+        found: list[Row] = []
+        at = skipped = 0
+        while at < len(candidates) and len(found) < search.limit:
+            left = search.offset - skipped + search.limit - len(found)
+            some = candidates[at : at + (_BODIES if search.conditions else left)]
+            at += len(some)
+            pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
+            for part in self._parts([one.place for one in some]):
+                read = yield from self._heads_and_bodies(part, snapshot)
+                pairs.update(zip(part, read, strict=True))
+            for one in some:
+                stored, body = pairs[one.place]
+                head = None if stored is None else parsed(one.place, stored)
+                if head is None or head.is_dead(now):
+                    continue
+                row = to_row(one.place, head, body, one.score)
+                if not fulfils(row):
+                    continue
+                if skipped < search.offset:
+                    skipped += 1
+                elif len(found) < search.limit:
+                    found.append(row)
+                    if search.refresh and head.ttl is not None and stored is not None:
+                        renewed.append(Renewal(one.place, stored, head))
+        return found
+
+    def _filter(self, search: Search) -> Callable[[Row], bool]:
+        if not search.conditions:
+            return lambda _: True
+        holds, core = predicate(search.conditions), self._core
+        return lambda row: holds(json.loads(core.viewer.text(core.plain_value(row))))
+
+    def _candidates(
+        self, root: str, search: Search, order: str, depth: int, snapshot: Snapshot
+    ) -> Program[Candidates]:
+        """The items below a prefix. In the order of their last put, or its reverse, no more than
+        `depth` of each namespace are needed."""
+        spaces = yield from self._spaces(root, search.prefix or (root,), snapshot)
+        by_put = order.endswith("updated_at")
+        verb = "ZREVRANGE" if order.startswith("-") else "ZRANGE"
+        last = depth - 1 if by_put else -1
+        keys = [self._keys.space(space).order for space in spaces]
+        commands = [command(verb, key, 0, last, "WITHSCORES") for key in keys]
+        replies = (yield from snapshot.read([root], keys, commands)) if spaces else []
+        found: list[Candidate] = []
+        more = False
+        for space, reply in zip(spaces, replies, strict=True):
+            some = [Candidate((space, name.decode()), stamp) for name, stamp in _scored(reply)]
+            more = more or (by_put and len(some) == depth)
+            found += some
+        if order.endswith("created_at"):
+            found = yield from self._by_creation(root, found, snapshot)
+        return Candidates(found, more)
+
+    def _by_creation(
+        self, root: str, found: Sequence[Candidate], snapshot: Snapshot
+    ) -> Program[list[Candidate]]:
+        """The same, with the time when each was made."""
+        result: list[Candidate] = []
+        for start in range(0, len(found), _HEADS):
+            some = found[start : start + _HEADS]
+            keys = [self._keys.space(one.place[0]).heads for one in some]
+            commands = [
+                command("HGET", key, one.place[1]) for key, one in zip(keys, some, strict=True)
+            ]
+            stored = yield from snapshot.read([root], list(dict.fromkeys(keys)), commands)
+            result += [
+                Candidate(one.place, parsed(one.place, head).created)
+                for one, head in zip(some, stored, strict=True)
+                if head is not None
+            ]
+        return result
+
+    def _spaces(self, root: str, prefix: Namespace, snapshot: Snapshot) -> Program[list[Namespace]]:
+        key = self._keys.root(root).spaces
+        (found,) = yield from snapshot.read([root], [key], [_below(key, prefix)])
+        return [namespaces.from_text(name.decode()) for name in found]
+
+    # -- listings
+
+    def list(self, listing: Listing, snapshot: Snapshot, now: int) -> Program[list[Namespace]]:
+        """The page of namespaces that a listing asks for."""
+        prefix = namespaces.fixed_prefix(listing.op)
+        alive: list[Namespace] = []
+        for root in (yield from self.roots(prefix)):
+            keys = self._keys.root(root)
+            names, expired = yield from snapshot.read(
+                [root],
+                [keys.spaces, keys.expiry],
+                [
+                    _below(keys.spaces, prefix or (root,)),
+                    command("ZRANGEBYSCORE", keys.expiry, "-inf", now),
+                ],
+            )
+            spaces = [namespaces.from_text(name.decode()) for name in names]
+            dead = Counter(from_member(name)[0] for name in expired)
+            doubtful = [space for space in spaces if space in dead]
+            if doubtful:
+                sizes = yield from snapshot.read(
+                    [root],
+                    [self._keys.space(space).heads for space in doubtful],
+                    [command("HLEN", self._keys.space(space).heads) for space in doubtful],
+                )
+                gone = {
+                    space
+                    for space, size in zip(doubtful, sizes, strict=True)
+                    if size <= dead[space]
+                }
+                spaces = [space for space in spaces if space not in gone]
+            alive += spaces
+        return namespaces.listed(alive, listing.op)
+
+
+def _below(key: bytes, prefix: Namespace) -> Command:
+    bounds = namespaces.text_range(prefix)
+    assert bounds is not None
+    low, high = (text.encode() for text in bounds)
+    return command("ZRANGEBYLEX", key, b"[" + low, b"(" + high)
+
+
+def _scored(reply: Sequence[Any]) -> Iterator[tuple[bytes, int]]:
+    """Names and scores, from a reply as the server gives it, or in the pairs of a client."""
+    if reply and isinstance(reply[0], (list, tuple)):
+        return ((name, int(score)) for name, score in reply)
+    return zip(reply[::2], map(int, map(float, reply[1::2])), strict=True)
+
+
+def _root(place: Place) -> str:
+    return place[0][0]
+
+
+_ORDER: Final[dict[str, Callable[[Candidate], Any]]] = {
+    "created_at": lambda one: (one.stamp, one.place),
+    "updated_at": lambda one: (one.stamp, one.place),
+    "key": lambda one: (one.place[1], namespaces.to_text(one.place[0])),
+}

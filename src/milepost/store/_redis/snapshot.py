@@ -1,0 +1,67 @@
+"""Reads that see one moment, though they are several scripts.
+
+Every change below a root raises its `seq`. A snapshot remembers the first that it sees of each
+root; if a later read finds another one, the reads begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from milepost._db.redis.commands import Command, Program, command
+from milepost._db.redis.guarded import ARGUMENTS, reading
+from milepost.store._redis.keys import Keys
+
+
+class Moved(Exception):
+    """Something below a root was changed between two reads."""
+
+
+class Snapshot:
+    """The reads of one attempt. One that is not `strict` takes what is there, at each read."""
+
+    def __init__(self, keys: Keys, *, strict: bool, is_cluster: bool) -> None:
+        self._keys = keys
+        self._strict = strict
+        self._is_cluster = is_cluster
+        self._seqs: dict[str, bytes | None] = {}
+        self._reads = 0
+
+    def read(
+        self, roots: Sequence[str], keys: Sequence[bytes], commands: Sequence[Command]
+    ) -> Program[list[Any]]:
+        """The replies of commands about these roots, at one moment.
+
+        `keys` are those beside the roots'. In a cluster there is one root.
+        """
+        metas = [self._keys.root(root).meta for root in roots]
+        seqs = [command("HGET", meta, "seq") for meta in metas]
+        answer = yield reading([*metas, *keys], [*seqs, *commands])
+        self._reads += 1
+        for root, seq in zip(roots, answer[1:], strict=False):
+            self._check(root, seq)
+        return list(answer[1 + len(roots) :])
+
+    def settle(self) -> Program[None]:
+        """Moved if the reads did not see one moment. In a cluster each root has its own."""
+        if self._reads > 1 and len(self._seqs) > 1 and self._strict and not self._is_cluster:
+            yield from self.read(list(self._seqs), [], [])
+
+    def seq(self, root: str) -> int:
+        """The number of changes below a root that has been read."""
+        return int(self._seqs.get(root) or 0)
+
+    def _check(self, root: str, seq: bytes | None) -> None:
+        if self._seqs.setdefault(root, seq) != seq:
+            if self._strict:
+                raise Moved
+            self._seqs[root] = seq
+
+
+def fields(key: bytes, names: Sequence[str | bytes]) -> list[Command]:
+    """Commands that read these fields of a hash."""
+    size = ARGUMENTS - 2
+    return [
+        command("HMGET", key, *names[start : start + size]) for start in range(0, len(names), size)
+    ]

@@ -1,0 +1,182 @@
+"""What is done to all items of a store on Redis: sweeping, and sealing with another key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from milepost._db.redis.commands import Program as RedisProgram
+from milepost._db.redis.commands import command
+from milepost._db.redis.guarded import Guard, guarded, reading
+from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+from milepost.errors import SerdeError
+from milepost.store._core import namespaces
+from milepost.store._core.records import Namespace
+from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Write
+from milepost.store._redis.change import Batch
+from milepost.store._redis.heads import Head, Place, parsed, sealed, to_row
+from milepost.store._redis.keys import from_member
+
+if TYPE_CHECKING:
+    from milepost.store._redis.core import RedisCore
+
+SWEPT_AT_ONCE: Final = 1000
+"""Items that one script deletes because they have expired."""
+_ITEMS: Final = 100
+
+
+class Stored(NamedTuple):
+    """An item as it was read."""
+
+    row: Row
+    head: Head
+    stored: bytes
+
+    @property
+    def place(self) -> Place:
+        return self.row.namespace, self.row.key
+
+
+def all_roots(core: RedisCore) -> RedisProgram[list[str]]:
+    """All roots."""
+    return (yield from core.reader.roots(()))
+
+
+def spaces_of(core: RedisCore, root: str) -> RedisProgram[list[Namespace]]:
+    """All namespaces below a root that have items."""
+    names = yield command("ZRANGE", core.keys.root(root).spaces, 0, -1)
+    return [namespaces.from_text(name.decode()) for name in names]
+
+
+def names_in(core: RedisCore, space: Namespace) -> RedisProgram[list[str]]:
+    """All keys in a namespace."""
+    names = yield command("HKEYS", core.keys.space(space).heads)
+    return [name.decode() for name in names]
+
+
+def items_at(core: RedisCore, places: Sequence[Place]) -> RedisProgram[list[Stored]]:
+    """The items at these places, below one root, that are there."""
+    keys, commands = [], []
+    for namespace, key in places:
+        space = core.keys.space(namespace)
+        keys += [space.heads, space.bodies]
+        commands += [command("HGET", space.heads, key), command("HGET", space.bodies, key)]
+    replies = (yield reading(list(dict.fromkeys(keys)), commands))[1:] if commands else []
+    found = []
+    for place, stored, body in zip(places, replies[::2], replies[1::2], strict=True):
+        if stored is not None:
+            head = parsed(place, stored)
+            found.append(Stored(to_row(place, head, body), head, stored))
+    return found
+
+
+# -- expiry
+
+
+def sweeping(core: RedisCore) -> Program[int]:
+    """Delete what has expired, and forget roots that have no items; how many items it was."""
+    now = core.stamps.now()
+    total = 0
+    for root in (yield Transact(partial(all_roots, core), write=False)):
+        while True:
+            swept: int = yield Transact(partial(_swept, core, root, now), write=True)
+            total += swept
+            if swept < SWEPT_AT_ONCE:
+                break
+        yield Transact(partial(_dropped, core, root), write=True)
+    return total
+
+
+def _swept(core: RedisCore, root: str, now: int) -> RedisProgram[int]:
+    expiry = core.keys.root(root).expiry
+    names = yield command("ZRANGEBYSCORE", expiry, "-inf", now, "LIMIT", 0, SWEPT_AT_ONCE)
+    if not names:
+        return 0
+    group = [Write(*from_member(name), None, "", (), None, None, None) for name in names]
+    batch = Batch([group], {}, now, only_dead=True)
+    yield from core.writer.write(batch, None)
+    return batch.written
+
+
+def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
+    keys = core.keys.root(root)
+    token = yield from core.notebook.token(root)
+    answer = yield reading(
+        list(keys), [command("HMGET", keys.meta, "root", "deleted"), command("ZCARD", keys.spaces)]
+    )
+    (life, deleted), spaces = answer[1:]
+    if token is None or life is None or spaces:
+        return
+    # First, so that a root which is made again goes on above these versions.
+    yield from core.notebook.raise_floor(int(deleted or 0))
+    guards = [
+        Guard(("HGET", keys.meta, "root"), life),
+        Guard(("HGET", keys.meta, "deleted"), deleted),
+        Guard(("ZCARD", keys.spaces), b"0"),
+    ]
+    answer = yield guarded(list(keys), guards, [command("UNLINK", *keys)])
+    if answer[0]:
+        yield from core.notebook.unregister(root, token)
+
+
+# -- keys
+
+
+def resealing(
+    core: RedisCore, progress: Progress[RefusedItem] | None
+) -> Program[Reencrypted[RefusedItem]]:
+    """Seal all values again; what was done."""
+    done: Reencrypted[RefusedItem] = Reencrypted()
+    for root in (yield Transact(partial(all_roots, core), write=False)):
+        for space in (yield Transact(partial(spaces_of, core, root), write=False)):
+            names: list[str] = yield Transact(partial(names_in, core, space), write=False)
+            for some in chunks([(space, name) for name in names], _ITEMS):
+                read: list[Stored] = yield Transact(partial(items_at, core, some), write=False)
+                yield from _reseal(core, read, done)
+                if progress is not None:
+                    progress(done)
+    return done
+
+
+def _reseal(
+    core: RedisCore, read: Sequence[Stored], done: Reencrypted[RefusedItem]
+) -> Program[None]:
+    changes: list[tuple[Stored, bytes]] = []
+    for one in read:
+        try:
+            new = core.resealed(one.row)
+        except SerdeError as error:
+            done.refused.append(RefusedItem(*one.place, str(error)))
+            continue
+        if new is None:
+            done.current += 1
+        else:
+            changes.append((one, sealed(new)))
+    if changes:
+        done.resealed += yield Transact(partial(_replaced, core, changes), write=True)
+
+
+def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> RedisProgram[int]:
+    """Replace values of items that are still what was read; of how many."""
+    keys, guards, commands = [], [], []
+    for one, body in changes:
+        space = core.keys.space(one.row.namespace)
+        keys += [space.heads, space.bodies]
+        guards.append(Guard(("HGET", space.heads, one.row.key), one.stored))
+        commands.append(command("HSET", space.bodies, one.row.key, body))
+    answer = yield from core.writer.commit(guarded(list(dict.fromkeys(keys)), guards, commands))
+    if answer[0]:
+        return len(changes)
+    if len(changes) == 1:
+        return 0  # it was put meanwhile, with the newest key, or read: the next call sees to it
+    count = 0
+    for change in changes:
+        count += yield from _replaced(core, [change])
+    return count
+
+
+def chunks(places: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Parts of so many."""
+    for at in range(0, len(places), size):
+        yield places[at : at + size]

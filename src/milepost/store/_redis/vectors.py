@@ -1,0 +1,267 @@
+"""Search by meaning: exact, with numpy, on copies of the vectors in this process.
+
+There is a copy for each root. It asks for what has changed since it last asked. Vectors of items
+that were deleted since are in the copy still; a search leaves such items out, since it finds none
+at their place, and a copy with many of them is made again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from milepost._db.redis.commands import Program, command
+from milepost._internal import fork_guard
+from milepost.errors import DamagedRowError
+from milepost.store._core import namespaces
+from milepost.store._core.records import Namespace
+from milepost.store._core.tasks import Row, Search
+from milepost.store._redis.keys import Keys, from_member
+from milepost.store._redis.marks import Marks, RootGenerations, unpacked
+from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal
+from milepost.store._redis.snapshot import Moved, Snapshot, fields
+from milepost.store._vectors.embeddings import Packed
+from milepost.store._vectors.generations import Generation, Generations
+from milepost.store._vectors.table import VectorTable
+
+_BYTES: Final = 512 * 2**20
+"""What the copies of all roots may take together; at least one is kept."""
+_GONE: Final = 1000
+"""So many items may be in a copy, beside twice those that there are, before it is made again."""
+_FETCHED: Final = 2 * 2**20
+"""Bytes of vectors that are fetched in one go."""
+
+
+class Incomplete(Exception):
+    """Some items lack vectors that this store can make; make them, and search again."""
+
+    def __init__(self, generation: int, roots: list[str]) -> None:
+        super().__init__(generation, roots)
+        self.generation = generation
+        self.roots = roots
+
+
+class _Owner(NamedTuple):
+    """The item that vectors belong to."""
+
+    name: bytes
+    created: int
+
+
+class Nearest(NamedTuple):
+    """Items with their scores, and whether there are more."""
+
+    found: list[tuple[float, _Owner]]
+    more: bool
+
+
+class CopyOf(NamedTuple):
+    """What a copy is of: vectors of one generation, during one life of a root."""
+
+    generation: int
+    life: bytes | None
+
+
+class _Copy:
+    """The vectors below one root."""
+
+    def __init__(self, version: CopyOf, dims: int) -> None:
+        self.version = version
+        self.seq = 0
+        self._width = 4 * dims
+        self._table: VectorTable[_Owner] = VectorTable(dims)
+        self._places: dict[bytes, tuple[int, ...]] = {}
+        self._spaces: dict[str, set[bytes]] = {}
+        """The items of each namespace that have vectors."""
+
+    @property
+    def count(self) -> int:
+        return len(self._places)
+
+    @property
+    def size(self) -> int:
+        return len(self._table.owners) * self._width
+
+    def put(self, name: bytes, stored: bytes | None) -> None:
+        self._table.remove(self._places.pop(name, ()))
+        space = name.partition(b"\0")[0].decode()
+        names = self._spaces.setdefault(space, set())
+        names.discard(name)
+        if stored is None:
+            if not names:
+                del self._spaces[space]
+            return
+        created, joined = unpacked(stored)
+        if len(joined) % self._width:
+            raise DamagedRowError(
+                f"The vectors of the item {from_member(name)!r} are damaged: they are not of the "
+                "length that was written. Put the item again, or call reindex() with another "
+                "`model` in the index to rebuild all vectors."
+            )
+        vectors = [joined[at : at + self._width] for at in range(0, len(joined), self._width)]
+        self._places[name] = self._table.add(vectors, _Owner(name, created))
+        names.add(name)
+
+    def nearest(self, vector: Packed, prefix: str, count: int) -> Nearest:
+        """At least `count` of the nearest items below a prefix, unsorted, each once."""
+        below = [names for space, names in self._spaces.items() if space.startswith(prefix)]
+        total = sum(map(len, below))
+        if 4 * total > 3 * len(self._places):
+            # Nearly all: the nearest of all are taken, and those below the prefix are kept.
+            start = prefix.encode()
+            near = self._table.nearest(vector, 2 * count)
+            best = _best(one for one in near if one[1].name.startswith(start))
+            if len(best) >= count or len(near) >= len(self._table.owners):
+                return Nearest(best, len(best) < total)
+        places = [(name, at) for names in below for name in names for at in self._places[name]]
+        if not places:
+            return Nearest([], False)
+        scores = self._table.scores(vector, [at for _, at in places])
+        owners = self._table.owners
+        found = ((score, owners[at]) for score, (_, at) in zip(scores, places, strict=True))
+        return Nearest(_best((score, one) for score, one in found if one is not None), False)
+
+
+def _best(found: Iterable[tuple[float, _Owner]]) -> list[tuple[float, _Owner]]:
+    """Each item once, with the best score of its vectors."""
+    best: dict[bytes, tuple[float, _Owner]] = {}
+    for one in found:
+        known = best.get(one[1].name)
+        if known is None or one[0] > known[0]:
+            best[one[1].name] = one
+    return list(best.values())
+
+
+class Copies:
+    """The copies of all roots that were searched lately."""
+
+    def __init__(self, dims: int) -> None:
+        self._dims = dims
+        self._copies: OrderedDict[str, _Copy] = OrderedDict()
+        self._lock = fork_guard.held_at_fork(threading.Lock())
+
+    def seen(self, root: str) -> tuple[CopyOf | None, int, int]:
+        """What there is a copy of, the number of the last change that it has seen, and how many
+        items it has."""
+        with self._lock:
+            copy = self._copies.get(root)
+            return (None, 0, 0) if copy is None else (copy.version, copy.seq, copy.count)
+
+    def update(
+        self,
+        root: str,
+        version: CopyOf,
+        seqs: tuple[int, int],
+        changed: Iterable[tuple[bytes, bytes | None]],
+    ) -> None:
+        """Take in what has changed between two numbers."""
+        with self._lock:
+            copy = self._copies.get(root)
+            if copy is None or copy.version != version or not seqs[0]:
+                copy = self._copies[root] = _Copy(version, self._dims)
+            if copy.seq != seqs[0]:
+                raise Moved  # another thread has taken it in
+            for name, stored in changed:
+                copy.put(name, stored)
+            copy.seq = seqs[1]
+            self._copies.move_to_end(root)
+            total = sum(one.size for one in self._copies.values())
+            while total > _BYTES and len(self._copies) > 1:
+                total -= self._copies.popitem(last=False)[1].size
+
+    def nearest(self, root: str, vector: Packed, prefix: Namespace, count: int) -> Nearest:
+        """At least so many of the nearest items of a root."""
+        with self._lock:
+            copy = self._copies.get(root)
+            if copy is None:
+                return Nearest([], False)
+            return copy.nearest(vector, namespaces.to_text(prefix), count)
+
+
+class Ranker:
+    """Carries out searches by meaning."""
+
+    def __init__(self, keys: Keys, reader: Reader, marks: Marks, dims: int) -> None:
+        self._keys = keys
+        self._reader = reader
+        self._marks = marks
+        self._width = 4 * dims
+        self._copies = Copies(dims)
+
+    def search(
+        self,
+        search: Search,
+        snapshot: Snapshot,
+        now: int,
+        renewed: list[Renewal],
+        known: Generations,
+        completed: int | None,
+    ) -> Program[list[Row]]:
+        """The page that a search asks for.
+
+        Incomplete if items lack their vectors, unless those of this generation were `completed`
+        as far as they could be.
+        """
+        assert search.vector is not None
+        generation = known.for_search()
+        roots = yield from self._reader.roots(search.prefix)
+        lacking = []
+        for root in roots:
+            if (yield from self._refresh(root, generation, known, snapshot)):
+                lacking.append(root)
+        if lacking and generation.number != completed:
+            raise Incomplete(generation.number, lacking)
+        vector = search.vector
+
+        def candidates(depth: int) -> Program[Candidates]:
+            near = [self._copies.nearest(root, vector, search.prefix, depth) for root in roots]
+            found = [one for some in near for one in some.found]
+            found.sort(key=lambda one: (-one[0], one[1].created))
+            yield from ()
+            ranked = [
+                Candidate(from_member(owner.name), owner.created, score) for score, owner in found
+            ]
+            more = any(some.more for some in near)
+            # Of what was not asked for, some may be nearer than the last of these.
+            return Candidates(ranked[:depth] if more else ranked, more)
+
+        return (yield from self._reader.page(search, candidates, snapshot, now, renewed))
+
+    def _refresh(
+        self, root: str, generation: Generation, known: Generations, snapshot: Snapshot
+    ) -> Program[bool]:
+        """Bring the copy of a root up to date; whether some of its items lack vectors."""
+        number, keys = generation.number, self._keys.root(root)
+        copied, since, count = self._copies.seen(root)
+        (current, coming, life), later, plain, lacking, have = yield from snapshot.read(
+            [root],
+            [keys.marks],
+            [
+                command("HMGET", keys.meta, "current", "coming", "root"),
+                command("ZRANGEBYSCORE", keys.marks, f"({since}", "+inf"),
+                command("ZRANGEBYSCORE", keys.marks, "-inf", f"(-{since}" if since else "(0"),
+                command("ZRANGEBYSCORE", keys.marks, 0, 0),
+                command("ZCOUNT", keys.marks, "(0", "+inf"),
+            ],
+        )
+        there = RootGenerations(*(None if one is None else int(one) for one in (current, coming)))
+        if there.current != number:
+            yield from self._marks.follow(root, there, known)
+            raise Moved
+        version = CopyOf(number, life)
+        if copied != version or count > 2 * have + _GONE:
+            since, plain = 0, []
+            (later,) = yield from snapshot.read(
+                [root], [keys.marks], [command("ZRANGEBYSCORE", keys.marks, "(0", "+inf")]
+            )
+        changed: list[tuple[bytes, bytes | None]] = [(name, None) for name in (*plain, *lacking)]
+        size = max(1, _FETCHED // self._width)
+        for at in range(0, len(later), size):
+            names = later[at : at + size]
+            replies = yield from snapshot.read([root], [keys.vectors], fields(keys.vectors, names))
+            stored = [one for reply in replies for one in reply]
+            changed += zip(names, stored, strict=True)
+        self._copies.update(root, version, (since, snapshot.seq(root)), changed)
+        return bool(lacking)

@@ -1,0 +1,285 @@
+"""Writing items to Redis: what is there is read, the writes are decided, and a script carries them
+out if it is still there.
+
+The script guards the heads of the items that it replaces, so two writers meet only if they put the
+same item, or if one deletes and the other creates (versions of deleted items are not used again).
+Who comes second reads and decides again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from milepost._db.redis.commands import Pause, Program, RunScript, Waited, command
+from milepost._db.redis.guarded import Guard, guarded, reading
+from milepost._internal import log
+from milepost.errors import (
+    DatabaseBusyError,
+    IndexMismatchError,
+    OutcomeUnknownError,
+    StorageError,
+    VersionConflict,
+)
+from milepost.store._core.conflicts import conflict_error
+from milepost.store._core.tasks import Group, Write
+from milepost.store._core.ttl import Stamps
+from milepost.store._redis.change import Batch, Change, RootState, State
+from milepost.store._redis.heads import Head, Place, parsed
+from milepost.store._redis.keys import Keys, member
+from milepost.store._redis.marks import Marks, RootGenerations
+from milepost.store._redis.notes import Notebook
+from milepost.store._redis.read import Renewal
+from milepost.store._vectors.generations import Generations
+
+_ATTEMPTS: Final = 200
+_UNKNOWN: Final = 5
+"""How often a batch is looked for, and sent again, whose answer was lost."""
+_WAIT: Final = 30_000
+"""Milliseconds that a write may take to be on the disk."""
+
+
+class Writer:
+    """Carries out what writes."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        notebook: Notebook,
+        marks: Marks,
+        stamps: Stamps,
+        *,
+        fsync: bool,
+        is_cluster: bool,
+    ) -> None:
+        self._keys = keys
+        self._notebook = notebook
+        self._marks = marks
+        self._stamps = stamps
+        self._fsync = fsync
+        self._has_warned = False
+        self.is_cluster = is_cluster
+
+    def write(self, batch: Batch, generations: Generations | None) -> Program[None]:
+        """The writes of every group that has not failed; one that is refused joins `failed`.
+
+        `generations` are None if this store has no index. StaleGenerations if they are older than
+        those of a root.
+        """
+        for attempt in range(_ATTEMPTS):
+            writes = batch.writes()
+            state = yield from self._read(writes)
+            if batch.unknown and self._find(batch, state):
+                continue
+            final = self._decided(batch, state, generations) if writes else {}
+            if not final:
+                if batch.fresh:
+                    yield from self._notebook.register(sorted(batch.fresh))
+                return
+            if (yield from self._marks.align(_roots(final), state.roots, generations)):
+                continue
+            try:
+                yield from self._store(batch, final, state, generations)
+            except OutcomeUnknownError:
+                batch.unknown += 1
+                if batch.unknown > _UNKNOWN:
+                    raise
+            if attempt > 2:
+                yield Pause(random.uniform(0, 0.001 * min(attempt, 20)))
+        raise DatabaseBusyError(
+            f"Others have changed the same items, or deleted items next to them, at each of "
+            f"{_ATTEMPTS} attempts; nothing was written. Repeat the call later."
+        )
+
+    def _find(self, batch: Batch, state: State) -> bool:
+        """Whether a batch whose answer was lost is there after all; its roots are done then."""
+        found = {
+            place[0][0]
+            for place, head in state.heads.items()
+            if head is not None and head.nonce == batch.nonce
+        }
+        if found and not self.is_cluster:
+            found = set(state.roots)
+        batch.done |= found
+        return bool(found)
+
+    # -- what is there
+
+    def _read(self, writes: Sequence[Write]) -> Program[State]:
+        state = State({}, {}, {}, {})
+        places = sorted({(write.namespace, write.key) for write in writes})
+        for roots in self._units({place[0][0] for place in places}):
+            mine = [place for place in places if place[0][0] in roots]
+            yield from self._read_unit(roots, mine, state)
+        return state
+
+    def _read_unit(self, roots: Sequence[str], places: Sequence[Place], state: State) -> Any:
+        metas = [self._keys.root(root).meta for root in roots]
+        spaces = sorted({namespace for namespace, _ in places})
+        heads = [self._keys.space(space).heads for space in spaces]
+        commands = [
+            command("HMGET", meta, "deleted", "root", "current", "coming") for meta in metas
+        ]
+        commands += [command("HLEN", key) for key in heads]
+        commands += [command("HGET", self._keys.space(ns).heads, key) for ns, key in places]
+        replies = iter((yield reading([*metas, *heads], commands))[1:])
+        for root in roots:
+            deleted, token, current, coming = next(replies)
+            state.roots[root] = RootState(
+                int(deleted or 0),
+                token,
+                RootGenerations(_number(current), _number(coming)),
+            )
+        for space in spaces:
+            state.sizes[space] = int(next(replies))
+        for place in places:
+            stored = state.stored[place] = next(replies)
+            state.heads[place] = None if stored is None else parsed(place, stored)
+
+    def _units(self, roots: set[str]) -> list[list[str]]:
+        """Which roots one script takes."""
+        ordered = sorted(roots)
+        return [[root] for root in ordered] if self.is_cluster else [ordered]
+
+    # -- what is to be done
+
+    def _decided(
+        self, batch: Batch, state: State, generations: Generations | None
+    ) -> dict[Place, Write]:
+        """Of several writes to one key the last one counts."""
+        final: dict[Place, Write] = {}
+        for at, group in enumerate(batch.groups):
+            if at in batch.failed:
+                continue
+            mine: dict[Place, Write] = {}
+            for write in group:
+                if not isinstance(write, Write) or write.namespace[0] in batch.done:
+                    continue
+                place = write.namespace, write.key
+                if batch.only_dead:
+                    head = state.heads[place]
+                    if head is None or not head.is_dead(batch.now):
+                        continue
+                if write.texts and generations is not None:
+                    try:
+                        generations.check_writable()
+                    except IndexMismatchError as error:
+                        batch.failed[at] = error
+                        break
+                if write.if_version is not None:
+                    head = state.heads[place]
+                    there = 0 if head is None or head.is_dead(batch.now) else head.updated
+                    if there != write.if_version or place in mine or place in final:
+                        batch.failed[at] = _refusal(batch, group, write, there)
+                        break
+                    if write.if_version == 0 and write.data is None:
+                        continue  # nothing is there, and what others put stays
+                mine[place] = write
+            else:
+                final.update(mine)
+        return final
+
+    # -- doing it
+
+    def _store(
+        self,
+        batch: Batch,
+        final: Mapping[Place, Write],
+        state: State,
+        generations: Generations | None,
+    ) -> Program[None]:
+        new = [root for root in _roots(final) if state.roots[root].token is None]
+        floor = (yield from self._notebook.register(new)) if new else 0
+        batch.fresh |= set(new)
+        stamp = self._stamps.next(len(final))
+        stamps = {place: stamp + at for at, place in enumerate(final)}
+        for roots in self._units(set(_roots(final))):
+            change = Change(self._keys, state, batch, floor)
+            for root in roots:
+                change.begin(root)
+            for place, write in final.items():
+                if place[0][0] in roots:
+                    change.add(place, write, stamps[place])
+                    if place in change.stored:
+                        self._marks.write(
+                            change, place, write, change.heads.get(place), generations
+                        )
+            change.end()
+            answer = yield from self.commit(change.script())
+            if not answer[0]:
+                return
+            batch.done |= set(roots)
+            batch.written += len(change.stored)
+
+    def commit(self, run: RunScript) -> Program[list[Any]]:
+        """Carry out a script that writes."""
+        if not self._fsync:
+            answer: list[Any] = yield run
+            return answer
+        confirmed = yield Waited(run, 1, 0, _WAIT)
+        if confirmed.local == 0:
+            raise StorageError(
+                f"The write is in the server's memory, but was not on its disk after {_WAIT} ms. "
+                "Look into the server's log."
+            )
+        if confirmed.local < 0 and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                log.STORE,
+                "The server cannot tell when a write is on its disk (WAITAOF needs Redis 7.2 or "
+                "Valkey, and appendonly yes): what it promises is its appendfsync.",
+            )
+        return list(confirmed.reply)
+
+    # -- lives
+
+    def renew(self, renewals: Sequence[Renewal]) -> Program[None]:
+        """Prolong the lives of these items, except of those that have expired or changed."""
+        now = self._stamps.now()
+        once = {one.place: one for one in renewals}
+        for roots in self._units({place[0][0] for place in once}):
+            mine = [one for one in once.values() if one.place[0][0] in roots]
+            answer = yield self._renewing(mine, now)
+            if not answer[0] and len(mine) > 1:
+                for one in mine:
+                    yield self._renewing([one], now)
+
+    def _renewing(self, renewals: Sequence[Renewal], now: int) -> RunScript:
+        keys, guards, commands = [], [], []
+        for (namespace, key), stored, head in renewals:
+            if head.is_dead(now) or head.ttl is None:
+                continue
+            expires = max(head.expires or 0, now + head.ttl)
+            new = Head(head.created, head.updated, head.ttl, expires, head.nonce, head.index)
+            heads, expiry = self._keys.space(namespace).heads, self._keys.root(namespace[0]).expiry
+            keys += [heads, expiry]
+            guards.append(Guard(("HGET", heads, key), stored))
+            commands.append(command("HSET", heads, key, new.dump()))
+            commands.append(command("ZADD", expiry, expires, member(namespace, key)))
+        return guarded(keys or [self._keys.meta], guards, commands)
+
+
+def _number(stored: bytes | None) -> int | None:
+    return None if stored is None else int(stored)
+
+
+def _roots(final: Mapping[Place, Write]) -> list[str]:
+    return sorted({namespace[0] for namespace, _ in final})
+
+
+def _refusal(batch: Batch, group: Group, write: Write, there: int) -> Exception:
+    if batch.unknown:
+        return OutcomeUnknownError(
+            f"The connection was lost while the item {write.key!r} in {write.namespace} was put, "
+            "and others have changed it since, so that it is unknown whether it was stored. Get "
+            "the item, and decide."
+        )
+    refused = conflict_error(write, there)
+    stored = sorted({one.namespace[0] for one in group if isinstance(one, Write)} & batch.done)
+    if stored:
+        return VersionConflict(
+            f"{refused} In a cluster a batch is one unit only below one root: its writes below "
+            f"{', '.join(map(repr, stored))} were stored before others changed this item."
+        )
+    return refused

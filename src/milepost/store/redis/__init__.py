@@ -1,0 +1,122 @@
+"""A store in Redis or Valkey. Core commands are enough: no modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from milepost._db.redis.client import is_cluster_client, make_client
+from milepost._db.redis.engine import RedisEngine
+from milepost._internal import log
+from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.core import Deserializer
+from milepost.store._core.engine_api import EngineStore
+from milepost.store._core.records import IndexConfig, TTLConfig
+from milepost.store._core.tasks import Transact
+from milepost.store._core.ttl import Clock
+from milepost.store._redis.core import RedisCore
+
+if TYPE_CHECKING:
+    from milepost.store.redis.aio import AsyncRedisStore
+
+__all__ = ["AsyncRedisStore", "RedisStore"]
+
+
+def __getattr__(name: str) -> Any:
+    """The async store, which lives in `aio` and builds on this module."""
+    if name == "AsyncRedisStore":
+        from milepost.store.redis.aio import AsyncRedisStore
+
+        return AsyncRedisStore
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class BaseRedisStore(EngineStore):
+    """What the stores in Redis have in common."""
+
+    def __init__(
+        self,
+        conn: Any,
+        *,
+        index: IndexConfig | None = None,
+        ttl: TTLConfig | None = None,
+        cluster_mode: bool | None = None,
+        store_prefix: str = "milepost:store",
+        vector_prefix: str | None = None,  # noqa: ARG002
+        serde: SerializerProtocol | None = None,
+        clear_fields: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        deserializer: Deserializer | None = None,
+        fsync: bool = False,
+        allow_eviction: bool = False,
+    ) -> None:
+        if index is not None and index.get("distance_type", "cosine") != "cosine":
+            log.warning(
+                log.STORE, "A store in Redis ranks by cosine; distance_type is for PostgreSQL."
+            )
+        self.engine = RedisEngine(conn, owner=type(self).__name__)
+        core = RedisCore(
+            store_prefix,
+            is_cluster=is_cluster_client(conn) if cluster_mode is None else cluster_mode,
+            fsync=fsync,
+            allow_eviction=allow_eviction,
+            index=index,
+            ttl=ttl,
+            serde=serde,
+            clear_fields=clear_fields,
+            clock=clock,
+            deserializer=deserializer,
+        )
+        super().__init__(self.engine, core)
+
+    @property
+    def conn(self) -> Any:
+        """The client."""
+        return self.engine.client
+
+    def _transact(self, request: Any) -> Any:
+        assert isinstance(request, Transact)
+        return self._engine.run(request.work())
+
+    async def _atransact(self, request: Any) -> Any:
+        assert isinstance(request, Transact)
+        return await self._engine.arun(request.work())
+
+
+class RedisStore(BaseRedisStore):
+    """Keeps items in Redis or Valkey. Nothing has to be set up.
+
+    Give it a client of redis-py or valkey-py, also a cluster or Sentinel client, or let
+    `from_conn_string` make and close one. The client can be a saver's as well. The async methods
+    work too: they hand their work to a thread.
+
+    All keys begin with `store_prefix`. `cluster_mode` says that the server is part of a cluster,
+    if the client does not show it. With `fsync` a write ends when the server's disk has it, where
+    the server can tell. A server that evicts any key when its memory is full is refused unless
+    `allow_eviction` says otherwise. `vector_prefix` is accepted for programs that pass it; vectors
+    are among the store's other keys.
+    """
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(
+        cls, conn_string: str, *, cluster_mode: bool | None = None, **settings: Any
+    ) -> Iterator[Self]:
+        """A store on a server, at `redis://`, `rediss://`, `unix://` or `redis+cluster://`; use it
+        with `with`. Takes the same settings."""
+        client = make_client(conn_string, is_async=False, cluster=cluster_mode)
+        try:
+            store = cls(client, cluster_mode=cluster_mode, **settings)
+        except BaseException:
+            client.close()
+            raise
+        try:
+            yield store
+        finally:
+            store.close()
+            store.engine.close()
+
+    def close(self) -> None:
+        """Stop what runs in the background. The client is the caller's."""
+        self._sweeper.stop()

@@ -1,0 +1,67 @@
+"""A store in Redis or Valkey, for programs on an event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from milepost._db.redis.client import make_client
+from milepost.store._core.engine_api import AsyncUpkeep
+from milepost.store.redis import BaseRedisStore
+
+__all__ = ["AsyncRedisStore"]
+
+
+class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
+    """`RedisStore` on an async client, whose upkeep is awaited.
+
+    Takes an address or a client (as the first argument or as `redis_client`), and the settings of
+    `RedisStore`; `connection_args` are for the client that is made. A client that the store has
+    made is closed by `async with` or `aclose`. The sync methods work from threads other than the
+    loop's, while it runs.
+    """
+
+    def __init__(
+        self,
+        redis_url: Any = None,
+        *,
+        redis_client: Any = None,
+        connection_args: Mapping[str, Any] | None = None,
+        cluster_mode: bool | None = None,
+        **settings: Any,
+    ) -> None:
+        if redis_client is None and redis_url is not None and not isinstance(redis_url, str):
+            redis_client, redis_url = redis_url, None
+        self._owns_client = redis_client is None
+        if redis_client is None:
+            url = redis_url or os.environ.get("REDIS_URL")
+            if not url:
+                raise ValueError(
+                    "AsyncRedisStore needs an address or a client: AsyncRedisStore('redis://…'), "
+                    "AsyncRedisStore(redis_client=client), or the environment's REDIS_URL."
+                )
+            options = dict(connection_args or {})
+            redis_client = make_client(url, is_async=True, cluster=cluster_mode, **options)
+        super().__init__(redis_client, cluster_mode=cluster_mode, **settings)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
+        """A store on a server; use it with `async with`. Takes the same settings."""
+        async with cls(conn_string, **settings) as store:
+            yield store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the sweeper, and close the client that the store has made."""
+        await self.stop_ttl_sweeper()
+        if self._owns_client:
+            await self._batcher.settle()
+            await self.engine.aclose()
