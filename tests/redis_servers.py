@@ -123,7 +123,9 @@ class RedisServer:
 def started(*options: str, kind: str = "valkey", tcp: bool = False) -> RedisServer:
     """A server with options as on its command line: `"--appendonly", "yes"`."""
     names, values = options[::2], options[1::2]
-    settings = {name[2:].replace("-", "_"): value for name, value in zip(names, values, strict=True)}
+    settings = {
+        name[2:].replace("-", "_"): value for name, value in zip(names, values, strict=True)
+    }
     return RedisServer(kind, **settings).start(tcp=tcp)
 
 

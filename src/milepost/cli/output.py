@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from milepost._internal.progress import shown
 from milepost.cli.plain import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -118,27 +119,16 @@ def say(text: str) -> None:
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr while something takes long, if that is a terminal; call it for each step."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(label, total=total)
+    """Show on stderr how far something has come; call it for each step."""
+    with shown(label) as tell:
+        steps = count(1)
 
         def step(*told: object) -> None:
             done, whole = (*told, None, None)[:2]
             if isinstance(done, int):  # how much is done, of how much
-                bar.update(task, completed=done, total=whole if isinstance(whole, int) else total)
+                tell(done, whole if isinstance(whole, int) else total)
             else:
-                bar.advance(task)
+                tell(next(steps), total)
 
         yield step
 

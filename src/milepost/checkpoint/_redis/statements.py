@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import (
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.calls import Known
     from milepost.checkpoint._redis.rows import Keys
 
-REDIS: Final = Statements(**{f.name: f.name for f in fields(Statements)} | {"newest": ""})
+REDIS: Final = Statements(**{name: name for name in Statements.__annotations__} | {"newest": ""})
 """Every statement is its own name. There is no guess at the newest values."""
 
 _NEVER: Final = "\U0010ffff"

@@ -214,9 +214,7 @@ class RedisCore(StoreCore):
         yield from self.ready()
         return (yield from reindexing(self, progress, size))
 
-    def reencrypt(
-        self, progress: _rotation.Progress[RefusedItem] | None
-    ) -> Program[_rotation.Reencrypted[RefusedItem]]:
+    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
         self.check_encrypts()
         yield from self.ready()
         return (yield from resealing(self, progress))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import Guard, guarded, reading
-from milepost.checkpoint.serde._rotation import Progress, Reencrypted
+from milepost._internal.progress import Progress
+from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import SerdeError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
@@ -123,19 +124,19 @@ def _dropped(core: RedisCore, root: str) -> RedisProgram[None]:
 # -- keys
 
 
-def resealing(
-    core: RedisCore, progress: Progress[RefusedItem] | None
-) -> Program[Reencrypted[RefusedItem]]:
+def resealing(core: RedisCore, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
     """Seal all values again; what was done."""
     done: Reencrypted[RefusedItem] = Reencrypted()
+    seen = 0
     for root in (yield Transact(partial(all_roots, core), write=False)):
         for space in (yield Transact(partial(spaces_of, core, root), write=False)):
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
             for some in chunks([(space, name) for name in names], _ITEMS):
                 read: list[Stored] = yield Transact(partial(items_at, core, some), write=False)
                 yield from _reseal(core, read, done)
+                seen += len(read)
                 if progress is not None:
-                    progress(done)
+                    progress(seen, None)
     return done
 
 
