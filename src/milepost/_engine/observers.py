@@ -131,16 +131,15 @@ class RunObserver:
         """Set context variables that the code of an attempt sees: a span that is current."""
 
 
-_NO_EFFECTS: Any = ()
+_EMPTY: Any = ()
+NOTHING: EffectGenerator[None] = _EMPTY
+"""What an observer returns that has nothing for the driver to do: `yield from` takes an empty
+tuple as well as a generator, and the tuple need not be made."""
 
 
 def nothing(*_told: Any) -> EffectGenerator[None]:
-    """What an observer returns that has nothing for the driver to do.
-
-    `yield from` takes an empty tuple as well as a generator, and it need not be made.
-    """
-    effects: EffectGenerator[None] = _NO_EFFECTS
-    return effects
+    """NOTHING, whatever was told."""
+    return NOTHING
 
 
 @record

@@ -24,7 +24,7 @@ from opentelemetry.context import Context as TraceContext
 from opentelemetry.context import attach, detach, get_current
 from opentelemetry.trace import INVALID_SPAN
 
-from milepost._engine.observers import TRACE, RunObserver, StoredStep, nothing, trace_of
+from milepost._engine.observers import NOTHING, TRACE, RunObserver, StoredStep, trace_of
 from milepost.errors import ThreadConflict
 from milepost.integrations._otel import marks, names
 from milepost.integrations._otel.task_spans import TaskSpans, only_passes_input_on
@@ -85,7 +85,7 @@ class TracingObserver(RunObserver):
         context = span.get_span_context()
         if context.is_valid:
             run.checkpoints.keep_with_checkpoints(TRACE, marks.to_text(context))
-        return nothing()
+        return NOTHING
 
     def run_opened(self) -> EffectGenerator[None]:
         """Say where the run starts, and connect it with the run that stopped there."""
@@ -103,7 +103,7 @@ class TracingObserver(RunObserver):
             before = marks.from_text(trace_of(self._earlier))
             if before is not None:
                 span.add_link(before, {names.LINK: self._why(), names.CHECKPOINT: checkpoint_id})
-        return nothing()
+        return NOTHING
 
     def _why(self) -> str:
         """Why this run goes on where another one was."""
@@ -137,7 +137,7 @@ class TracingObserver(RunObserver):
         if isinstance(error, ThreadConflict) and run.depth == 0:
             instruments.conflicts.add(1, self.labels, self._run.around)
         span.end()
-        return nothing()
+        return NOTHING
 
     # -- super-steps
 
@@ -147,7 +147,7 @@ class TracingObserver(RunObserver):
             if not only_passes_input_on(task):
                 break
         else:
-            return nothing()
+            return NOTHING
         self._steps += 1
         if self._tasks is not None:
             self._planned = {task: task.finished for task in tasks}
@@ -159,14 +159,14 @@ class TracingObserver(RunObserver):
                 about[names.CHECKPOINT] = position.stored_id
             self._step = self.telemetry.begin(f"super_step {step}", self._run.around, about)
         self._step_began = perf_counter()
-        return nothing()
+        return NOTHING
 
     def step_ends(
         self, tasks: Sequence[Task], error: BaseException | None
     ) -> EffectGenerator[None]:
         """End the span of a super-step."""
         if self._step_began is None:
-            return nothing()
+            return NOTHING
         taken = perf_counter() - self._step_began
         step, self._step, self._step_began = self._step, None, None
         around = (step or self._run).around
@@ -182,7 +182,7 @@ class TracingObserver(RunObserver):
                 marks.mark_interrupts(step.span, paused, with_values=values)
             self.telemetry.mark(step.span, error)
             step.span.end()
-        return nothing()
+        return NOTHING
 
     # -- tasks
 
@@ -191,13 +191,13 @@ class TracingObserver(RunObserver):
         if self._tasks is not None:
             self._planned.pop(task, None)
             self._tasks.begin(task, (self._step or self._run).around)
-        return nothing()
+        return NOTHING
 
     def task_ends(self, task: Task, crash: BaseException | None) -> EffectGenerator[None]:
         """End the span of a task."""
         if self._tasks is not None:
             self._tasks.end(task, crash)
-        return nothing()
+        return NOTHING
 
     def attempt_begins(self, context: TaskContext, handler: bool) -> EffectGenerator[None]:
         """Count a retry, and begin its span."""
@@ -208,7 +208,7 @@ class TracingObserver(RunObserver):
             self.telemetry.instruments.retries.add(1, labels, around or self._run.around)
         if tasks is not None:
             tasks.begin_attempt(context, handler)
-        return nothing()
+        return NOTHING
 
     def attempt_ends(
         self, context: TaskContext, output: Any, error: BaseException | None
@@ -216,7 +216,7 @@ class TracingObserver(RunObserver):
         """End the span of an attempt."""
         if self._tasks is not None:
             self._tasks.end_attempt(context, output, error)
-        return nothing()
+        return NOTHING
 
     def enter(self, variables: Context, context: TaskContext) -> None:
         """Make the span of the task or attempt current, or that of the run."""
@@ -228,7 +228,7 @@ class TracingObserver(RunObserver):
     def load_begins(self) -> EffectGenerator[None]:
         """Take the time."""
         self._loading = (time_ns(), perf_counter())
-        return nothing()
+        return NOTHING
 
     def load_ends(
         self, saved: CheckpointTuple | None, error: BaseException | None
@@ -239,7 +239,7 @@ class TracingObserver(RunObserver):
         """
         self._earlier = saved
         if saved is None and error is None and self.run.position.parent is not None:
-            return nothing()
+            return NOTHING
         start, began = self._loading
         about: Attributes = {names.FOUND: saved is not None}
         if saved is not None:
@@ -249,7 +249,7 @@ class TracingObserver(RunObserver):
         telemetry.mark(opened.span, error)
         telemetry.instruments.load.record(perf_counter() - began, self.labels, opened.around)
         opened.span.end()
-        return nothing()
+        return NOTHING
 
     def commit(self, steps: Sequence[StoredStep]) -> AbstractContextManager[None]:
         """Follow a commit."""
