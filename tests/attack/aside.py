@@ -13,11 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attack.operation import Context
+from attack.operation import Context, Steps, plain
 
 
 class Hindered(Exception):
     """The checker's own connection failed: a fault has hit it, too."""
+
+
+def own_database(context: Context) -> Steps:
+    """An `Aside`. To make its tables may have to wait for a transaction of the actor's own loop."""
+    return (yield plain(Aside, "__call__", context))
 
 
 class Aside:

@@ -30,7 +30,7 @@ class Ask(NamedTuple):
     options: dict[str, Any]
     kind: str = "call"
     """`call`: the result; `listing`: all items of an iterator, as a list; `plain`: a method that
-    has no async twin; `leave`: like a listing, but left after `most` items; `slow`: like a listing,
+    has no async twin, and may wait; `leave`: like a listing, but left after `most` items; `slow`: like a listing,
     with a wait after each of the first `most` items; `cancel`: a call that is cancelled after
     `after` seconds where that can be done, on a loop."""
     most: int = 0
@@ -181,8 +181,11 @@ async def adrive(steps: Steps) -> Any:
 
 async def _aanswer(asked: Ask) -> Any:
     if asked.kind == "plain":
-        result = getattr(asked.target, asked.name)(*asked.arguments, **asked.options)
-        return await result if asyncio.iscoroutine(result) else result
+        method = getattr(asked.target, asked.name)
+        if asyncio.iscoroutinefunction(method):
+            return await method(*asked.arguments, **asked.options)
+        # Not on the loop: what it waits for may be a lock that a transaction of this loop holds.
+        return await asyncio.to_thread(method, *asked.arguments, **asked.options)
     result = getattr(asked.target, f"a{asked.name}")(*asked.arguments, **asked.options)
     if asked.kind == "listing":
         return [item async for item in result]

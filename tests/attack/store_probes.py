@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attack.aside import Aside
+from attack.aside import own_database
 from attack.operation import Context, Operation, Steps, ask
 from milepost.errors import EmbeddingError, ValueTooLargeError
 from milepost.store.base import PutOp
@@ -55,7 +55,7 @@ def filters(context: Context) -> Steps:
     memory, puts = InMemoryStore(), odd_items()
     memory.batch(puts)  # type: ignore[arg-type]
     with context.recorder.call("probe", how="filters"):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.place.store() as store:
             yield ask(store, "setup")
             yield ask(store, "batch", puts)
@@ -106,7 +106,7 @@ def embeddings(context: Context) -> Steps:
     puts = [PutOp(SPACE, text, {"text": text}) for text in texts]
     settings: Any = {"index": {"embed": embed, "dims": 2, "fields": ["text"], "model": "odd"}}
     told = {"how": "embeddings", "embed": embed.__name__}
-    with context.recorder.call("probe", **told), open_store(context, settings) as store:
+    with context.recorder.call("probe", **told), (yield from opened(context, settings)) as store:
         if hasattr(store, "setup"):
             yield ask(store, "setup")
         try:
@@ -126,10 +126,11 @@ def embeddings(context: Context) -> Steps:
             wrong(context, EMBED, f"{embed.__name__}: ccc is found as {keys}")
 
 
-def open_store(context: Context, settings: dict[str, Any]) -> Any:
+def opened(context: Context, settings: dict[str, Any]) -> Steps:
     if not context.place.is_shared:
         return type(context.place)("").store(**settings)
-    return Aside(context).place.store(**settings)
+    aside = yield from own_database(context)
+    return aside.place.store(**settings)
 
 
 # -- sizes
@@ -139,7 +140,7 @@ def too_large(context: Context) -> Steps:
     """The limits of databases are too large to be reached here; smaller ones stand for them."""
     what = context.random.choice(("largest", "largest_view"))
     with context.recorder.call("probe", how="too large", what=what):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.place.store() as store:
             yield ask(store, "setup")
             yield ask(store, "put", SPACE, "k", {"text": "short"})

@@ -12,7 +12,7 @@ import pickle
 import socket
 from typing import Any
 
-from attack.aside import Aside
+from attack.aside import own_database
 from attack.mishaps import BUSY, at, private, wrong
 from attack.operation import Context, Operation, Steps, ask, plain
 from attack.vandal import SQLITE, in_line
@@ -60,7 +60,7 @@ def slow_statement(context: Context) -> Steps:
 
     name = private(context)
     with context.recorder.call("look", how="slow statement"), contextlib.ExitStack() as stack:
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.connection() as holder:
             holder.execute("BEGIN")
             holder.execute("LOCK TABLE checkpoints IN ACCESS EXCLUSIVE MODE")
@@ -80,7 +80,7 @@ def read_only(context: Context) -> Steps:
     """A file is opened for reading: reads give what is there, and writes say why they cannot."""
     name = private(context)
     with context.recorder.call("look", thread=name, how="read only"):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.place.saver() as saver:
             found = yield ask(in_line(saver), "invoke", {"log": ["in"]}, at(name))
         if context.random.random() < 0.5:

@@ -50,9 +50,6 @@ def test_what_was_promised_holds_while_everybody_does_everything(
     server = None
     if place.startswith("postgres"):
         server = request.getfixturevalue("attacked_server")
-    if not LONG and (workload, place) == ("store", "postgres-pool"):
-        # An open finding: now and then a sweeper on a pool does not end within 20 s.
-        request.applymarker(pytest.mark.xfail(reason="a sweeper on a pool ends late"))
     settings = Settings(
         place=place,
         address=address,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from attack.aside import Aside
+from attack.aside import Aside, own_database
 from attack.graph import joined
 from attack.mishaps import at, private, wrong
 from attack.operation import Context, Operation, Steps, ask, listing
@@ -113,7 +113,7 @@ def rows_gone(context: Context) -> Steps:
     expected, read = HARMS[harm]
     name, told = private(context), harm.__name__.replace("_", " ")
     with context.recorder.call("look", thread=name, how="rows gone", harm=told):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.place.saver() as saver:
             yield from harm(context, aside, name, saver)
         with aside.place.saver() as saver:  # one that remembers nothing
@@ -138,7 +138,7 @@ def damaged_entry(context: Context) -> Steps:
     """The metadata of a thread is no JSON any more, or no object."""
     name = private(context)
     with context.recorder.call("look", thread=name, how="damaged entry"):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         damage = context.random.choice(NO_METADATA[aside.is_sqlite])
         with aside.place.saver() as saver:
             yield ask(in_line(saver), "invoke", {"log": ["in"]}, at(name), durability="sync")
@@ -214,7 +214,7 @@ def odd_cell(context: Context) -> Steps:
     column, other = rng.choice(CELLS[table]), rng.choice(OTHERS)
     told = f"{table}.{column} = {other!r}"
     with context.recorder.call("look", thread=name, how="odd cell", cell=told):
-        aside = Aside(context)
+        aside = yield from own_database(context)
         with aside.place.saver() as saver:
             yield ask(asking(saver), "invoke", {"log": ["in"]}, at(name), durability="sync")
             yield ask(saver, "set_thread_metadata", name, {"owner": "ann"})
