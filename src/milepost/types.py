@@ -386,19 +386,19 @@ class Interrupt:
         if unknown := older.keys() - {"resumable", "when"}:
             raise TypeError(f"Interrupt takes no argument {sorted(unknown)[0]!r}.")
         if ns is not None and id == "placeholder-id":
-            from milepost._internal.ids import interrupt_id
+            from milepost._internal.ids import interrupt_id_of_ns
 
-            id = interrupt_id("|".join(ns), 0)
+            id = interrupt_id_of_ns("|".join(ns))
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "id", id)
         object.__setattr__(self, "response_schema", response_schema)
 
     @classmethod
     def from_ns(cls, value: Any, ns: str, *, response_schema: Any = None) -> Interrupt:
-        """The first interrupt of the task that has this namespace."""
-        from milepost._internal.ids import interrupt_id
+        """The interrupt of the task that has this namespace, with the id that LangGraph gives."""
+        from milepost._internal.ids import interrupt_id_of_ns
 
-        return cls(value, interrupt_id(ns, 0), response_schema=response_schema)
+        return cls(value, interrupt_id_of_ns(ns), response_schema=response_schema)
 
     @property
     def interrupt_id(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost._engine.context.config import recursion_limit
 from milepost._engine.drivers.effects import EffectGenerator
+from milepost._engine.drivers.saver_effects import LoadCheckpoint
 from milepost._engine.loading import (
     apply_outside,
     find_saver,
@@ -18,6 +19,7 @@ from milepost._engine.loading import (
 from milepost._engine.observers import TRACE, observed
 from milepost._engine.position import start_lineage
 from milepost._engine.superstep.apply import apply_writes
+from milepost._engine.superstep.older_formats import SENDS_ARE_A_CHANNEL, with_sends
 from milepost._engine.superstep.pending_writes import (
     answered_before_failures,
     answers_in,
@@ -31,7 +33,7 @@ from milepost._engine.superstep.pending_writes import (
 from milepost._engine.superstep.plan import Task, plan, sketch
 from milepost._engine.superstep.program import Outside, Write
 from milepost._internal.ids import LateId, interrupt_id
-from milepost.checkpoint._contract.records import CheckpointTuple
+from milepost.checkpoint._contract.records import Checkpoint, CheckpointTuple
 from milepost.checkpoint._contract.step_saver import TaskWrites
 from milepost.constants import ANSWERS, INPUT, START, TRACED
 from milepost.errors import (
@@ -85,10 +87,21 @@ def _observed_load(
 
 def open_channels(run: GraphRun, saved: CheckpointTuple | None) -> EffectGenerator[None]:
     """Give a run the channels as a checkpoint has them, or as they are at the beginning."""
-    channels = run.program.open_channels(saved.checkpoint if saved else None)
+    checkpoint = saved.checkpoint if saved else None
+    if saved is not None and checkpoint is not None and checkpoint["v"] < SENDS_ARE_A_CHANNEL:
+        checkpoint = yield from _with_sends_of_parent(run, saved)
+    channels = run.program.open_channels(checkpoint)
     run.channels = run.checkpoints.channels = channels
     if saved is not None:
         run.resources.previous = yield from restore(saved, run.position, run.checkpoints)
+
+
+def _with_sends_of_parent(run: GraphRun, saved: CheckpointTuple) -> EffectGenerator[Checkpoint]:
+    thread, parent = run.checkpoints.thread, saved.parent_config
+    if thread is None or parent is None:
+        return saved.checkpoint
+    found = yield from LoadCheckpoint(thread.saver, parent)
+    return with_sends(saved.checkpoint, (found and found.pending_writes) or ())
 
 
 # -- with an input

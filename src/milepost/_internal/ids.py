@@ -89,6 +89,19 @@ def interrupt_id(task_ns: str, at: int) -> str:
     return digest_id("interrupt", task_ns, str(at)).replace("-", "")
 
 
+def interrupt_id_of_ns(ns: str) -> str:
+    """The id that LangGraph gives what a task asks: by it, answers find older questions.
+
+    It is a digest of a kind that Python does not have. Where the package for it is not installed,
+    LangGraph is not either, and the id is one of ours.
+    """
+    try:
+        from xxhash import xxh3_128_hexdigest
+    except ImportError:
+        return interrupt_id(ns, 0)
+    return xxh3_128_hexdigest(ns.encode())
+
+
 def random_uuid() -> str:
     """A UUID of version 4.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from milepost._engine.position import without_ids
 from milepost._engine.streaming.payloads import result_of, written
 from milepost._engine.superstep.channel_state import ChannelState
+from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME
 from milepost._engine.superstep.pending_writes import null_writes, recall
 from milepost._engine.superstep.plan import Task, finished_writes, sketch
 from milepost._internal.lazy_tuple import LazyTuple
@@ -43,7 +44,11 @@ def channels_of(program: ExecutableGraph, saved: CheckpointTuple) -> ChannelStat
 def outlined(saved: CheckpointTuple, channels: Collection[str]) -> Checkpoint:
     """A checkpoint with the values of these channels; with all, if its saver leaves none out."""
     outline: Callable[[Collection[str]], Checkpoint] | None = getattr(saved, "outline", None)
-    return saved.checkpoint if outline is None else outline(channels)
+    if outline is None:
+        return saved.checkpoint
+    found = outline(channels)
+    # The channels have had other names then.
+    return found if found["v"] >= EDGES_HAVE_ONE_NAME else saved.checkpoint
 
 
 def _tasks_seen(

@@ -10,6 +10,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from milepost._engine.superstep.channel_state import ChannelState
+from milepost._engine.superstep.older_formats import EDGES_HAVE_ONE_NAME, with_edges_of_today
 from milepost._engine.superstep.renames import Renames
 from milepost._engine.superstep.storable import StorableCheck
 from milepost._internal.dataclass_tools import record
@@ -261,4 +262,6 @@ class ExecutableGraph:
 
     def open_channels(self, checkpoint: Checkpoint | None) -> ChannelState:
         """The channels as a checkpoint has them, or as they are at the beginning."""
+        if checkpoint is not None and checkpoint["v"] < EDGES_HAVE_ONE_NAME:
+            checkpoint = with_edges_of_today(self, checkpoint)
         return ChannelState(self.channels, self.keys, self.key_places, checkpoint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milepost._engine.context.task_context import TaskContext
 from milepost._engine.streaming.events import Event
@@ -20,6 +20,13 @@ _MODES: Final[tuple[StreamMode, ...]] = (
 
 class RemoteException(MilepostError):
     """A graph on a server has failed. Its argument is what the server says about it."""
+
+
+class RemotePart(NamedTuple):
+    """An event of one of several modes. The fields are called as those of the client's parts."""
+
+    event: str
+    data: Any
 
 
 class RemoteEvents:
@@ -87,7 +94,7 @@ class RemoteEvents:
         elif self._subgraphs:
             yield (ns, data) if self._is_single else (ns, mode, data)
         else:
-            yield data if self._is_single else (mode, data)
+            yield data if self._is_single else RemotePart(mode, data)
 
     def _ns_of_caller(self) -> tuple[str, ...]:
         if self._context is None:
