@@ -16,6 +16,7 @@ from graphs import line, thread
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.errors import (
     BrokenChainError,
+    ConnectionUnusableError,
     OutcomeUnknownError,
     ReadOnlyError,
     SaverError,
@@ -49,8 +50,14 @@ def counting(saver: Any, steps: int, acknowledged: list[int], at: Any = None) ->
     return builder.compile(checkpointer=saver)
 
 
+@pytest.fixture
+def impatient(monkeypatch: Any) -> None:
+    """A saver gives up at once when its server does not answer."""
+    monkeypatch.setattr("milepost.checkpoint._redis.retries.PATIENCE", 0.0)
+
+
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed(new_server, fsync):
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(new_server, fsync, impatient):
     server = new_server(*AOF, fsync)
     steps = 12 if fsync == "always" else 4
     for number in range(KILLS if fsync == "always" else max(1, KILLS // 4)):
@@ -97,6 +104,33 @@ def test_a_server_that_was_killed_in_a_step_is_waited_for_and_the_run_goes_on(ne
         graph = counting(saver, 5, [], restart)
         assert len(graph.invoke({"messages": []}, thread("t"), durability="sync")["messages"]) == 5
         assert saver.verify() == []
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_server_that_comes_back_a_little_later_is_waited_for(new_server, scripts):
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    server = new_server()
+
+    def restart(number: int) -> None:
+        if number == 2:
+            server.kill()
+            threading.Timer(0.4, server.start).start()
+
+    client = redis.Redis(unix_socket_path=server.socket, retry=Retry(NoBackoff(), 0))
+    with RedisSaver(redis_client=client, scripts=scripts) as saver:
+        graph = counting(saver, 5, [], restart)
+        assert len(graph.invoke({"messages": []}, thread("t"), durability="sync")["messages"]) == 5
+        assert saver.verify() == []
+    client.close()
+
+
+def test_no_server_at_the_address_is_told(tmp_path):
+    saver = RedisSaver(f"unix://{tmp_path}/nothing")
+    with saver, pytest.raises(ConnectionUnusableError, match="cannot be reached"):
+        saver.setup()
 
 
 def test_connections_that_are_dropped_in_every_step_change_nothing(new_server):
