@@ -24,7 +24,7 @@ from attack.operation import Ask, Context, Operation, Steps
 ALIKE = "the reader in C and the one in Python accept the same bytes"
 REPORTED = "an item that cannot be moved is named, and the others are moved"
 
-LIMIT = 60.0
+LIMIT = 240.0
 """Seconds that a child may take."""
 
 

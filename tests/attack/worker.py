@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from attack.operation import Context, Operation, adrive, drive
 from attack.places import PLACES
 from attack.plants import PLANTS
 from attack.workloads import WORKLOADS
+from milepost.warnings import MilepostWarning
 
 THREADS = ["t0", "t1", "t2", "c0", "k0", "k1"]
 """Few, so that operations meet. Those with a `k` are never removed."""
@@ -251,6 +253,8 @@ def main() -> None:
     # They tell of terminated backends, refused commits and whatever else is done to them here.
     for logger in ("psycopg.pool", "milepost"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    # An answer that comes too late is told of, and is no mistake here.
+    warnings.simplefilter("ignore", MilepostWarning)
     if settings["plant"]:
         PLANTS[settings["plant"]].put_back()
     worker = Worker(settings, int(slot), int(life))
