@@ -35,7 +35,15 @@ from milepost.checkpoint._redis.rows import (
     field_of,
     parts,
 )
-from milepost.checkpoint._redis.transaction import Entry, Range, ThreadView, entry_in, store, unlist
+from milepost.checkpoint._redis.transaction import (
+    Entry,
+    ThreadView,
+    after_one,
+    entry_in,
+    store,
+    unlist,
+    writes_at,
+)
 from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
 from milepost.checkpoint._sql.statements import Statements
 
@@ -494,7 +502,7 @@ class Tables:
 
     def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Calls[Rows]:
         """The rows of writes at some checkpoints: id, task and place, then the row."""
-        ranges = yield from view.ranges([Range(WRITE, (ns, id)) for id in ids])
+        ranges = yield from view.ranges([writes_at(ns, id) for id in ids])
         some = [field for fields in ranges for field in fields]
         rows = yield from view.rows(some)
         found: Rows = []
@@ -507,8 +515,7 @@ class Tables:
         self, view: ThreadView, ns: str, ids: Sequence[str]
     ) -> Calls[dict[str, tuple[str, Checkpoint]]]:
         """By checkpoint: the one after it in its graph, if that is its child."""
-        wanted = [Range(CHECKPOINT, (ns,), first=id + "\1", limit=1) for id in ids]
-        fields = yield from view.ranges(wanted)
+        fields = yield from view.ranges([after_one(ns, id) for id in ids])
         rows = yield from view.rows(field for some in fields for field in some)
         found = {}
         for id, some in zip(ids, fields, strict=True):
@@ -522,7 +529,7 @@ class Tables:
     ) -> Calls[Rows]:
         depth = rest[2]
         view = self.view(id)
-        entry = yield from view.load()
+        entry = yield from view.load_one(ns, cp)
         answer: Rows = []
         cells: tuple[Any, ...]
         if cp is None:

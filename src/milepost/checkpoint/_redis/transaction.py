@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint._redis.calls import Argument, Calls, Listed, Read, Sleep, Write
 from milepost.checkpoint._redis.calls import Entries as EntriesOf
-from milepost.checkpoint._redis.rows import CHECKPOINT, field_of, link, pack, parts, unpack
+from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
 from milepost.errors import DamagedRowError, DatabaseBusyError
 
 if TYPE_CHECKING:
@@ -101,6 +101,16 @@ class Range(NamedTuple):
         return found[: self.limit]
 
 
+def writes_at(ns: str, id: str) -> Range:
+    """The writes at a checkpoint."""
+    return Range(WRITE, (ns, id))
+
+
+def after_one(ns: str, id: str) -> Range:
+    """The checkpoint after another one in its graph."""
+    return Range(CHECKPOINT, (ns,), first=id + "\1", limit=1)
+
+
 class ThreadView:
     """A thread as one transaction sees it: as it was read, and what has changed since."""
 
@@ -123,6 +133,8 @@ class ThreadView:
         self._before: Entry | None = None
         self._is_whole = False
         """Whether all rows were fetched."""
+        self._ranges: dict[Range, list[bytes]] = {}
+        """Those that were fetched with a checkpoint."""
 
     # -- reading
 
@@ -140,6 +152,20 @@ class ThreadView:
         if not self._loaded:
             [(cells, newest)] = yield from self.fetch("E")
             self.learn(cells, newest)
+        return self.entry
+
+    def load_one(self, ns: str, id: str | None) -> Calls[Entry | None]:
+        """The thread's entry, together with all that a checkpoint, or the latest, is read from."""
+        if self._read or not self._scripts:
+            return (yield from self.load())
+        [(entry, flat, ranges)] = yield from self.fetch("O", ns, id or "")
+        for field, data in zip(flat[::2], flat[1::2], strict=True):
+            self._keep(field, data)
+        for name, writes, after in ranges:
+            one = name.decode()
+            self._ranges[writes_at(ns, one)] = writes
+            self._ranges[after_one(ns, one)] = after
+        self.learn(*entry)
         return self.entry
 
     def learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
@@ -205,6 +231,8 @@ class ThreadView:
         found: list[list[bytes]] = [[] for _ in wanted]
         if self._is_whole and not self.is_wiped:
             found = [one.among(self._rows) for one in wanted]
+        elif self._ranges and all(one in self._ranges for one in wanted):
+            found = [self._ranges[one] for one in wanted]
         elif wanted and not self.is_wiped:
             requests = [part for one in wanted for part in one.request(len(self.changed))]
             found = yield from self.fetch(*requests)
@@ -291,6 +319,7 @@ class ThreadView:
     def wipe(self) -> None:
         """Remove all rows."""
         self.is_wiped = True
+        self._ranges.clear()
         self.changed.clear()
 
     def is_to_be_written(self) -> bool:
