@@ -15,7 +15,6 @@ from milepost.checkpoint._redis.server import (
     Effect,
     Everywhere,
     Pause,
-    Settings,
     Watched,
     carry_out,
     look_at,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.operations import Work
     from milepost.checkpoint._redis.calls import Call, Calls
+    from milepost.checkpoint._redis.settings import Settings
 
 R = TypeVar("R")
 S = TypeVar("S")

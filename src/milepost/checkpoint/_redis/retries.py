@@ -13,7 +13,8 @@ from milepost.checkpoint._redis.scripts import WRITE
 from milepost.checkpoint._redis.server import Commands, Watched, explained
 
 if TYPE_CHECKING:
-    from milepost.checkpoint._redis.server import Effect, Settings
+    from milepost.checkpoint._redis.server import Effect
+    from milepost.checkpoint._redis.settings import Settings
 
 PATIENCE: Final = 20.0
 """Seconds that a server may take to be restarted, or a cluster to find another primary."""
