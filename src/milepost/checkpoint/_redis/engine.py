@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
-from milepost.checkpoint._redis.scripts import WRITE
+from milepost.checkpoint._redis.retries import Retries, is_answer
 from milepost.checkpoint._redis.server import (
     Commands,
     Effect,
     Everywhere,
     Pause,
-    Settings,
     Watched,
     carry_out,
-    explained,
     look_at,
     rewrite,
 )
@@ -30,11 +28,10 @@ if TYPE_CHECKING:
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.operations import Work
     from milepost.checkpoint._redis.calls import Call, Calls
+    from milepost.checkpoint._redis.settings import Settings
 
 R = TypeVar("R")
 S = TypeVar("S")
-_MOVES = 20
-"""How often a command is sent again because its slot has moved."""
 
 
 class _Engine:
@@ -105,7 +102,8 @@ class RedisEngine(_Engine):
         if isinstance(effect, Pause):
             time.sleep(effect.seconds)
             return None
-        for attempt in range(_MOVES):
+        retries = Retries(self.settings, effect, is_cluster=self.is_cluster)
+        while True:
             try:
                 if isinstance(effect, Commands):
                     return self._commands(effect)
@@ -113,13 +111,10 @@ class RedisEngine(_Engine):
                     return self._watched(effect)
                 return self._everywhere(effect)
             except Exception as error:
-                if not self.is_cluster or not _has_moved(error, attempt):
-                    raise explained(error, write=_writes(effect)) from error
-                self._nodes.clear()
-                time.sleep(0.05 * attempt)
+                time.sleep(retries.pause(error))
+            if self.is_cluster:
                 with suppress(Exception):
                     self.client.nodes_manager.initialize()
-        raise AssertionError
 
     def _at(self, key: bytes | None) -> Any:
         if key is None or not self.is_cluster:
@@ -267,7 +262,8 @@ class AsyncRedisEngine(_Engine):
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.seconds)
             return None
-        for attempt in range(_MOVES):
+        retries = Retries(self.settings, effect, is_cluster=self.is_cluster)
+        while True:
             try:
                 if isinstance(effect, Commands):
                     return await self._commands(effect)
@@ -275,12 +271,11 @@ class AsyncRedisEngine(_Engine):
                     return await self._watched(effect)
                 return await self._everywhere(effect)
             except Exception as error:
-                if not self.is_cluster or not _has_moved(error, attempt):
-                    raise explained(error, write=_writes(effect)) from error
-                await asyncio.sleep(0.05 * attempt)
+                pause = retries.pause(error)
+            await asyncio.sleep(pause)
+            if self.is_cluster:
                 with suppress(Exception):
                     await self.client.nodes_manager.initialize()
-        raise AssertionError
 
     async def _at(self, key: bytes | None) -> Any:
         if key is None or not self.is_cluster:
@@ -348,8 +343,7 @@ class AsyncRedisEngine(_Engine):
 
 def _reply(error: Exception) -> Exception:
     """An error that the server has answered with; anything else is raised."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if "ResponseError" not in names or _is_move(names):
+    if not is_answer(error):
         raise error
     return error
 
@@ -359,27 +353,6 @@ def _replies(found: Sequence[Any]) -> Sequence[Any]:
         if isinstance(reply, Exception):
             _reply(reply)
     return found
-
-
-def _is_move(names: set[str]) -> bool:
-    return bool(names & {"MovedError", "AskError", "TryAgainError", "ClusterDownError"})
-
-
-def _has_moved(error: Exception, attempt: int) -> bool:
-    """Whether a command is to be sent again, once it is known where its slot is now."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    lost = bool(names & {"ConnectionError", "TimeoutError", "SlotNotCoveredError"})
-    return attempt < _MOVES - 1 and (_is_move(names) or lost)
-
-
-def _writes(effect: Effect) -> bool:
-    """Whether it is unknown what an effect has done if the connection is lost."""
-    if isinstance(effect, Watched):
-        return True
-    if isinstance(effect, Commands) and effect.commands:
-        name, *rest = effect.commands[0]
-        return name in ("EVALSHA", "EVAL") and rest[0] in (WRITE.sha, WRITE.text)
-    return False
 
 
 async def _to_its_end(task: asyncio.Future[R]) -> R:

@@ -62,6 +62,8 @@ class Write(NamedTuple):
 
 
 Row: TypeAlias = Checkpoint | Blob | Write
+Rows: TypeAlias = list[tuple[Any, ...]]
+"""What a query is answered with."""
 _KINDS: Final[dict[bytes, tuple[Any, str]]] = {
     CHECKPOINT: (Checkpoint, "tittbbb"),
     BLOB: (Blob, "ttitb"),

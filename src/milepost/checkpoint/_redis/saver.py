@@ -12,7 +12,7 @@ from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import is_wanted
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.server import Durability, Settings
+from milepost.checkpoint._redis.settings import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.threads import RedisThreads, seconds
 from milepost.checkpoint._sql.saver import SqlSaver

@@ -11,6 +11,9 @@ Reading answers with the thread's `rev`, then one reply for each request:
     F parents n field…      rows, and all that they are differences from
     A                       all rows
     C                       how many rows there are, and how many checkpoints and writes
+    O namespace id          a checkpoint, or with an empty id the latest: the entry as for E; then
+                            rows as for F: it, its parent, their writes, the checkpoints after
+                            them; of both the fields of writes, and of the one after it
 
 Writing answers 0 if a condition does not hold, and has changed nothing then. Otherwise it answers
 how many writes the thread has had; a write that had been done before, when the reply was lost, is
@@ -93,14 +96,59 @@ local function link(field, row, parents)
   end
   return 'b\0' .. ns .. '\0' .. (second or name) .. '\0' .. first
 end
+local function follow(field, parents, seen, reply)
+  while field and not seen[field] do
+    seen[field] = true
+    local row = call('HGET', rows, field)
+    if not row then break end
+    reply[#reply + 1] = field
+    reply[#reply + 1] = row
+    field = link(field, row, parents)
+  end
+end
+local function newest(ns)
+  local first = 'c\0' .. ns .. '\0'
+  return call('ZREVRANGEBYLEX', index, '(' .. first .. '\255', '[' .. first, 'LIMIT', 0, 1)
+end
+local function one(ns, id)
+  local found, latest = {}, newest('')
+  local graph = 'c\0' .. ns .. '\0'
+  if id == '' then
+    local head, status = call('HGET', thread, 'head'), call('HGET', thread, 'status')
+    local last = newest(ns)[1]
+    id = last and last:sub(#graph + 1) or ''
+    if ns == '' and head and status ~= 'running' then id = head end
+  end
+  local ranges, seen = {}, {}
+  for n = 1, 2 do
+    if id ~= '' then
+      follow(graph .. id, '0', seen, found)
+      local writes = 'w\0' .. ns .. '\0' .. id .. '\0'
+      local some = call('ZRANGEBYLEX', index, '[' .. writes, '(' .. writes .. '\255')
+      local after = call('ZRANGEBYLEX', index, '[' .. graph .. id .. '\1', '(' .. graph .. '\255',
+        'LIMIT', 0, 1)
+      for _, field in ipairs(some) do
+        found[#found + 1] = field
+        found[#found + 1] = call('HGET', rows, field)
+      end
+      if after[1] then follow(after[1], '0', seen, found) end
+      ranges[#ranges + 1] = {id, some, after}
+      local row = call('HGET', rows, graph .. id)
+      id = row and cell(row, 1) or ''
+    end
+  end
+  return {{call('HGETALL', thread), latest}, found, ranges}
+end
 local replies = {call('HGET', thread, 'rev')}
 if ARGV[1] == '1' and replies[1] then expire(ARGV[2]) end
 while at <= #ARGV do
   local what = take()
   local reply
   if what == 'E' then
-    local newest = call('ZREVRANGEBYLEX', index, '(c\0\0\255', '[c\0\0', 'LIMIT', 0, 1)
-    reply = {call('HGETALL', thread), newest}
+    reply = {call('HGETALL', thread), newest('')}
+  elseif what == 'O' then
+    local ns, id = take(), take()
+    reply = one(ns, id)
   elseif what == 'G' then
     reply = {}
     for n = 1, tonumber(take()) do reply[n] = call('HGET', rows, take()) end
@@ -113,17 +161,7 @@ while at <= #ARGV do
   elseif what == 'F' then
     local parents, seen = take(), {}
     reply = {}
-    for n = 1, tonumber(take()) do
-      local field = take()
-      while field and not seen[field] do
-        seen[field] = true
-        local row = call('HGET', rows, field)
-        if not row then break end
-        reply[#reply + 1] = field
-        reply[#reply + 1] = row
-        field = link(field, row, parents)
-      end
-    end
+    for n = 1, tonumber(take()) do follow(take(), parents, seen, reply) end
   elseif what == 'A' then
     reply = call('HGETALL', rows)
   elseif what == 'C' then

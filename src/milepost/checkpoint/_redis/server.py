@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal import log
 from milepost.checkpoint._redis import scripts
-from milepost.checkpoint._redis.calls import Entries, Known, Listed, Read, Scan, Write
-from milepost.checkpoint._redis.rows import BLOB, Keys
-from milepost.checkpoint._redis.statements import Tables
-from milepost.checkpoint._redis.transaction import Changed, transaction
+from milepost.checkpoint._redis.calls import Entries, Listed, Read, Scan, Write
+from milepost.checkpoint._redis.rows import BLOB
+from milepost.checkpoint._redis.settings import UNSURE, Settings
+from milepost.checkpoint._redis.view import Changed
 from milepost.errors import (
     ConnectionUnusableError,
     DatabaseBusyError,
@@ -29,8 +28,7 @@ from milepost.errors import (
 )
 
 if TYPE_CHECKING:
-    from milepost._db.operations import Work
-    from milepost.checkpoint._redis.calls import Argument, Call, Calls
+    from milepost.checkpoint._redis.calls import Argument, Call
 
 R = TypeVar("R")
 Command: TypeAlias = tuple[Any, ...]
@@ -76,59 +74,6 @@ Effect: TypeAlias = Commands | Watched | Everywhere | Pause
 Effects: TypeAlias = Generator[Effect, Any, R]
 
 
-class Durability(NamedTuple):
-    """What is promised of a step that was acknowledged."""
-
-    fsynced: bool | None
-    """Whether it is in the server's append-only file, on the disk; None before the first use."""
-    replicas: int
-    """How many replicas have it."""
-    promise: str
-    """The same in words."""
-
-
-@dataclass
-class Settings:
-    """What a saver was told about its server."""
-
-    keys: Keys
-    ttl: float | None = None
-    """Seconds."""
-    refresh_on_read: bool = False
-    wait_aof: bool = True
-    wait_replicas: int = 0
-    allow_eviction: bool = False
-    scripts: bool = True
-    fsyncs: bool | None = None
-    """Whether the server can tell when a write is on the disk; None before the first use."""
-    is_ready: bool = False
-    known: Known = field(default_factory=Known)
-    listed: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def durability(self) -> Durability:
-        """What is promised of a step that was acknowledged."""
-        if not self.is_ready:
-            return Durability(None, self.wait_replicas, "not known before the first use: setup()")
-        copies = f", and {self.wait_replicas} replicas have it" if self.wait_replicas else ""
-        if self.fsyncs:
-            text = f"an acknowledged step is on the server's disk (WAITAOF){copies}"
-        else:
-            text = f"an acknowledged step is in the server's memory{copies}; {_UNSURE}"
-        return Durability(bool(self.fsyncs), self.wait_replicas, text)
-
-    def tables(self, owner: str | None) -> Tables:
-        """The tables for one transaction."""
-        return Tables(self.keys, self.known, self.listed, owner, scripts=self.scripts)
-
-    def transaction(self, work: Work[R], *, write: bool, owner: str | None = None) -> Calls[R]:
-        """An operation as calls."""
-        return transaction(self.tables, work, write=write, owner=owner)
-
-
-_UNSURE: Final = "how much of that survives a crash of the server is for its settings to say"
-
-
 # -- the server itself
 
 
@@ -156,7 +101,7 @@ def look_at(settings: Settings) -> Effects[None]:
         why = "has no append-only file" if can_wait else "cannot wait for its disk (no WAITAOF)"
         warnings.warn(
             f"The Redis server {why}: an acknowledged step is in its memory, and "
-            f"{_UNSURE}. Switch appendonly on, use Redis 7.2 or Valkey, or pass wait_aof=False to "
+            f"{UNSURE}. Switch appendonly on, use Redis 7.2 or Valkey, or pass wait_aof=False to "
             "accept that.",
             RuntimeWarning,
             stacklevel=6,
@@ -303,6 +248,8 @@ def _chosen(
     """The commands of a write, if its condition holds."""
     thread, rows, index = keys
     rev, ttl = seen
+    if rev == call.rev.encode():
+        return [("HINCRBY", thread, "seq", 0)]  # it was done before, when the reply was lost
     given = iter(call.changes)
     commands: list[Command] = [("HINCRBY", thread, "seq", 1)]
     for what in given:

@@ -13,20 +13,18 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from milepost._internal.generators import GeneratorDriver
-from milepost.checkpoint._redis.calls import Argument, Calls, Listed, Read, Sleep, Write
-from milepost.checkpoint._redis.calls import Entries as EntriesOf
-from milepost.checkpoint._redis.rows import CHECKPOINT, field_of, link, pack, parts, unpack
-from milepost.errors import DamagedRowError, DatabaseBusyError
+from milepost.checkpoint._redis.calls import Argument, Calls, Entries, Listed, Sleep, Write
+from milepost.checkpoint._redis.view import Changed
+from milepost.errors import DatabaseBusyError
 
 if TYPE_CHECKING:
     from milepost._db.operations import Work
-    from milepost.checkpoint._redis.calls import Known
-    from milepost.checkpoint._redis.rows import Row
     from milepost.checkpoint._redis.statements import Tables
+    from milepost.checkpoint._redis.view import ThreadView
 
 R = TypeVar("R")
 
@@ -34,331 +32,6 @@ _ATTEMPTS: Final = 200
 _PAUSE: Final = 0.002
 """Seconds before another attempt, at first."""
 _LONGEST_PAUSE: Final = 0.1
-ROOT: Final = b"c\0\0"
-"""What the fields of the root graph's checkpoints begin with."""
-_ALL: Final = 1 << 40
-_RELISTED: Final = 60.0
-"""Seconds after which a thread is put into the index of threads again."""
-
-
-class Changed(Exception):
-    """Another transaction was quicker: this one has to start again."""
-
-
-class Entry(NamedTuple):
-    """What the registry says of a thread."""
-
-    head: str | None
-    token: str | None
-    epoch: int
-    status: str
-    created_at: float
-    updated_at: float
-    owner: str | None = None
-    metadata: str | None = "{}"
-    ttl: str | None = None
-    """Seconds; -1 for ever. None if the saver's default holds."""
-
-
-def new_rev() -> str:
-    """The name of a state of a thread."""
-    return uuid.uuid4().hex[:20]
-
-
-class Range(NamedTuple):
-    """Fields of the index: see `ThreadView.range`."""
-
-    kind: bytes
-    names: tuple[str, ...]
-    first: str | None = None
-    before: str | None = None
-    limit: int | None = None
-    backwards: bool = False
-
-    def ends(self) -> tuple[bytes, bytes]:
-        """The least field that may be in it, and the one before which it ends."""
-        start = field_of(self.kind, *self.names) + b"\0"
-        end = b"\xff" if self.before is None else self.before.encode()
-        return start + (self.first or "").encode(), start + end
-
-    def request(self, more: int) -> tuple[Argument, ...]:
-        """What the server is asked for: so many more may have been removed since."""
-        low, high = self.ends()
-        limit = _ALL if self.limit is None else self.limit + more
-        return ("V" if self.backwards else "R", b"[" + low, b"(" + high, limit)
-
-    def among(self, fields: Iterable[bytes]) -> list[bytes]:
-        """Those of some fields that are in it, in its order."""
-        low, high = self.ends()
-        return sorted((one for one in fields if low <= one < high), reverse=self.backwards)
-
-    def merged(self, found: list[bytes], changed: Mapping[bytes, Row | None]) -> list[bytes]:
-        """The fields that were found, with those that were added or removed since."""
-        if changed:
-            gone = {field for field, row in changed.items() if row is None}
-            added = [field for field, row in changed.items() if row is not None]
-            found = self.among(({*found} - gone).union(added))
-        return found[: self.limit]
-
-
-class ThreadView:
-    """A thread as one transaction sees it: as it was read, and what has changed since."""
-
-    def __init__(self, thread_id: str, known: Known, owner: str | None, *, scripts: bool) -> None:
-        self.thread_id = thread_id
-        self._known = known
-        self._owner = owner
-        self._expected = known.expected(thread_id, owner)
-        self._scripts = scripts
-        self._rev: bytes | None = None
-        self._read = False
-        self.entry: Entry | None = None
-        self._loaded = False
-        self._newest: str | None = None
-        self._rows: dict[bytes, Row | None] = {}
-        """Rows that were fetched; None for one that is not there."""
-        self.changed: dict[bytes, Row | None] = {}
-        self.is_wiped = False
-        """Whether all rows are to be removed."""
-        self._before: Entry | None = None
-        self._is_whole = False
-        """Whether all rows were fetched."""
-
-    # -- reading
-
-    def fetch(self, *requests: Argument) -> Calls[list[Any]]:
-        """The replies to requests, if nothing has changed since the first of them."""
-        replies: list[Any]
-        rev, *replies = yield Read(self.thread_id, requests)
-        if self._read and rev != self._rev:
-            raise Changed
-        self._rev, self._read = rev, True
-        return replies
-
-    def load(self) -> Calls[Entry | None]:
-        """The thread's entry."""
-        if not self._loaded:
-            [(cells, newest)] = yield from self.fetch("E")
-            self.learn(cells, newest)
-        return self.entry
-
-    def learn(self, cells: Sequence[bytes], newest: Sequence[bytes]) -> None:
-        """The entry, as the server has answered."""
-        self._loaded = True
-        self._newest = parts(newest[0])[1] if newest else None
-        found, self.entry = entry_in(self.thread_id, cells)
-        self._before = self.entry
-        if self.entry is None:
-            self._known.forget(self.thread_id)
-            return
-        epoch = self.entry.epoch
-        head = max(self.entry.head or "", self._newest or "") or None
-        is_own = self._owner is not None and self.entry.token == self._owner
-        writes = int(found.get("seq", 0)) if is_own else None
-        loss = self._expected.check(self.thread_id, epoch, head, writes)
-        if loss is not None:
-            self._known.forget(self.thread_id)
-            raise loss
-        if head is not None:
-            self._known.head(self.thread_id, epoch, head)
-
-    def head(self) -> Calls[str | None]:
-        """The latest checkpoint: while a run goes on, the entry may lag behind."""
-        entry = yield from self.load()
-        if entry is None or entry.status != "running":
-            return entry and entry.head
-        newest = yield from self.newest("")
-        return max(entry.head or "", newest or "") or None
-
-    def newer(self) -> Calls[str | None]:
-        """A checkpoint that should not be after the head."""
-        entry = yield from self.load()
-        if entry is None or entry.status == "running":
-            return None
-        newest = yield from self.newest("")
-        return newest if newest is not None and newest > (entry.head or "") else None
-
-    def newest(self, ns: str) -> Calls[str | None]:
-        """The latest checkpoint of a graph."""
-        if ns == "" and self._loaded and not any(map(_is_of_root, self.changed)):
-            return None if self.is_wiped else self._newest
-        found = yield from self.range(CHECKPOINT, ns, limit=1, backwards=True)
-        return parts(found[0])[1] if found else None
-
-    def range(
-        self,
-        kind: bytes,
-        *names: str,
-        first: str | None = None,
-        before: str | None = None,
-        limit: int | None = None,
-        backwards: bool = False,
-    ) -> Calls[list[bytes]]:
-        """Fields that begin with a kind and names; with `first` and `before`, the next name is
-        not less than the one and less than the other."""
-        wanted = Range(kind, names, first, before, limit, backwards)
-        [found] = yield from self.ranges([wanted])
-        return found
-
-    def ranges(self, wanted: Sequence[Range]) -> Calls[list[list[bytes]]]:
-        """Several ranges, in one round trip."""
-        found: list[list[bytes]] = [[] for _ in wanted]
-        if self._is_whole and not self.is_wiped:
-            found = [one.among(self._rows) for one in wanted]
-        elif wanted and not self.is_wiped:
-            requests = [part for one in wanted for part in one.request(len(self.changed))]
-            found = yield from self.fetch(*requests)
-        return [one.merged(some, self.changed) for one, some in zip(wanted, found, strict=True)]
-
-    def rows(self, fields: Iterable[bytes]) -> Calls[dict[bytes, Any]]:
-        """Those of some rows that there are."""
-        fields = list(fields)
-        missing = [field for field in fields if not self._has(field)]
-        if missing:
-            [found] = yield from self.fetch("G", len(missing), *missing)
-            for field, data in zip(missing, found, strict=True):
-                self._keep(field, data)
-        return {field: row for field in fields if (row := self._get(field)) is not None}
-
-    def row(self, field: bytes) -> Calls[Any]:
-        """One row, or None."""
-        found = yield from self.rows([field])
-        return found.get(field)
-
-    def follow(self, fields: Iterable[bytes], *, parents: bool = False) -> Calls[dict[bytes, Any]]:
-        """Rows, and all that they are differences from; with `parents` all ancestors."""
-        found: dict[bytes, Any] = {}
-        pending = list(dict.fromkeys(fields))
-        while pending:
-            missing = [field for field in pending if not self._has(field)]
-            if missing and self._scripts:
-                [flat] = yield from self.fetch("F", int(parents), len(missing), *missing)
-                for field, data in zip(flat[::2], flat[1::2], strict=True):
-                    if not self._has(field):
-                        self._keep(field, data)
-                for field in missing:
-                    self._rows.setdefault(field, None)
-            elif missing:
-                yield from self.rows(missing)
-            onward: dict[bytes, None] = {}
-            for field in pending:
-                row = self._get(field)
-                while row is not None and field not in found:
-                    found[field] = row
-                    following = link(field, row, to_parent=parents)
-                    if following is None or following in found:
-                        break
-                    if not self._has(following):
-                        onward[following] = None
-                        break
-                    field, row = following, self._get(following)
-            pending = list(onward)
-        return found
-
-    def all(self, kind: bytes) -> Calls[dict[bytes, Any]]:
-        """Every row of a kind, by its field, in their order."""
-        if not self._is_whole and not self.is_wiped:
-            [flat] = yield from self.fetch("A")
-            for field, data in zip(flat[::2], flat[1::2], strict=True):
-                self._keep(field, data)
-            self._is_whole = True
-        found: dict[bytes, Any] = {}
-        if not self.is_wiped:
-            found = {field: row for field, row in self._rows.items() if field[:1] == kind}
-        for field, row in self.changed.items():
-            if field[:1] == kind:
-                found[field] = row
-        return {field: row for field, row in sorted(found.items()) if row is not None}
-
-    def _has(self, field: bytes) -> bool:
-        return self.is_wiped or self._is_whole or field in self.changed or field in self._rows
-
-    def _get(self, field: bytes) -> Row | None:
-        if field in self.changed or self.is_wiped:
-            return self.changed.get(field)
-        return self._rows.get(field)
-
-    def _keep(self, field: bytes, data: bytes | None) -> None:
-        self._rows[field] = None if data is None else unpack(field, data)
-
-    # -- changing
-
-    def set(self, **values: Any) -> None:
-        """Change the entry, which there is."""
-        assert self.entry is not None
-        self.entry = self.entry._replace(**values)
-
-    def wipe(self) -> None:
-        """Remove all rows."""
-        self.is_wiped = True
-        self.changed.clear()
-
-    def is_to_be_written(self) -> bool:
-        """Whether this transaction has changed anything."""
-        return bool(self.changed) or self.is_wiped or self.entry != self._before
-
-    def changes(self) -> list[Argument]:
-        """All changes, on condition that nobody else has changed anything."""
-        found: list[Argument] = ["!"] if self._rev is None else ["=", "rev", self._rev]
-        if self.entry is None:
-            return [*found, "K"]
-        found += entry_changes(self._before, self.entry)
-        if self.is_wiped:
-            raise NotImplementedError("a thread without rows is removed as a whole")
-        for field, row in self.changed.items():
-            found += ["D", field] if row is None else ["S", field, pack(row)]
-        return found
-
-    def is_new(self) -> bool:
-        """Whether there was no such thread."""
-        return self._before is None
-
-    def stored_head(self) -> tuple[int, str] | None:
-        """The epoch, and the latest checkpoint of the root graph, once this is stored."""
-        ids = [parts(field)[1] for field, row in self.changed.items() if _is_of_root(field) and row]
-        return None if self.entry is None or not ids else (self.entry.epoch, max(ids))
-
-
-def _is_of_root(field: bytes) -> bool:
-    return field.startswith(ROOT)
-
-
-def entry_in(thread_id: str, cells: Sequence[bytes]) -> tuple[dict[str, str], Entry | None]:
-    """The entry that a hash holds, and all of that hash; None if there is no such thread."""
-    given = {k.decode(): v.decode() for k, v in zip(cells[::2], cells[1::2], strict=True)}
-    if "epoch" not in given:
-        return given, None
-    try:
-        return given, Entry(
-            given.get("head"),
-            given.get("token"),
-            int(given["epoch"]),
-            given["status"],
-            float(given["created_at"]),
-            float(given["updated_at"]),
-            given.get("owner"),
-            given.get("metadata"),
-            given.get("ttl"),
-        )
-    except (KeyError, ValueError) as error:
-        raise DamagedRowError(
-            f"The entry of thread '{thread_id}' in the registry is damaged: {error!r}. Restore the "
-            "thread's keys from a backup, or delete the thread."
-        ) from error
-
-
-def entry_changes(before: Entry | None, after: Entry) -> list[Argument]:
-    """What makes one entry of another."""
-    found: list[Argument] = []
-    for key, value in after._asdict().items():
-        if before is not None and value == getattr(before, key):
-            continue
-        if value is None:
-            if before is not None:
-                found += ["X", key]
-        else:
-            found += ["E", key, repr(value) if isinstance(value, float) else str(value)]
-    return found
 
 
 def transaction(
@@ -435,6 +108,11 @@ def store(
     return bool(done)
 
 
+def new_rev() -> str:
+    """The name of a state of a thread."""
+    return uuid.uuid4().hex[:20]
+
+
 def _remove(tables: Tables, view: ThreadView) -> Calls[None]:
     done: int = yield Write(view.thread_id, new_rev(), view.changes())
     if not done:
@@ -446,11 +124,6 @@ def _remove(tables: Tables, view: ThreadView) -> Calls[None]:
 def unlist(thread_id: str) -> Calls[None]:
     """Take a thread off the list that is gone, unless it is back."""
     yield Listed("ZREM", (thread_id,))
-    [(cells, _)] = yield EntriesOf([thread_id])
+    [(cells, _)] = yield Entries([thread_id])
     if cells:
         yield Listed("ZADD", (0, thread_id))
-
-
-def entries_of(found: Mapping[str, Any]) -> dict[str, Entry]:
-    """The entries that a reply to `Entries` holds."""
-    return {id: entry for id, (cells, _) in found.items() if (entry := entry_in(id, cells)[1])}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
 from milepost.checkpoint._redis.engine import RedisEngine
 from milepost.checkpoint._redis.saver import RedisStorage, client_of
-from milepost.checkpoint._redis.server import Durability
+from milepost.checkpoint._redis.settings import Durability
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:

@@ -1,0 +1,306 @@
+"""The statements that read checkpoints, values and writes: one of each, pages, all of a thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint._redis.calls import Calls
+from milepost.checkpoint._redis.rows import (
+    BLOB,
+    CHECKPOINT,
+    WRITE,
+    Blob,
+    Checkpoint,
+    Rows,
+    Write,
+    field_of,
+    parts,
+)
+from milepost.checkpoint._redis.view import ThreadView, after_one, writes_at
+from milepost.checkpoint._sql.inline_writes import INLINE_WRITES
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._redis.statements import Tables
+
+_NEVER: Final = "\U0010ffff"
+"""What sorts after every id, as listings say it."""
+
+
+class ReadStatements:
+    """Each method answers the statement of its name."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.view = tables.view
+
+    # -- reading
+
+    def checkpoint(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+        row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
+        return [] if row is None else [checkpoint_cells(cp, row)]
+
+    def ancestry(self, ids: str, id: str, ns: str, *_: str) -> Calls[Rows]:
+        wanted = [field_of(CHECKPOINT, ns, cp) for cp in json.loads(ids)]
+        found = yield from self.view(id).follow(wanted)
+        return [checkpoint_cells(parts(field)[1], row) for field, row in found.items()]
+
+    def blobs(self, pairs: str, id: str, ns: str, *_: str) -> Calls[Rows]:
+        wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
+        found = yield from self.view(id).follow(wanted)
+        return [blob_cells(field, row) for field, row in found.items()]
+
+    def _writes_at(self, view: ThreadView, ns: str, ids: Sequence[str]) -> Calls[Rows]:
+        """The rows of writes at some checkpoints: id, task and place, then the row."""
+        ranges = yield from view.ranges([writes_at(ns, id) for id in ids])
+        some = [field for fields in ranges for field in fields]
+        rows = yield from view.rows(some)
+        found: Rows = []
+        for field, row in rows.items():
+            _, id, task, place = parts(field)
+            found.append((id, task, int(place), row))
+        return found
+
+    def _next(
+        self, view: ThreadView, ns: str, ids: Sequence[str]
+    ) -> Calls[dict[str, tuple[str, Checkpoint]]]:
+        """By checkpoint: the one after it in its graph, if that is its child."""
+        fields = yield from view.ranges([after_one(ns, id) for id in ids])
+        rows = yield from view.rows(field for some in fields for field in some)
+        found = {}
+        for id, some in zip(ids, fields, strict=True):
+            for field in some:
+                if field in rows and rows[field].parent == id:
+                    found[id] = (parts(field)[1], rows[field])
+        return found
+
+    def found(
+        self, id: str, cp: str | None, ns: str, _id: str, _ns: str, *rest: Any
+    ) -> Calls[Rows]:
+        depth = rest[2]
+        view = self.view(id)
+        entry = yield from view.load_one(ns, cp)
+        answer: Rows = []
+        cells: tuple[Any, ...]
+        if cp is None:
+            head = (yield from view.head()) if ns == "" else None
+            cp = head if head is not None else (yield from view.newest(ns))
+        if cp is not None:
+            first = field_of(CHECKPOINT, ns, cp)
+            row = (yield from view.follow([first])).get(first)
+            line: list[tuple[str, Checkpoint]] = [] if row is None else [(cp, row)]
+            while row is not None and row.parent is not None and len(line) <= depth:
+                if row.complete and len(line) > 1:
+                    break
+                parent = field_of(CHECKPOINT, ns, row.parent)
+                row = (yield from view.follow([parent])).get(parent)
+                if row is not None:
+                    line.append((parts(parent)[1], row))
+            for at, (one, row) in enumerate(line):
+                kind, metadata = row.kind, row.metadata
+                cells = (row.parent, row.complete, kind, row.frame, metadata, None, None, None)
+                answer.append((-at, one, *cells))
+            near = [one for one, _ in line[:2]] or [cp]
+            for one, task, place, write in (yield from self._writes_at(view, ns, near)):
+                cells = (write.kind, write.blob, None, write.channel, write.path, write.base)
+                answer.append((1, one, task, place, *cells))
+            following = yield from self._next(view, ns, near)
+            for at, one in enumerate(near):
+                if one in following:
+                    child, row = following[one]
+                    frame = row.frame if at == 0 else None
+                    cells = (row.complete, INLINE_WRITES, row.led, frame, "", "", None)
+                    answer.append((1, one, child, *cells))
+        if entry is not None:
+            head, newer = (yield from view.head()), (yield from view.newer())
+            answer.append((2, head, newer, entry.epoch, *(None,) * 6))
+        return answer
+
+    def rows_of(self, given: str, id: str, ns: str, *rest: Any) -> Calls[Rows]:
+        return (yield from self._rows_of(given, id, ns, rest[4], None))
+
+    def rows_of_channels(self, given: str, id: str, ns: str, *rest: Any) -> Calls[Rows]:
+        return (yield from self._rows_of(given, id, ns, rest[4], json.loads(rest[5])))
+
+    def _rows_of(
+        self, given: str, id: str, ns: str, pairs: str, channels: Sequence[str] | None
+    ) -> Calls[Rows]:
+        view = self.view(id)
+        ids = json.loads(given)
+        done: Rows = []
+        wanted = [field_of(BLOB, ns, *pair) for pair in json.loads(pairs)]
+        for one, task, place, row in (yield from self._writes_at(view, ns, [i for i, _ in ids])):
+            done.append((1, one, task, row.channel, row.base, place, row.path, row.kind, row.blob))
+            if row.base is not None and (channels is None or row.channel in channels):
+                wanted.append(field_of(BLOB, ns, row.channel, row.base))
+        children = [field_of(CHECKPOINT, ns, child) for _, child in ids if child]
+        rows = yield from view.rows(children)
+        after = yield from self._next(view, ns, [one for one, child in ids if child is None])
+        for one, child in ids:
+            if child is not None:
+                row = rows.get(field_of(CHECKPOINT, ns, child))
+                if row is not None and row.parent == one:
+                    after[one] = (child, row)
+            if one in after and after[one][1].led is not None:
+                led = after[one][1].led
+                done.append((1, one, after[one][0], "", None, 0, "", INLINE_WRITES, led))
+        found = yield from view.follow(wanted)
+        for field, row in found.items():
+            channel, version, base_channel, base, level, kind, blob = blob_cells(field, row)
+            done.append((0, channel, version, base_channel, base, level, None, kind, blob))
+        return done
+
+    def lineage(self, cp: str | None, id: str, ns: str, *_: Any) -> Calls[Rows]:
+        view = self.view(id)
+        entry = yield from view.load()
+        if cp is None:
+            head = (yield from view.head()) if ns == "" else None
+            cp = head if head is not None else (yield from view.newest(ns))
+        if cp is None:
+            return []
+        found = yield from view.follow([field_of(CHECKPOINT, ns, cp)], parents=True)
+        newer = yield from view.newer()
+        epoch = entry.epoch if entry is not None else None
+        return [(epoch, newer, *checkpoint_cells(parts(f)[1], row)) for f, row in found.items()]
+
+    def writers(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+        found = yield from self.view(id).range(WRITE, ns, cp)
+        return [(task,) for task in dict.fromkeys(parts(field)[2] for field in found)]
+
+    def written(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+        row = yield from self.view(id).row(field_of(CHECKPOINT, ns, cp))
+        if row is None:
+            return []
+        found = yield from self.view(id).range(WRITE, ns, cp)
+        keys: Rows = [(parts(field)[2], int(parts(field)[3])) for field in found]
+        return [(row.kind, row.metadata, *key) for key in keys or [(None, None)]]
+
+    def inline_writes(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+        found = yield from self.view(id).range(CHECKPOINT, ns, first=cp, limit=2)
+        rows = yield from self.view(id).rows(found)
+        return [(*checkpoint_cells(parts(f)[1], row), row.led) for f, row in rows.items()]
+
+    def children(self, id: str, ns: str, cp: str) -> Calls[Rows]:
+        fields = yield from self.view(id).range(CHECKPOINT, ns)
+        rows = yield from self.view(id).rows(fields)
+        return [
+            checkpoint_cells(parts(field)[1], row)
+            for field, row in rows.items()
+            if row.parent == cp and not row.complete
+        ]
+
+    # -- listing
+
+    def inner_graph(self, id: str) -> Calls[Rows]:
+        found = yield from self.view(id).range(CHECKPOINT, first="\1", limit=1)
+        return [(parts(field)[0],) for field in found]
+
+    def page_of_graph(self, id: str, ns: str, end: str, limit: int) -> Calls[Rows]:
+        fields = yield from self.view(id).range(
+            CHECKPOINT, ns, before=None if end == _NEVER else end, limit=limit, backwards=True
+        )
+        return (yield from self._listed_rows(id, fields))
+
+    def page_of_graph_and_run(
+        self, run: str, id: str, ns: str, end: str, limit: int
+    ) -> Calls[Rows]:
+        fields = yield from self.view(id).range(
+            CHECKPOINT, ns, before=None if end == _NEVER else end, backwards=True
+        )
+        return (yield from self._listed_rows(id, fields, run))[:limit]
+
+    def page_of_thread(
+        self, id: str, cp: str, _cp: str, ns: str, limit: int, run: str | None = None
+    ) -> Calls[Rows]:
+        fields = yield from self.view(id).range(CHECKPOINT)
+        keys = sorted(((key[1], key[0]) for key in map(parts, fields)), reverse=True)
+        wanted = [
+            field_of(CHECKPOINT, graph, one) for one, graph in keys if (one, graph) < (cp, ns)
+        ]
+        if run is None:
+            return (yield from self._listed_rows(id, wanted[:limit]))
+        return (yield from self._listed_rows(id, wanted, run))[:limit]
+
+    def page_of_thread_and_run(
+        self, run: str, id: str, cp: str, _cp: str, ns: str, limit: int
+    ) -> Calls[Rows]:
+        return (yield from self.page_of_thread(id, cp, _cp, ns, limit, run))
+
+    def with_id(self, id: str, cp: str) -> Calls[Rows]:
+        fields = yield from self.view(id).range(CHECKPOINT)
+        wanted = [field for field in reversed(fields) if parts(field)[1] == cp]
+        return (yield from self._listed_rows(id, wanted))
+
+    def _listed_rows(self, id: str, fields: Sequence[bytes], run: str | None = None) -> Calls[Rows]:
+        rows = yield from self.view(id).rows(fields)
+        return [
+            (parts(field)[0], *checkpoint_cells(parts(field)[1], row))
+            for field, row in rows.items()
+            if run is None or row.run_id == run
+        ]
+
+    # -- all rows of a thread
+
+    def checkpoints_of(self, id: str) -> Calls[Rows]:
+        rows = yield from self.view(id).all(CHECKPOINT)
+        found = [(*parts(field), row) for field, row in rows.items()]
+        found.sort(key=lambda one: str(one[1]))
+        return [(ns, *checkpoint_cells(cp, row), row.run_id) for ns, cp, row in found]
+
+    def blob_keys(self, id: str) -> Calls[Rows]:
+        return [tuple(parts(field)) for field in (yield from self.view(id).all(BLOB))]
+
+    def blobs_of(self, id: str) -> Calls[Rows]:
+        rows = yield from self.view(id).all(BLOB)
+        return [(parts(field)[0], *blob_cells(field, row)) for field, row in rows.items()]
+
+    def all_writes_of(self, id: str, _id: str) -> Calls[Rows]:
+        rows = yield from self.view(id).all(WRITE)
+        found: Rows = [write_cells(field, row) for field, row in rows.items()]
+        for field, row in (yield from self.view(id).all(CHECKPOINT)).items():
+            if row.led is not None:
+                ns, cp = parts(field)
+                found.append((ns, row.parent, cp, 0, "", "", None, INLINE_WRITES, row.led))
+        return found
+
+    def dump_checkpoints(self, id: str) -> Calls[Rows]:
+        rows = yield from self.view(id).all(CHECKPOINT)
+        return [
+            (
+                id,
+                *parts(field),
+                row.parent,
+                row.complete,
+                row.run_id,
+                row.frame,
+                row.kind,
+                row.metadata,
+                row.led,
+            )
+            for field, row in sorted(rows.items(), key=lambda one: parts(one[0])[1])
+        ]
+
+    def dump_blobs(self, id: str) -> Calls[Rows]:
+        return [(id, *row) for row in (yield from self.blobs_of(id))]
+
+    def dump_writes(self, id: str) -> Calls[Rows]:
+        rows = yield from self.view(id).all(WRITE)
+        return [(id, *write_cells(field, row)) for field, row in rows.items()]
+
+
+def checkpoint_cells(id: str, row: Checkpoint) -> tuple[Any, ...]:
+    """A checkpoint as most queries return it."""
+    return (id, row.parent, row.complete, row.frame, row.kind, row.metadata)
+
+
+def blob_cells(field: bytes, row: Blob) -> tuple[Any, ...]:
+    """A version of a value as queries return it."""
+    _, channel, version = parts(field)
+    return (channel, version, row.base_channel, row.base, row.level, row.kind, row.blob)
+
+
+def write_cells(field: bytes, row: Write) -> tuple[Any, ...]:
+    """A write as queries return it."""
+    ns, id, task, place = parts(field)
+    return (ns, id, task, int(place), row.channel, row.path, row.base, row.kind, row.blob)

@@ -1,0 +1,221 @@
+"""The statements about the registry: a thread's entry, its lease, lists of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Scan
+from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
+from milepost.checkpoint._redis.transaction import unlist
+from milepost.checkpoint._redis.view import Entry, entry_in
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._redis.statements import Tables
+
+
+class RegistryStatements:
+    """Each method answers the statement of its name."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.view = tables.view
+
+    def thread(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        return [(entry.token,)] if entry else []
+
+    def lock_thread(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        return [entry[:4]] if entry else []
+
+    def lock_unused_thread(self, id: str, before: float) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        return [(1,)] if entry and entry.updated_at < before else []
+
+    def lock_lease(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        return [(entry.token, entry.status, entry.updated_at)] if entry else []
+
+    def new_thread(self, id: str, *cells: Any) -> Calls[int]:
+        view = self.view(id)
+        if (yield from view.load()) is not None:
+            return 0
+        view.entry = Entry(*cells)
+        return 1
+
+    add_thread = new_described_thread = new_thread
+
+    def load_entry(self, id: str, head: Any, epoch: int, *rest: Any) -> Calls[int]:
+        return (yield from self.new_thread(id, head, None, epoch, *rest))
+
+    def _change(self, id: str, wanted: Callable[[Entry], bool], **values: Any) -> Calls[int]:
+        """Change an entry that is as it should be."""
+        view = self.view(id)
+        entry = yield from view.load()
+        if entry is None or not wanted(entry):
+            return 0
+        view.set(**values)
+        return 1
+
+    def touch_thread(
+        self, head: str | None, token: str | None, status: str, now: float, id: str
+    ) -> Calls[int]:
+        changed = {"head": head, "token": token, "status": status, "updated_at": now}
+        return (yield from self._change(id, _any, **changed))
+
+    def new_epoch(self, head: str | None, epoch: int, id: str) -> Calls[int]:
+        return (yield from self._change(id, _any, head=head, epoch=epoch))
+
+    def take_lease(self, token: str, now: float, id: str) -> Calls[int]:
+        changed = {"token": token, "status": "running", "updated_at": now}
+        return (yield from self._change(id, _any, **changed))
+
+    def renew_lease(self, now: float, id: str) -> Calls[int]:
+        return (yield from self._change(id, lambda e: e.status == "running", updated_at=now))
+
+    def end_lease(self, status: str, id: str, token: str) -> Calls[int]:
+        head = yield from self.view(id).head()
+        return (yield from self._change(id, lambda e: e.token == token, head=head, status=status))
+
+    def drop_claim(self, id: str, token: str, created_at: float | None) -> Calls[int]:
+        view = self.view(id)
+        entry = yield from view.load()
+        is_claim = entry is not None and entry.head is None and entry.created_at == created_at
+        if entry is None or entry.token != token or not is_claim:
+            return 0
+        view.entry = None
+        return 1
+
+    def end_claim(self, id: str, token: str) -> Calls[int]:
+        def is_claim(entry: Entry) -> bool:
+            return entry.token == token and entry.head is None
+
+        return (yield from self._change(id, is_claim, token=None, status="idle"))
+
+    def create_claimed(self, now: float, id: str) -> Calls[int]:
+        def is_claimed(e: Entry) -> bool:
+            return e.head is None and e.token is not None and e.status == "running"
+
+        return (yield from self._change(id, is_claimed, created_at=now))
+
+    def describe_thread(self, owner: str | None, metadata: str, id: str) -> Calls[int]:
+        return (yield from self._change(id, _any, owner=owner, metadata=metadata))
+
+    def set_ttl(self, id: str, ttl: str) -> Calls[int]:
+        """How long a thread lives: a statement of this saver's own."""
+        return (yield from self._change(id, _any, ttl=ttl))
+
+    def thread_metadata(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        return [(entry.metadata,)] if entry else []
+
+    def thread_info(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        if entry is None:
+            return []
+        head = yield from self.view(id).head()
+        return [info_row(id, entry, head)]
+
+    def thread_size(self, id: str, *_: str) -> Calls[Rows]:
+        view = self.view(id)
+        found = yield from view.all(CHECKPOINT)
+        frames = [len(row.frame) + len(row.metadata) for row in found.values()]
+        inline = [len(row.led) for row in found.values() if row.led is not None]
+        blobs = [len(row.blob) for row in (yield from view.all(BLOB)).values()]
+        writes = [len(row.blob) for row in (yield from view.all(WRITE)).values()]
+        sizes = ((1, frames), (3, inline), (2, blobs), (3, writes))
+        return [(table, len(some), sum(some)) for table, some in sizes]
+
+    def delete_thread(self, id: str) -> Calls[int]:
+        view = self.view(id)
+        there = (yield from view.load()) is not None
+        view.entry = None
+        return int(there)
+
+    def head(self, id: str) -> Calls[Rows]:
+        view = self.view(id)
+        return [((yield from view.head()),)] if (yield from view.load()) else []
+
+    def head_and_newer(self, id: str) -> Calls[Rows]:
+        view = self.view(id)
+        if (yield from view.load()) is None:
+            return []
+        return [((yield from view.head()), (yield from view.newer()))]
+
+    def newest_of(self, id: str, ns: str) -> Calls[Rows]:
+        return [((yield from self.view(id).newest(ns)),)]
+
+    def thread_page(self, after: str, limit: int) -> Calls[Rows]:
+        low = b"(" + after.encode() if after else b"-"
+        found = yield Listed("ZRANGEBYLEX", (low, b"+", b"LIMIT", 0, limit))
+        return [(id.decode(),) for id in found]
+
+    def thread_page_of_run(self, _run: str, after: str, limit: int) -> Calls[Rows]:
+        return (yield from self.thread_page(after, limit))
+
+    def entries(self, ids: Sequence[str]) -> Calls[Rows]:
+        """The rows of the registry for some threads; those that are gone are taken off the list."""
+        found = yield Entries(ids)
+        rows: Rows = []
+        for id, (cells, newest) in zip(ids, found, strict=True):
+            entry = entry_in(id, cells)[1]
+            if entry is None:
+                yield from unlist(id)
+                continue
+            head = entry.head
+            if entry.status == "running" and newest:
+                head = max(head or "", parts(newest[0])[1])
+            rows.append(info_row(id, entry, head))
+        return rows
+
+    def threads_of_run(self, run_id: str) -> Calls[Rows]:
+        found: Rows = []
+        page: Rows = [("",)]
+        while page:
+            page = yield from self.thread_page(page[-1][0], 200)
+            for (id,) in page:
+                rows = yield from self.view(id).all(CHECKPOINT)
+                if any(row.run_id == run_id for row in rows.values()):
+                    found.append((id,))
+                del self._tables.views[id]
+        return found
+
+    def unlisted(self) -> Calls[Rows]:
+        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Scan()))
+        found = (yield Entries(ids)) if ids else []
+        rows: Rows = []
+        for id, (cells, _) in zip(ids, found, strict=True):
+            if not cells:
+                rows.append((id,))
+            elif (yield Listed("ZSCORE", (id,))) is None:
+                yield Listed("ZADD", (0, id))
+        return rows
+
+    def copy_entry(
+        self, target: str, epoch: int, created: float, updated: float, source: str
+    ) -> Calls[int]:
+        entry = yield from self.view(source).load()
+        if entry is None:
+            return 0
+        head = yield from self.view(source).head()
+        status = "interrupted" if entry.status == "running" else entry.status
+        described = (entry.owner, entry.metadata)
+        cells = (head, None, epoch, status, created, updated, *described)
+        return (yield from self.new_thread(target, *cells))
+
+    def dump_entry(self, id: str) -> Calls[Rows]:
+        entry = yield from self.view(id).load()
+        if entry is None:
+            return []
+        head = yield from self.view(id).head()
+        return [(id, head, entry.status, *entry[4:8])]
+
+
+def _any(_: Entry) -> bool:
+    return True
+
+
+def info_row(id: str, entry: Entry, head: str | None) -> tuple[Any, ...]:
+    """A row of the registry."""
+    return (id, entry.status, entry.created_at, entry.updated_at, head, entry.metadata)

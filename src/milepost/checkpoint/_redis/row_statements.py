@@ -1,0 +1,198 @@
+"""The statements that store, change, copy and remove rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from milepost.checkpoint._redis.calls import Calls
+from milepost.checkpoint._redis.rows import (
+    BLOB,
+    CHECKPOINT,
+    WRITE,
+    Blob,
+    Checkpoint,
+    Rows,
+    Write,
+    field_of,
+    parts,
+)
+
+if TYPE_CHECKING:
+    from milepost.checkpoint._redis.statements import Tables
+
+_SEALED: Final = {
+    "checkpoints": (
+        CHECKPOINT,
+        ("frame", "metadata", "led"),
+        ("parent", "complete", "kind", "parent"),
+    ),
+    "checkpoint_blobs": (BLOB, ("blob",), ("base_channel", "base", "level", "kind")),
+    "checkpoint_writes": (WRITE, ("blob",), ("channel", "path", "base", "kind")),
+}
+"""By table: the kind of its rows, its sealed cells, and what these are bound to."""
+
+
+class RowStatements:
+    """Each method answers the statement of its name."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.view = tables.view
+
+    # -- storing
+
+    def add_checkpoint(
+        self, id: str, ns: str, cp: str, parent: Any, complete: int, run_id: Any, *cells: Any
+    ) -> Calls[int]:
+        frame, kind, metadata, led = cells
+        row = Checkpoint(parent, complete, run_id, kind, led, metadata, frame)
+        return (yield from self._put(id, field_of(CHECKPOINT, ns, cp), row))
+
+    def add_blob(
+        self, id: str, ns: str, channel: str, version: str, base_channel: Any, base: Any, *rest: Any
+    ) -> Calls[int]:
+        row = Blob(base, base_channel, *rest)
+        return (yield from self._add(id, field_of(BLOB, ns, channel, version), row))
+
+    def add_write(self, id: str, *cells: Any) -> Calls[int]:
+        return (yield from self._add(id, *write_row(*cells)))
+
+    def replace_write(self, id: str, *cells: Any) -> Calls[int]:
+        return (yield from self._put(id, *write_row(*cells)))
+
+    def _put(self, id: str, field: bytes, row: Any) -> Calls[int]:
+        yield from self.view(id).load()
+        self.view(id).changed[field] = row
+        return 1
+
+    def _add(self, id: str, field: bytes, row: Any) -> Calls[int]:
+        if (yield from self.view(id).row(field)) is not None:
+            return 0
+        return (yield from self._put(id, field, row))
+
+    def _update(self, id: str, field: bytes, **cells: Any) -> Calls[int]:
+        row = yield from self.view(id).row(field)
+        if row is None:
+            return 0
+        return (yield from self._put(id, field, row._replace(**cells)))
+
+    def compact_blob(self, channel: Any, base: str, blob: bytes, id: str, *key: str) -> Calls[int]:
+        cells = {"base": base, "base_channel": channel, "level": 0, "blob": blob}
+        return (yield from self._update(id, field_of(BLOB, *key), **cells))
+
+    def cut_blob(self, blob: bytes, id: str, *key: str) -> Calls[int]:
+        cells = {"base": None, "base_channel": None, "level": 0, "blob": blob}
+        return (yield from self._update(id, field_of(BLOB, *key), **cells))
+
+    def compact_write(self, base: str, blob: bytes, id: str, *key: Any) -> Calls[int]:
+        return (yield from self._update(id, field_of(WRITE, *map(str, key)), base=base, blob=blob))
+
+    def count_writes(self, kind: Any, metadata: bytes, id: str, *key: str) -> Calls[int]:
+        field = field_of(CHECKPOINT, *key)
+        return (yield from self._update(id, field, kind=kind, metadata=metadata))
+
+    def clear_inline_writes(self, id: str, *key: str) -> Calls[int]:
+        return (yield from self._update(id, field_of(CHECKPOINT, *key), led=None))
+
+    def part_inline_writes(self, frame: bytes, id: str, *key: str) -> Calls[int]:
+        return (yield from self._update(id, field_of(CHECKPOINT, *key), led=None, frame=frame))
+
+    def complete_checkpoint(self, frame: bytes, id: str, *key: str) -> Calls[int]:
+        return (yield from self._update(id, field_of(CHECKPOINT, *key), complete=1, frame=frame))
+
+    def cut_checkpoint(self, frame: bytes, id: str, *key: str) -> Calls[int]:
+        cells = {"parent": None, "complete": 1, "frame": frame}
+        return (yield from self._update(id, field_of(CHECKPOINT, *key), **cells))
+
+    # -- removing
+
+    def _delete(self, id: str, field: bytes) -> Calls[int]:
+        if (yield from self.view(id).row(field)) is None:
+            return 0
+        self.view(id).changed[field] = None
+        return 1
+
+    def delete_checkpoint(self, id: str, *key: str) -> Calls[int]:
+        return (yield from self._delete(id, field_of(CHECKPOINT, *key)))
+
+    def delete_blob(self, id: str, *key: str) -> Calls[int]:
+        return (yield from self._delete(id, field_of(BLOB, *key)))
+
+    def delete_writes_at(self, id: str, *key: str) -> Calls[int]:
+        found = yield from self.view(id).range(WRITE, *key)
+        for field in found:
+            self.view(id).changed[field] = None
+        return len(found)
+
+    def delete_writes(self, id: str) -> Calls[int]:
+        [(_, _, writes)] = yield from self.view(id).fetch("C")
+        return int(writes)
+
+    def delete_blobs(self, id: str) -> Calls[int]:
+        [(rows, checkpoints, writes)] = yield from self.view(id).fetch("C")
+        return int(rows) - int(checkpoints) - int(writes)
+
+    def delete_checkpoints(self, id: str) -> Calls[int]:
+        [(rows, checkpoints, _)] = yield from self.view(id).fetch("C")
+        if rows:
+            self.view(id).wipe()
+        return int(checkpoints)
+
+    # -- copies
+
+    def _copy(self, kind: bytes, target: str, source: str) -> Calls[int]:
+        rows = yield from self.view(source).all(kind)
+        self.view(target).changed.update(rows)
+        return len(rows)
+
+    def copy_checkpoints(self, target: str, source: str) -> Calls[int]:
+        return (yield from self._copy(CHECKPOINT, target, source))
+
+    def copy_blobs(self, target: str, source: str) -> Calls[int]:
+        return (yield from self._copy(BLOB, target, source))
+
+    def copy_writes(self, target: str, source: str) -> Calls[int]:
+        return (yield from self._copy(WRITE, target, source))
+
+    # -- sealing rows again, a table at a time: see `_sql/admin/reencrypt.py`
+
+    def reseal_look(self, table: str, id: str, *after: Any) -> Calls[Rows]:
+        """Keys, sizes and cells, from a key on; all of a thread's rows at once."""
+        rows = yield from self._of_table(table, id)
+        return [
+            (*key, *(len(cell or b"") for cell in cells), *cells)
+            for key, cells, _ in rows
+            if key > after
+        ]
+
+    def reseal_between(self, table: str, id: str, *keys: Any) -> Calls[Rows]:
+        """Keys, cells and what cells are bound to, from a key to another."""
+        rows = yield from self._of_table(table, id)
+        first, last = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        return [(*key, *cells, *bound) for key, cells, bound in rows if first <= key <= last]
+
+    def reseal_store(self, table: str, *given: Any) -> Calls[int]:
+        """One row with other cells."""
+        kind, names, _ = _SEALED[table]
+        cells = dict(zip(names, given, strict=False))
+        id, *key = given[len(names) :]
+        return (yield from self._update(id, field_of(kind, *map(str, key)), **cells))
+
+    def _of_table(self, table: str, id: str) -> Calls[list[tuple[tuple[Any, ...], Any, Any]]]:
+        kind, names, beside = _SEALED[table]
+        rows = yield from self.view(id).all(kind)
+        found = []
+        for field, row in rows.items():
+            key: tuple[Any, ...] = tuple(parts(field))
+            if kind == WRITE:
+                key = (*key[:-1], int(key[-1]))
+            cells = tuple(getattr(row, name) for name in names)
+            found.append((key, cells, tuple(getattr(row, name) for name in beside)))
+        return sorted(found, key=lambda one: one[0])
+
+
+def write_row(
+    ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
+) -> tuple[bytes, Write]:
+    """The field of a write, and the write."""
+    return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)
