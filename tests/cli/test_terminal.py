@@ -1,7 +1,6 @@
 """On a terminal: colours, a question before something is removed, bars while it lasts."""
 
 import os
-import re
 import select
 import sys
 import time
@@ -92,4 +91,4 @@ def test_ctrl_c_ends_a_tail_that_follows(file):
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(terminal)
     assert status == 130
-    assert len(re.findall(rb"(?:loop|input|update) ", shown)) == 5
+    assert shown.count(b"\n") == 5

@@ -7,6 +7,7 @@ would refuse is read as data.
 from __future__ import annotations
 
 import json
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +22,12 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
-from milepost.errors import DeserializationError
+from milepost.errors import (
+    DecryptionError,
+    DeserializationError,
+    MissingDependencyError,
+    SerdeError,
+)
 from milepost.inspect._sources import LAST
 from milepost.inspect._stored import StoredObject
 from milepost.integrations.langgraph._formats.decoding import _KNOWN, StrictSerializer
@@ -40,7 +46,17 @@ _PAGE: Final = 64
 
 
 class DataSerializer(StrictSerializer):
-    """Reads what LangGraph's serializer wrote; classes of programs are read as data."""
+    """Reads what LangGraph's serializer wrote; classes of programs are read as data.
+
+    What is sealed is opened with the key in LANGGRAPH_AES_KEY.
+    """
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        kind, body = data
+        inner, plus, cipher = kind.rpartition("+")
+        if plus and cipher == "aes":
+            return super().loads_typed((inner, _opened(bytes(body))))
+        return super().loads_typed(data)
 
     def _builder(self, known: str, module: str, name: str) -> Any:
         build = _KNOWN.get(known)
@@ -61,6 +77,28 @@ class DataSerializer(StrictSerializer):
             names = ("dtype", "shape", "order", "data")
             return StoredObject("numpy:ndarray", dict(zip(names, inside, strict=False)))
         return super()._extension(code, inside)
+
+
+def _opened(sealed: bytes) -> bytes:
+    """What LangGraph has sealed: a nonce, a tag and the text, in AES in EAX mode."""
+    key = os.environ.get("LANGGRAPH_AES_KEY", "").encode()
+    if len(key) not in (16, 24, 32):
+        raise DecryptionError("the value is sealed: set LANGGRAPH_AES_KEY to its key")
+    try:
+        from Crypto.Cipher import AES  # type: ignore[import-untyped,unused-ignore]
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Sealed values need: pip install 'milepost[crypto]'"
+        ) from error
+    try:
+        cipher = AES.new(key, AES.MODE_EAX, nonce=sealed[:16])
+        plain: bytes = cipher.decrypt_and_verify(sealed[32:], sealed[16:32])
+    except ValueError:
+        raise DecryptionError(
+            "the value does not open with the key in LANGGRAPH_AES_KEY: it was sealed with another "
+            "one, or changed since"
+        ) from None
+    return plain
 
 
 class LangGraphReader(BaseCheckpointSaver[Any]):
@@ -141,7 +179,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
 
         try:
             return self.serde.loads_typed((kind or "null", bytes(data or b"")))
-        except DeserializationError as error:
+        except SerdeError as error:
             return Unreadable(str(error))
 
     def paths(self, place: Place) -> Mapping[str, str]:
