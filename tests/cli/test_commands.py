@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -338,3 +339,15 @@ class TestChanging:
         assert milepost("show", "done")[0] == 6
         succeeded(milepost("reencrypt", "--yes", "--old-key-env", "OLD"))
         assert "hello" in succeeded(milepost("show", "done"))
+
+
+def test_the_page_names_every_command_and_status():
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert re.search(rf"`{name}\b", page), name
+    import milepost.cli.exit_codes as codes
+
+    table = [line for line in (codes.__doc__ or "").splitlines() if line.startswith("| ")]
+    assert [line for line in table if line not in page] == []
+    named = {value for name, value in vars(codes).items() if name.isupper()}
+    assert named == {int(line.split("|")[1]) for line in table if line[2].isdigit()}

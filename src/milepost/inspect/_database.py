@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 import threading
+import warnings
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path as FilePath
@@ -84,7 +85,8 @@ class Database:
             reader: Any = data_saver(saver)
             source: Source = SqlSource(reader)
         else:
-            kind, reader = "memory", data_saver(saver)
+            in_redis = type(saver).__name__.endswith("RedisSaver")
+            kind, reader = "redis" if in_redis else "memory", data_saver(saver)
             source = PlainSource(reader)
         return cls(
             saver,
@@ -380,7 +382,10 @@ def _open_redis(url: str, write: bool, create: bool, serde: SerializerProtocol |
     stack = ExitStack()
     saver = stack.enter_context(saver_class.from_conn_string(url, serde=serde_for(serde)))
     try:
-        saver.setup()
+        with warnings.catch_warnings():
+            if not write:  # how durable a step would be is of no interest
+                warnings.simplefilter("ignore", RuntimeWarning)
+            saver.setup()
     except BaseException:
         stack.close()
         raise
