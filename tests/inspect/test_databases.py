@@ -260,6 +260,25 @@ class TestLangGraph:
             changed = {change.path for change in diff(db, Ref.parse("t@~1"), Ref("t"))}
             assert changed == {("messages", 3), ("n",)}
 
+    def test_sealed_values_are_opened_with_its_key(self, tmp_path, monkeypatch):
+        pytest.importorskip("Crypto")
+        from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
+
+        address = str(tmp_path / "sealed.db")
+        with theirs(address) as saver:
+            saver.setup()
+            saver.serde = Theirs.from_pycryptodome_aes(key=KEY.encode())
+            fill_theirs(saver)
+        monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
+        with open_database(address) as db, pytest.raises(DamagedError, match="LANGGRAPH_AES_KEY"):
+            show(db, Ref("t"))
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+        with open_database(address) as db:
+            assert show(db, Ref("t")).values["n"] == 2
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY[::-1])
+        with open_database(address) as db, pytest.raises(DamagedError, match="another one"):
+            show(db, Ref("t"))
+
     def test_it_is_never_written(self, address):
         with open_database(address, write=True) as db:
             assert db.writable is False
