@@ -172,7 +172,7 @@ class TestDamage:
             assert {problem.thread_id for problem in verify(db)} == {"done"}
             newest = salvage(db, "done")[0]
             assert newest.values["count"] == 50
-            assert list(newest.lost) == ["messages"]
+            assert list(newest.lost) == ["channel 'messages'"]
 
     def test_a_checkpoint_that_cannot_be_read_does_not_hide_the_others(self, file):
         with sqlite3.connect(file) as connection:
@@ -257,10 +257,8 @@ class TestLangGraph:
             parts = blame(db, Ref("t"), ("messages",))
             assert [part.nodes for part in parts][:2] == [("__start__",), ("plan",)]
             assert diff(db, Ref("t"), Ref("t")) == []
-            assert [c.path for c in diff(db, Ref.parse("t@~1"), Ref("t"))] == [
-                ("messages", 3),
-                ("n",),
-            ]
+            changed = {change.path for change in diff(db, Ref.parse("t@~1"), Ref("t"))}
+            assert changed == {("messages", 3), ("n",)}
 
     def test_it_is_never_written(self, address):
         with open_database(address, write=True) as db:

@@ -86,6 +86,13 @@ os.environ["NO_PROXY"] = "127.0.0.1"
 """What takes spans, in place of a tool that shows them."""
 
 SETTINGS: dict[str, dict[int, str]] = {
+    "command-line.md": {
+        0: f"{OURS}\nfrom milepost.checkpoint.sqlite import SqliteSaver\n"
+        "with SqliteSaver.from_conn_string('trips.db') as saver:\n"
+        "    builder.compile(checkpointer=saver).invoke("
+        "input, {'configurable': {'thread_id': 'trip-17'}})\n",
+        1: "assert [c.path for c in changes] == [('log',)]\nassert first.nodes == ('__start__',)",
+    },
     "logging.md": {},
     "observability.md": {
         0: RECEIVER,

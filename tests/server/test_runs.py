@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -208,6 +209,28 @@ def test_a_run_is_cancelled_and_the_thread_can_go_on(live: Running, held: Held) 
         assert other.post("/milepost/threads/g/cancel").json() == {"cancelled": False}
     ran(live, "g", "held")
     assert state(live, "g")["values"]["log"] == ["in", "held"]
+
+
+def test_a_run_may_end_with_the_visit(file: str) -> None:
+    began = threading.Event()
+
+    async def wait(state: State) -> State:
+        began.set()
+        await asyncio.sleep(3600)
+        return {}
+
+    builder = StateGraph(State)
+    builder.add_node("wait", wait)
+    builder.add_edge(START, "wait")
+    body = {"graph_id": "waiting", "input": {"log": []}, "on_disconnect": "cancel"}
+    path = "/milepost/threads/t/run"
+    with serving(file, graphs={"waiting": builder.compile()}, write=True) as running:
+        with running.client() as client, listening(client, "POST", path, json=body) as events:
+            until(events, "values")
+            assert began.wait(20)
+        eventually(lambda: not running.app.state.server.runs._tasks)
+        with running.client() as other:
+            assert other.get("/threads/t").json()["status"] != "busy"
 
 
 def eventually(holds: Any) -> None:

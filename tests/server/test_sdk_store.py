@@ -72,6 +72,8 @@ def test_a_key_and_a_value_are_checked(ui: Running) -> None:
         for key, value in ((None, {}), ("", {}), ("k\0", {}), ("k", None), ("k", [1])):
             body = {"namespace": ["a"], "key": key, "value": value}
             assert client.put("/store/items", json=body).status_code == 422
+        body = {"namespace": ["a"], "key": "k", "value": {}, "index": True}
+        assert client.put("/store/items", json=body).status_code == 422
         assert client.get("/store/items", params={"key": "k"}).status_code == 422
 
 

@@ -304,6 +304,16 @@ def test_what_is_nested_deeply_is_refused_or_answered(writing: Running) -> None:
         assert found.status_code in (200, 422)
 
 
+def test_a_body_that_says_it_is_too_large_is_not_waited_for(writing: Running) -> None:
+    sent = (
+        "POST /threads HTTP/1.1\r\nHost: localhost\r\n"
+        f"x-api-key: {TOKEN}\r\nContent-Length: 99999999\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", writing.port), timeout=10) as connection:
+        connection.sendall(sent.encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
 def test_a_body_may_be_called_text(writing: Running) -> None:
     with writing.client() as client:
         plain = {"content-type": "text/plain"}

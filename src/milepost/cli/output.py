@@ -46,25 +46,27 @@ def console() -> Console:
 
 def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
     """Print lines as they come; through a pager, if that is wanted and there is a terminal."""
-    out = console()
+    out, end = console(), "\n"
     if pager and sys.stdout.isatty() and sys.stdin.isatty():
         os.environ.setdefault("LESS", "FRX")
         styles = out.color_system is not None
-        click.echo_via_pager((_rendered(out, line) for line in lines), color=styles)
+        # Click ends the text with a newline of its own.
+        text = (f"{'' if at == 0 else end}{_rendered(out, line)}" for at, line in enumerate(lines))
+        click.echo_via_pager(text, color=styles)
         return
     for line in lines:
-        sys.stdout.write(_rendered(out, line))
+        sys.stdout.write(f"{_rendered(out, line)}{end}")
     sys.stdout.flush()
 
 
 def _rendered(out: Console, line: Line) -> str:
     """A line as it is written: not wrapped, since a terminal or pager does that."""
     if isinstance(line, str):
-        return f"{line}\n"
+        return line
     if out.color_system is None:
-        return f"{line.plain}\n"
-    segments = line.render(out, end="")
-    return "".join(out._render_buffer(list(segments))) + "\n"
+        return line.plain
+    # As a part of another: the style of a whole text is left to what prints it.
+    return out._render_buffer(list(Text().append(line).render(out, end="")))
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[Line]]) -> None:
@@ -130,10 +132,23 @@ def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
     )
     with bar:
         task = bar.add_task(label, total=total)
-        yield lambda *_: bar.advance(task)
+
+        def step(*told: object) -> None:
+            done, whole = (*told, None, None)[:2]
+            if isinstance(done, int):  # how much is done, of how much
+                bar.update(task, completed=done, total=whole if isinstance(whole, int) else total)
+            else:
+                bar.advance(task)
+
+        yield step
 
 
 # -- parts of lines
+
+
+def styled(text: str, style: str) -> Text:
+    """A text to which others can be added: a style of the whole would be theirs as well."""
+    return Text().append(text, style=style)
 
 
 def short(id: str | None) -> str:
@@ -265,7 +280,7 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
     indent = "  " * depth
     if isinstance(data, dict) and data and not _is_leaf(data):
         for key, value in data.items():
-            yield from _branch(Text(f"{indent}{plain(key)}", style="cyan"), value, depth, full)
+            yield from _branch(styled(f"{indent}{plain(key)}", "cyan"), value, depth, full)
     elif isinstance(data, list) and data:
         shown = data if full or len(data) <= _MOST else [*data[:3], *data[3 - _MOST :]]
         for at, value in enumerate(data):
@@ -273,7 +288,7 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
                 if at == 3:
                     yield Text(f"{indent}… {len(data) - len(shown)} more (--full)", style="dim")
                 continue
-            yield from _branch(Text(f"{indent}{at}", style="dim"), value, depth, full)
+            yield from _branch(styled(f"{indent}{at}", "dim"), value, depth, full)
     else:
         for line in _leaf(data, full):
             yield Text(indent) + line
@@ -322,7 +337,7 @@ def _leaf(data: Any, full: bool, *, quoted: bool = True) -> list[Text]:
         lines = plain_lines(cut)
         if len(lines) == 1 and quoted:
             lines = [f'"{lines[0]}"']
-        found = [Text(line, style="green" if quoted else "") for line in lines]
+        found = [styled(line, "green" if quoted else "") for line in lines]
         if len(cut) < len(data):
             found[-1] = found[-1] + Text(f" … {len(data)} characters (--full)", style="dim")
         return found

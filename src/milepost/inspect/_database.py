@@ -6,7 +6,9 @@ import os
 import re
 import sqlite3
 import threading
+import warnings
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from urllib.parse import quote
@@ -83,7 +85,8 @@ class Database:
             reader: Any = data_saver(saver)
             source: Source = SqlSource(reader)
         else:
-            kind, reader = "memory", data_saver(saver)
+            in_redis = type(saver).__name__.endswith("RedisSaver")
+            kind, reader = "redis" if in_redis else "memory", data_saver(saver)
             source = PlainSource(reader)
         return cls(
             saver,
@@ -369,8 +372,33 @@ def _on_postgres(connection: Any) -> Execute:
 
 
 def _open_redis(url: str, write: bool, create: bool, serde: SerializerProtocol | None) -> Database:
-    del write, create, serde
-    raise CannotOpenError(f"{hidden(url)}: databases in Redis cannot be opened yet.")
+    del create  # there are no tables to be made
+    try:
+        saver_class: Any = import_module("milepost.checkpoint.redis").RedisSaver
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Redis needs a client: pip install 'milepost[redis]'"
+        ) from error
+    stack = ExitStack()
+    saver = stack.enter_context(saver_class.from_conn_string(url, serde=serde_for(serde)))
+    try:
+        with warnings.catch_warnings():
+            if not write:  # how durable a step would be is of no interest
+                warnings.simplefilter("ignore", RuntimeWarning)
+            saver.setup()
+    except BaseException:
+        stack.close()
+        raise
+    reader = data_saver(saver)
+    return Database(
+        saver,
+        url=hidden(url),
+        kind="redis",
+        writable=write,
+        source=PlainSource(reader),
+        reader=reader,
+        close=stack.close,
+    )
 
 
 # -- parts

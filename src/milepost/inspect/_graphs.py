@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import signature
+from inspect import iscoroutine, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,14 +123,25 @@ def _compiled(found: Any, spec: str) -> Any:
         return found.compile()
     if callable(found) and not isinstance(found, type):
         made = found({}) if signature(found).parameters else found()
-        if made is not found and not callable(getattr(made, "__await__", None)):
+        if iscoroutine(made):
+            made.close()
+        elif made is not found:
             return _compiled(made, spec)
     raise GraphNotFoundError(f"'{spec}' is a {type(found).__name__}, and no graph.")
 
 
+def records_of(graph: Any) -> str:
+    """The module with the records, such as Command, of the library that a graph is of."""
+    return "langgraph.types" if _is_langgraph(graph) else "milepost.types"
+
+
+def _is_langgraph(graph: Any) -> bool:
+    return type(graph).__module__.startswith("langgraph.")
+
+
 def attached(graph: Any, db: Database) -> Any:
     """The graph with the threads and the store of a database, whatever it was compiled with."""
-    if not type(graph).__module__.startswith("langgraph."):
+    if not _is_langgraph(graph):
         changes: dict[str, Any] = {"checkpointer": db.saver}
         if db.store is not None:
             changes["store"] = db.store

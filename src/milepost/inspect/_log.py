@@ -69,9 +69,11 @@ def _log(
         saved = next(listed, None)
         if saved is None and namespace and namespace not in db.source.namespaces(row.thread_id):
             raise StateNotFoundError(f"Thread '{row.thread_id}' has no inner graph '{namespace}'.")
+        nodes: set[str] = set()
         while saved is not None and given != limit:
             following = next(listed, None)
-            yield entry_of(db, saved, following, tags, is_open=given == 0 and before is None)
+            is_open = given == 0 and before is None
+            yield entry_of(db, saved, following, tags, is_open=is_open, nodes=nodes)
             given += 1
             saved = following
 
@@ -91,13 +93,17 @@ def entry_of(
     tags: TagsById,
     *,
     is_open: bool,
+    nodes: set[str] | None = None,
 ) -> LogEntry:
-    """One checkpoint; `following` is perhaps its parent. One that is damaged says so."""
+    """One checkpoint; `following` is perhaps its parent. One that is damaged says so.
+
+    `nodes` are those that later checkpoints have told of; the ones of this are added.
+    """
     place = place_of(saved.config)
     id = place.checkpoint_id or ""
     named = tags.get((place.checkpoint_ns, id), ())
     try:
-        return _entry(db, saved, following, named, is_open)
+        return _entry(db, saved, following, named, is_open, set() if nodes is None else nodes)
     except UNREADABLE as error:
         return LogEntry(
             checkpoint_id=id,
@@ -128,10 +134,12 @@ def _entry(
     following: CheckpointTuple | None,
     tags: Sequence[str],
     is_open: bool,
+    nodes: set[str],
 ) -> LogEntry:
     place = place_of(saved.config)
     metadata = saved.metadata
-    step = step_at(db, saved)
+    step = step_at(db, saved, nodes)
+    nodes.update(step.checkpoint["versions_seen"])
     tasks = step.tasks()
     run_id = metadata.get("run_id")
     return LogEntry(
@@ -149,11 +157,11 @@ def _entry(
     )
 
 
-def step_at(db: Database, saved: CheckpointTuple) -> Step:
+def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
     """What follows a checkpoint."""
     place = place_of(saved.config)
     paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
-    return Step(saved, paths)
+    return Step(saved, paths, nodes)
 
 
 def writes_behind(

@@ -9,6 +9,7 @@ the other, as if they had run here; a key without one is a conflict.
 from __future__ import annotations
 
 from functools import reduce
+from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,12 +18,12 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
 from milepost.inspect._database import told_plainly
-from milepost.inspect._diff import same
+from milepost.inspect._diff import common_ends, same
 from milepost.inspect._errors import InspectError, MergeConflictError
-from milepost.inspect._graphs import attached
+from milepost.inspect._graphs import attached, records_of
 from milepost.inspect._reading import id_of, is_internal, resolve
 from milepost.inspect._refs import Ref
-from milepost.types import MISSING, Overwrite
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,6 +105,7 @@ class _Plan:
 
     def __init__(self, graph: Any, prefer: Mapping[str, Side]) -> None:
         self._channels = dict(graph.channels)
+        self._overwrite: Any = import_module(records_of(graph)).Overwrite
         self._prefer = prefer
         self.writes: dict[str, Any] = {}
         self.shown: dict[str, Any] = {}
@@ -129,7 +131,7 @@ class _Plan:
         if side == "theirs" or _equal(before, ours):
             self._take(key, theirs)
             return
-        made = writes() if self._reduces(key) else None
+        made = (writes() or _added(before, theirs)) if self._reduces(key) else None
         if not made or any(overwrite_of(write) is not MISSING for write in made):
             self.conflicts.append(key)
             return
@@ -138,19 +140,27 @@ class _Plan:
         except Exception:  # whatever a reducer says to writes of another branch
             self.conflicts.append(key)
             return
-        self.writes[key], self.shown[key] = Overwrite(value), made
+        self.writes[key], self.shown[key] = self._overwrite(value), made
         self.combined.append(key)
 
     def _take(self, key: str, value: Any) -> None:
         if value is MISSING:
             self.conflicts.append(key)  # a key cannot be taken out of a state
             return
-        self.writes[key] = Overwrite(value) if self._reduces(key) else value
+        self.writes[key] = self._overwrite(value) if self._reduces(key) else value
         self.shown[key] = value
         self.taken.append(key)
 
     def _reduces(self, key: str) -> bool:
         return hasattr(self._channels.get(key), "operator")
+
+
+def _added(before: Any, after: Any) -> list[Any]:
+    """What a list has got at its end, where the writes are not kept that did it."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return []
+    start, _ = common_ends(before, after)
+    return [after[start:]] if start == len(before) else []
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -15,7 +15,7 @@ from milepost.checkpoint._contract.records import (
 )
 from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import InspectError, StateNotFoundError
-from milepost.inspect._graphs import attached
+from milepost.inspect._graphs import attached, records_of
 from milepost.inspect._reading import is_internal, resolve
 from milepost.inspect._refs import Ref
 from milepost.inspect._threads import show
@@ -119,8 +119,7 @@ def answer(
             f"Thread '{thread_id}' asks {len(questions)} questions: {said}. They are "
             f"{', '.join(questions)}."
         )
-    module = "langgraph.types" if _is_langgraph(graph) else "milepost.types"
-    command = import_module(module).Command(resume={given[0]: value})
+    command = import_module(records_of(graph)).Command(resume={given[0]: value})
     return _events(db, graph, command, Place(thread_id, "", None).config())
 
 
@@ -137,10 +136,6 @@ def run(db: Database, graph: Any, thread_id: str, input: Any) -> Iterator[RunEve
     """Give a thread an input; what happens then."""
     db.check_writable("run")
     return _events(db, graph, input, Place(thread_id, "", None).config())
-
-
-def _is_langgraph(graph: Any) -> bool:
-    return type(graph).__module__.startswith("langgraph.")
 
 
 def _events(db: Database, graph: Any, input: Any, config: RunnableConfig) -> Iterator[RunEvent]:

@@ -7,7 +7,7 @@ ids of all nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._engine.superstep.plan import path_text
@@ -54,9 +54,13 @@ Paths = Mapping[str, str]
 class Step:
     """One checkpoint, and what is stored of the tasks that follow it."""
 
-    def __init__(self, saved: CheckpointTuple, paths: Paths | None = None) -> None:
+    def __init__(
+        self, saved: CheckpointTuple, paths: Paths | None = None, nodes: Iterable[str] = ()
+    ) -> None:
         self._saved = saved
         self._paths = paths or {}
+        self._nodes = nodes
+        """Nodes that are known from elsewhere: one that the input starts is told by no channel."""
         self.checkpoint: Checkpoint = outline(saved, INTERNAL)
         step = saved.metadata.get("step")
         number = -1 if step is None else step
@@ -102,7 +106,7 @@ class Step:
     def names(self) -> dict[str, str]:
         """Task id → node, of all tasks that may follow."""
         if self._names is None:
-            nodes = {START, *self.checkpoint["versions_seen"]}
+            nodes = {START, *self._nodes, *self.checkpoint["versions_seen"]}
             for channel in self.checkpoint["channel_versions"]:
                 if channel.startswith((BRANCH_TO, JOIN)):
                     nodes.add(channel.rpartition(":")[2])
@@ -153,6 +157,8 @@ class Step:
                 rows[rows.index(twin)] = (task_id, name)
             else:
                 rows.append((task_id, name))
+                # The input started this node, and not one that takes the input.
+                rows = [row for row in rows if row[1] != START or row[0] in by_task]
         return [_row(id, name, by_task.get(id, [])) for id, name in rows]
 
     def writes_to(self, child: CheckpointTuple) -> dict[str, list[str]]:

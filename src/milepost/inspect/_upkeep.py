@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from milepost.checkpoint._contract.records import Place, place_of
+from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import Problem, Removed, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
-from milepost.errors import CheckpointError, MilepostError
+from milepost.errors import CheckpointError
 from milepost.inspect._data import as_data
 from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import InspectError
-from milepost.inspect._graphs import attached
 from milepost.inspect._reading import is_internal, no_such_thread
 
 if TYPE_CHECKING:
@@ -204,7 +203,7 @@ def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
 def reencrypt(
     db: Database,
     thread_ids: Sequence[str] | None = None,
-    progress: Callable[[Reencrypted[Problem]], object] | None = None,
+    progress: Callable[..., object] | None = None,
 ) -> Reencrypted[Problem]:
     """Seal everything with the newest key of the serializer that the database was opened with."""
     db.check_writable("reencrypt")
@@ -227,14 +226,17 @@ class Checked(NamedTuple):
 def check_threads(
     db: Database, graph: Any, thread_ids: Sequence[str] | None = None
 ) -> Iterator[Checked]:
-    """Each thread against a graph: its values are decoded, migrated and validated as a run would,
-    and the nodes that it waits for are looked for."""
-    graph = attached(graph, db)
+    """Each thread against a graph: all of its values are decoded and migrated as a run would do it,
+    and the nodes that it waits for are looked for. Compile the graph with its types first."""
+    from milepost.checkpoint.serde.evolution import dry_run
+
     for thread_id in matching(db) if thread_ids is None else thread_ids:
-        problem = None
-        try:
-            snapshot = graph.get_state(Place(thread_id, "", None).config(), subgraphs=True)
-            list(snapshot)
-        except (MilepostError, ValueError, TypeError, KeyError, AttributeError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        yield Checked(thread_id, problem)
+        found = dry_run(db.saver, threads=[thread_id], graph=graph)
+        said = dict.fromkeys(f"{_where(one)}{one.error}" for one in found.failures)
+        if not found.complete and not said:
+            said["it cannot be read to its end"] = None
+        yield Checked(thread_id, "; ".join(said) or None)
+
+
+def _where(failure: Any) -> str:
+    return f"key '{failure.channel}': " if failure.channel is not None else ""

@@ -35,17 +35,18 @@ def _names_in(file: str) -> list[str]:
 
 def answer(graph: Any, resume: Any) -> Any:
     """The Command that answers what a thread waits for, of the library that the graph is of."""
-    if _is_langgraph(graph):
+    if is_langgraph(graph):
         return import_module("langgraph.types").Command(resume=resume)
     return Command(resume=resume)
 
 
 def refusing(graph: Any) -> dict[str, Any]:
     """Options that let a graph refuse a thread that another run has; LangGraph has none."""
-    return {} if _is_langgraph(graph) else {"on_conflict": "reject"}
+    return {} if is_langgraph(graph) else {"on_conflict": "reject"}
 
 
-def _is_langgraph(graph: Any) -> bool:
+def is_langgraph(graph: Any) -> bool:
+    """Whether a graph is LangGraph's own."""
     return type(graph).__module__.startswith("langgraph.")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from milepost.inspect import LogEntry, ThreadRow
     from milepost.server._server import Server
 
+_FEW: Final = 4
 _MOST: Final = 1000
 """Checkpoints that one look may find; a client that has missed more reads the log."""
 
@@ -62,14 +62,21 @@ def _look(
 ) -> tuple[ThreadRow, list[LogEntry]]:
     """The thread as it is now, and its entries from `after` on, oldest first."""
     row = server.thread(thread_id)
-    found: list[LogEntry] = []
+    if after is None:
+        return row, _entries(server, thread_id, namespace, 1)
+    # Mostly nothing is new, and little is read.
+    for limit in (_FEW, _MOST):
+        found = _entries(server, thread_id, namespace, limit)
+        fresh = [entry for entry in found if entry.checkpoint_id >= after]
+        if len(fresh) < limit:
+            break
+    return row, fresh
+
+
+def _entries(server: Server, thread_id: str, namespace: str, limit: int) -> list[LogEntry]:
+    """The newest entries, oldest first."""
     try:
-        for entry in islice(inspect.log(server.database, thread_id, namespace=namespace), _MOST):
-            if after is not None and entry.checkpoint_id < after:
-                break
-            found.append(entry)
-            if after is None:
-                break
+        found = inspect.log(server.database, thread_id, namespace=namespace, limit=limit)
+        return list(found)[::-1]
     except inspect.StateNotFoundError:
-        pass  # an inner graph that has not begun
-    return row, found[::-1]
+        return []  # an inner graph that has not begun

@@ -13,8 +13,9 @@ from milepost.server._sse import Event
 
 _MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
+_LAST: Final = ("end", "error")
 _ENDED: Final = Event("", None)
-_WAITING: Final = 10_000
+_WAITING: Final = 1_000
 """Events that may wait for a client; a run does not wait for a client that is slower."""
 
 
@@ -36,17 +37,24 @@ class Runs:
         self.claim(thread_id)
         waiting: asyncio.Queue[Event] = asyncio.Queue(_WAITING)
 
+        def put(event: Event) -> None:
+            if waiting.full():
+                waiting.get_nowait()
+            waiting.put_nowait(event)
+
         async def pump() -> None:
+            last: list[Event] = []
             try:
                 async for event in events:
-                    if waiting.full():
-                        waiting.get_nowait()
-                    waiting.put_nowait(event)
+                    if event.name in _LAST:
+                        last.append(event)
+                    else:
+                        put(event)
             finally:
+                # A client that hears of the end may start the next run.
                 self._tasks.pop(thread_id, None)
-                if waiting.full():
-                    waiting.get_nowait()
-                waiting.put_nowait(_ENDED)
+                for event in (*last, _ENDED):
+                    put(event)
 
         task = asyncio.ensure_future(pump())
         self._tasks[thread_id] = task

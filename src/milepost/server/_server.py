@@ -12,6 +12,7 @@ from milepost.inspect._database import told_plainly
 from milepost.inspect._tag_names import without_tags
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
+from milepost.server._graphs import is_langgraph
 from milepost.server._runs import Runs
 from milepost.server._sse import Streams
 
@@ -124,6 +125,14 @@ class Server:
         if isinstance(graph_id, str):
             return self.graphs.get(graph_id)
         return next(iter(self.graphs.values())) if len(self.graphs) == 1 else None
+
+    def check_free(self, row: ThreadRow, graph: Any) -> None:
+        """Raise a 409 if a run is on a thread.
+
+        Of LangGraph's graphs the registry does not learn when a run has ended.
+        """
+        if row.status == "running" and not is_langgraph(graph):
+            raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
 
     def needed_graph(self, thread_id: str, metadata: Mapping[str, Any]) -> Any:
         """The same; raises a 400 if there is none."""

@@ -191,7 +191,7 @@ def _event_lines(event: RunEvent) -> Iterator[Text]:
         where = "".join(f"{space.partition(':')[0]}/" for space in event.namespace)
         shown = update if isinstance(update, dict) else {"": update}
         parts = ", ".join(f"{key}={output.brief(value)}" for key, value in shown.items())
-        yield Text(f"  {plain(where)}{plain(node)}", style="cyan") + Text(f"  {plain(parts)}")
+        yield output.styled(f"  {plain(where)}{plain(node)}", "cyan") + Text(f"  {plain(parts)}")
 
 
 @click.command()

@@ -70,7 +70,7 @@ def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
     """A checkpoint on one line."""
     if entry is None:
         return Text(lanes, style="dim")
-    line = Text(f"{lanes} " if lanes else "", style="dim")
+    line = output.styled(f"{lanes} " if lanes else "", "dim")
     id = plain(entry.checkpoint_id) if whole else output.short(entry.checkpoint_id)
     line += Text(id, style="yellow")
     for tag in entry.tags:
@@ -142,7 +142,7 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
             yield Text(f"- {where}: {output.brief(change.before, 200)}", style="red")
         elif change.lines is None:
             yield (
-                Text(f"~ {where}: ", style="yellow")
+                output.styled(f"~ {where}: ", "yellow")
                 + Text(output.brief(change.before, 200), style="red")
                 + Text(" -> ")
                 + Text(output.brief(change.after, 200), style="green")

@@ -103,7 +103,7 @@ def show(
 
 
 def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
-    head = Text("thread      ", style="dim") + Text(plain(view.thread_id), style="bold")
+    head = output.styled("thread      ", "dim") + Text(plain(view.thread_id), style="bold")
     yield head + Text("  ") + output.status_text(view.status)
     if view.namespace:
         yield _line("graph", plain(view.namespace))
@@ -135,7 +135,7 @@ def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
 
 
 def _line(label: str, *parts: str, style: str = "") -> Text:
-    return Text(f"{label:<12}", style="dim") + Text("  ".join(parts), style=style)
+    return output.styled(f"{label:<12}", "dim") + Text("  ".join(parts), style=style)
 
 
 @click.command()

@@ -8,7 +8,7 @@ import msgspec
 from starlette.concurrency import run_in_threadpool
 
 from milepost.server._assistants import default_id
-from milepost.server._errors import HttpError, refused
+from milepost.server._errors import refused
 from milepost.server._graphs import answer, refusing
 from milepost.server._records import Checkpoint
 from milepost.server._routes.state import refusals
@@ -69,8 +69,8 @@ def _prepare(call: Call[RunCreate, Empty], graph: Any) -> dict[str, Any]:
     """Where the run begins; the thread is there then, and says which graph it belongs to."""
     body, server, thread_id = call.body, call.server, call.thread_id
     row = server.find_thread(thread_id)
-    if row is not None and row.status == "running":
-        raise HttpError(409, f"A run is going on in thread '{thread_id}'.")
+    if row is not None:
+        server.check_free(row, graph)
     place = Checkpoint(checkpoint_ns=body.checkpoint_ns, checkpoint_id=body.checkpoint_id)
     config = config_of(thread_id, place)
     if body.checkpoint_id is not None:

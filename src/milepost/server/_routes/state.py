@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from milepost.server._errors import HttpError, as_http_error, refused
+from milepost.server._errors import as_http_error, refused
 from milepost.server._graphs import refusing
 from milepost.server._json import encode
 from milepost.server._records import Checkpoint, ThreadState
@@ -88,8 +88,8 @@ def update_state(call: Call[StateUpdate, Empty]) -> Updated:
     body, server = call.body, call.server
     row = server.thread(call.thread_id)
     graph = server.needed_graph(row.thread_id, row.metadata)
-    if row.status == "running":
-        raise HttpError(409, f"A run is going on in thread '{row.thread_id}'.")
+    server.runs.claim(row.thread_id)
+    server.check_free(row, graph)
     place = body.checkpoint or Checkpoint(checkpoint_id=body.checkpoint_id)
     config = config_of(row.thread_id, place)
     with refusals():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -28,7 +28,7 @@ class Put(msgspec.Struct, kw_only=True):
     namespace: Annotated[list[Label], Meta(min_length=1)]
     key: Name
     value: dict[str, Any]
-    index: Literal[False] | list[str] | None = None
+    index: bool | list[str] | None = None
     """False: do not embed. A list: embed these paths."""
     ttl: Annotated[float, Meta(gt=0)] | None = None
     """Minutes until it goes."""
@@ -88,6 +88,8 @@ def put_item(call: Call[Put, Empty]) -> None:
     body, store = call.body, _store(call)
     if body.ttl is not None and not store.supports_ttl:
         raise refused("This store keeps items for good: leave `ttl` out.")
+    if body.index is True:
+        raise refused("index is false, or a list of paths: leave it out for the store's own.")
     more: dict[str, Any] = {} if body.ttl is None else {"ttl": body.ttl}
     store.put(tuple(body.namespace), body.key, body.value, index=body.index, **more)
 

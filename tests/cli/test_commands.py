@@ -1,0 +1,353 @@
+"""Every command of the extra `cli`: in a process of its own on SQLite, in this one elsewhere."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from milepost.checkpoint.sqlite import SqliteSaver
+from milepost.cli import main
+from milepost.cli.names import COMMANDS
+from milepost.inspect import open_database
+
+SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
+GRAPH = f"{SHOP}:graph"
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    sys.path.insert(0, str(SHOP.parent))
+    from inspect_shop import fill
+
+    path = tmp_path_factory.mktemp("shop") / "shop.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        fill(saver)
+    return path
+
+
+@pytest.fixture
+def file(filled, tmp_path):
+    return Path(shutil.copy(filled, tmp_path / "shop.db"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request, filled, tmp_path):
+    """A database with the same threads, of each kind."""
+    if request.param == "sqlite":
+        return str(shutil.copy(filled, tmp_path / "shop.db"))
+    from milepost.inspect import dump, load_dump
+
+    uri = request.getfixturevalue("uri")
+    with open_database(str(filled)) as source, open_database(uri, write=True, create=True) as db:
+        load_dump(db, dump(source))
+    return uri
+
+
+@pytest.fixture
+def milepost(capsys, address, monkeypatch):
+    """Runs a command here: its status, output and errors."""
+    monkeypatch.setenv("MILEPOST_DB", address)
+    monkeypatch.delenv("MILEPOST_GRAPH", raising=False)
+
+    def run(*arguments):
+        status = main([str(one) for one in arguments])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def succeeded(done):
+    status, out, err = done
+    assert status == 0, err
+    return out
+
+
+def test_each_command_in_a_process_of_its_own(file, tmp_path):
+    """One after the other on one database; the statuses and a word of what each prints."""
+    dump = tmp_path / "dump.txt"
+    story = [
+        (["threads"], "interrupted"),
+        (["show", "open"], "Buy it?"),
+        (["log", "done"], "plan: messages, count, order"),
+        (["diff", "done@~1", "done"], "count: 1 -> 50"),
+        (["blame", "done", "messages"], "human: hello"),
+        (["bisect", "done", "count == 50"], "update"),
+        (["tail", "done", "-n", "1"], "ask: count"),
+        (["stats"], "3 threads, 10 checkpoints"),
+        (["tag", "done@~1", "good"], "done@good is "),
+        (["tags", "done"], "good"),
+        (["fork", "done@good", "--set", "count=7"], "done@"),
+        (["answer", "open", '"yes"', "-g", GRAPH], "It has ended."),
+        (["resume", "done@good", "-g", GRAPH], "asks"),
+        (["run", GRAPH, "-t", "fresh", "-i", '{"messages": []}'], "next: ask"),
+        (["merge", "done", "done", "-g", GRAPH], "Nothing to merge"),
+        (["copy", "done", "twin"], ""),
+        (["delete", "twin", "--yes"], "1 thread deleted."),
+        (["dump", "fresh", "-o", str(dump)], ""),
+        (["erase", "fresh", "--yes"], "1 thread erased"),
+        (["load", str(dump)], "1 thread loaded."),
+        (["prune", "fresh", "--yes"], "removed"),
+        (["verify"], "Everything can be read."),
+        (["salvage", "open"], "messages"),
+        (["migrate", "--dry-run", "-g", GRAPH], "4 of 4 threads fit."),
+        (["reencrypt", "--yes"], "rows sealed"),
+        (["completion", "bash"], "_MILEPOST_COMPLETE"),
+    ]
+    assert {arguments[0] for arguments, _ in story} == set(COMMANDS)
+    env = {**os.environ, "MILEPOST_DB": f"sqlite:///{file}"}
+    with Processes(env, tmp_path) as processes:
+        for arguments, said in story:
+            status, out, err = processes.run(arguments)
+            assert status == 0, (arguments, err)
+            assert said in out, (arguments, out)
+            assert "\x1b" not in out, "no terminal, no colours"
+
+
+class Processes:
+    """Runs each command in a process of its own.
+
+    Most are forked from one that has imported what commands need: to import it takes longer than
+    all the rest. Some start as a user starts them; with MILEPOST_LONG all do.
+    """
+
+    SERVER = """
+import json, os, sys
+import milepost.checkpoint.sqlite, milepost.cli.app, milepost.inspect
+from milepost.cli import main
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ.update(job["env"])
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, file in ((1, job["out"]), (2, job["err"])):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        status = main(job["arguments"])
+        sys.stdout.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+    AS_USERS_DO = frozenset({"threads", "run", "load", "completion"})
+
+    def __init__(self, env, folder):
+        self.env, self.folder = env, folder
+        self.alone = bool(os.environ.get("MILEPOST_LONG")) or not hasattr(os, "fork")
+
+    def __enter__(self):
+        if not self.alone:
+            self.server = subprocess.Popen(
+                [sys.executable, "-c", self.SERVER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self.env,
+                cwd=self.folder,
+            )
+        return self
+
+    def __exit__(self, *_):
+        if not self.alone:
+            self.server.stdin.close()
+            self.server.wait(PATIENCE)
+            self.server.stdout.close()
+
+    def run(self, arguments):
+        # Without a key, but for the command that needs one.
+        env = {"MILEPOST_AES_KEY": "k" * 16} if arguments[0] == "reencrypt" else {}
+        if self.alone or arguments[0] in self.AS_USERS_DO:
+            done = subprocess.run(
+                [sys.executable, "-m", "milepost.cli", *arguments],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                stdin=subprocess.DEVNULL,
+                env={**self.env, **env},
+                cwd=self.folder,
+            )
+            return done.returncode, done.stdout, done.stderr
+        out, err = self.folder / "out", self.folder / "err"
+        job = {"arguments": arguments, "env": env, "out": str(out), "err": str(err)}
+        self.server.stdin.write(json.dumps(job) + "\n")
+        self.server.stdin.flush()
+        status = int(self.server.stdout.readline())
+        return status, out.read_text(), err.read_text()
+
+
+class TestReading:
+    def test_threads_as_json(self, milepost):
+        found = json.loads(succeeded(milepost("threads", "--json", "--sort", "thread_id")))
+        assert [row["thread_id"] for row in found["threads"]] == ["broken", "done", "open"]
+        assert found["total"] == 3
+
+    def test_threads_are_filtered_and_counted(self, milepost):
+        def ids(*options):
+            found = json.loads(succeeded(milepost("threads", "--json", *options)))
+            return [row["thread_id"] for row in found["threads"]]
+
+        assert ids("-m", "owner=ada") == ["open"]
+        assert ids("--status", "error") == ["broken"]
+        assert ids("--unfinished", "--search", "OPEN") == ["open"]
+        assert ids("--since", "1h") == ["broken", "open", "done"]
+        assert ids("--before", "2020-01-01") == []
+        assert succeeded(milepost("threads", "--count", "--unfinished")) == "2\n"
+
+    def test_a_state_and_a_part_of_it(self, milepost):
+        view = json.loads(succeeded(milepost("show", "done", "--json")))
+        assert view["values"]["order"] == {
+            "$type": "inspect_shop.Order",
+            "number": 0,
+            "items": ["tea"],
+        }
+        part = json.loads(succeeded(milepost("show", "done", "-p", "messages.0.content", "--json")))
+        assert part["values"] == "hello"
+        assert "RuntimeError: the plan failed" in succeeded(milepost("show", "broken"))
+
+    def test_the_log_as_lines_of_json(self, milepost):
+        lines = succeeded(milepost("log", "done", "--json")).splitlines()
+        entries = [json.loads(line) for line in lines]
+        assert [entry["step"] for entry in entries] == [2, 2, 1, 0, -1]
+        before = f"done@{entries[1]['checkpoint_id'][-8:]}"
+        older = succeeded(milepost("log", before, "-n", 1, "--json"))
+        assert json.loads(older)["checkpoint_id"] == entries[2]["checkpoint_id"]
+
+    def test_forks_are_drawn(self, milepost):
+        lines = succeeded(milepost("log", "done")).splitlines()
+        assert [line[:3].rstrip() for line in lines] == [
+            "* " + lines[0][2],
+            "| *",
+            "|/",
+            *("* " + line[2] for line in lines[3:]),
+        ]
+
+    def test_differences_and_their_exit_code(self, milepost):
+        changes = json.loads(succeeded(milepost("diff", "open@~1", "open", "--json")))["changes"]
+        kinds = {".".join(map(str, one["path"])): one["kind"] for one in changes}
+        assert kinds == {"messages.1": "added", "count": "added", "order": "added"}
+        assert milepost("diff", "open", "--exit-code")[0] == 1
+        assert milepost("diff", "open", "open", "--exit-code")[0] == 0
+
+    def test_long_texts_are_compared_by_lines(self, milepost):
+        succeeded(milepost("fork", "open", "--set", 'text="one\\n2\\nthree"'))
+        shown = succeeded(milepost("diff", "open"))
+        assert "    -two\n    +2\n" in shown
+
+    def test_blame_and_bisect_as_json(self, milepost):
+        parts = json.loads(succeeded(milepost("blame", "done", "messages", "--json")))["parts"]
+        assert [part["nodes"] for part in parts] == [["__start__"], ["plan"]]
+        found = json.loads(succeeded(milepost("bisect", "done", "len(messages) > 1", "--json")))
+        assert found["entry"]["step"] == 1
+        status, _, err = milepost("bisect", "done", "nowhere > 1")
+        assert status == 1
+        assert "NameError" in err
+
+    def test_tags_stats_and_tail_as_json(self, milepost):
+        succeeded(milepost("tag", "done", "v1"))
+        [tag] = json.loads(succeeded(milepost("tags", "done", "--json")))["tags"]
+        assert (tag["name"], tag["exists"]) == ("v1", True)
+        succeeded(milepost("tag", "done", "v1", "--delete"))
+        assert json.loads(succeeded(milepost("tags", "done", "--json")))["tags"] == []
+        assert json.loads(succeeded(milepost("stats", "done", "--json")))["checkpoints"] == 5
+        assert len(succeeded(milepost("tail", "done", "--json")).splitlines()) == 5
+
+
+class TestChanging:
+    def test_an_answer_needs_its_id_only_if_there_are_several(self, milepost):
+        view = json.loads(succeeded(milepost("show", "open", "--json")))
+        id = view["interrupts"][0]["id"]
+        out = succeeded(milepost("answer", "open", id[:8], '{"fine": true}', "-g", GRAPH, "--json"))
+        *events, last = map(json.loads, out.splitlines())
+        assert [event["event"] for event in events if event["event"] == "updates"] == ["updates"]
+        assert last["thread"]["next"] == []
+
+    def test_a_fork_goes_on(self, milepost):
+        out = succeeded(milepost("fork", "done@~1", "--set", "count=5", "-g", GRAPH, "--go-on"))
+        assert "asks" in out
+        view = json.loads(succeeded(milepost("show", "done", "--json")))
+        assert view["values"]["count"] == 5
+
+    def test_a_program_that_fails_shows_its_own_error(self, milepost):
+        given = '{"messages": [], "text": "fail"}'
+        status, _, err = milepost("run", GRAPH, "-t", "bad", "-i", given)
+        assert status == 1
+        assert "RuntimeError: the plan failed" in err
+
+    def test_a_merge_with_a_conflict_and_without(self, milepost):
+        def fork(value):
+            done = milepost("fork", "done@~1", "--set", value, "--json")
+            return json.loads(succeeded(done))["ref"]
+
+        ours, theirs = fork("count=1000"), fork("count=2000")
+        status, _, err = milepost("merge", ours, theirs, "-g", GRAPH)
+        assert (status, "'count'" in err) == (7, True)
+        out = succeeded(milepost("merge", ours, theirs, "--theirs", "count", "-g", GRAPH, "--json"))
+        assert json.loads(out)["taken"] == ["count"]
+
+    def test_nothing_is_removed_without_a_yes(self, milepost, monkeypatch):
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        for command in ("delete", "erase", "prune"):
+            status, _, err = milepost(command, "done")
+            assert (status, "--yes" in err) == (2, True)
+        assert "5 checkpoints" in succeeded(milepost("stats", "done"))
+
+    def test_prune_counts_first(self, milepost):
+        done = json.loads(succeeded(milepost("prune", "done", "--dry-run", "--json")))
+        assert done["removed"]["checkpoints"] == 4
+        assert "of 3 threads" in succeeded(milepost("prune", "--all", "--dry-run"))
+        assert "5 checkpoints" in succeeded(milepost("stats", "done"))
+        succeeded(milepost("prune", "done", "--yes"))
+        assert "1 checkpoint" in succeeded(milepost("stats", "done"))
+
+    def test_threads_are_removed_by_what_is_known_of_them(self, milepost):
+        assert "1 thread deleted" in succeeded(milepost("delete", "-m", "owner=ada", "--yes"))
+        assert "1 thread erased" in succeeded(milepost("erase", "--status", "error", "--yes"))
+        assert "No thread fits" in succeeded(milepost("delete", "--older-than", "9d", "--yes"))
+        assert succeeded(milepost("threads", "--count")) == "1\n"
+
+    def test_a_dump_goes_through_a_pipe(self, milepost, tmp_path):
+        text = succeeded(milepost("dump", "open"))
+        file = tmp_path / "dump"
+        file.write_text(text)
+        succeeded(milepost("load", file, "--rename", "open=copy"))
+        assert succeeded(milepost("diff", "open", "copy")) == "No differences.\n"
+
+    def test_threads_that_the_code_does_not_fit_are_named(self, milepost, tmp_path):
+        other = tmp_path / "other_program.py"
+        other.write_text(
+            "from milepost.graph import StateGraph, START\n"
+            "graph = StateGraph(dict)\ngraph.add_node('other', lambda s: s)\n"
+            "graph.add_edge(START, 'other')\n"
+        )
+        status, out, _ = milepost("migrate", "--dry-run", "-g", f"{other}:graph", "--json")
+        assert status == 1
+        assert "open" in [one["thread_id"] for one in json.loads(out)["problems"]]
+
+    def test_everything_is_sealed_with_a_key(self, milepost, monkeypatch):
+        pytest.importorskip("Crypto")
+        monkeypatch.setenv("MILEPOST_AES_KEY", "a" * 16)
+        done = json.loads(succeeded(milepost("reencrypt", "--yes", "--json")))
+        assert done["resealed"] > 0
+        monkeypatch.setenv("OLD", "a" * 16)
+        monkeypatch.setenv("MILEPOST_AES_KEY", "b" * 16)
+        assert milepost("show", "done")[0] == 6
+        succeeded(milepost("reencrypt", "--yes", "--old-key-env", "OLD"))
+        assert "hello" in succeeded(milepost("show", "done"))
+
+
+def test_the_page_names_every_command_and_status():
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert re.search(rf"`{name}\b", page), name
+    import milepost.cli.exit_codes as codes
+
+    table = [line for line in (codes.__doc__ or "").splitlines() if line.startswith("| ")]
+    assert [line for line in table if line not in page] == []
+    named = {value for name, value in vars(codes).items() if name.isupper()}
+    assert named == {int(line.split("|")[1]) for line in table if line[2].isdigit()}
