@@ -105,3 +105,14 @@ export function refText(at: { thread: string; namespace: string; checkpoint?: st
   const place = [at.thread, at.namespace].filter(Boolean).map(quoted).join("/");
   return at.checkpoint ? `${place}@${quoted(at.checkpoint)}` : place;
 }
+
+/** Names in their order; one that comes several times in a row once, with how often. */
+export function counted(names: string[]): string[] {
+  const runs: { name: string; times: number }[] = [];
+  for (const name of names) {
+    const last = runs.at(-1);
+    if (last?.name === name) last.times += 1;
+    else runs.push({ name, times: 1 });
+  }
+  return runs.map(({ name, times }) => (times > 1 ? `${name} ×${times}` : name));
+}

@@ -26,7 +26,7 @@ export class Run {
   async start(
     thread: string,
     request: api.RunRequest,
-    checkpoint: (data: Json) => void,
+    checkpoint: () => void,
   ): Promise<void> {
     try {
       for await (const { event, data } of api.run(thread, request, this.controller.signal)) {
@@ -58,10 +58,10 @@ export class Run {
     this.controller.abort();
   }
 
-  private take(event: string, data: Json, checkpoint: (data: Json) => void): void {
+  private take(event: string, data: Json, checkpoint: () => void): void {
     if (event === "messages" || event.startsWith("messages|")) this.token(data);
     else if (event === "updates") this.step(data);
-    else if (event === "checkpoint") checkpoint(data);
+    else if (event === "checkpoint") checkpoint();
     else if (event === "interrupted") this.outcome.value = "interrupted";
     else if (event === "error") {
       this.error.value = reason(data);

@@ -78,9 +78,15 @@ export class Thread {
   }
 
   /** Reads the newest checkpoints again: after a run, or when the stream was cut. */
-  async newest(): Promise<void> {
-    const { entries } = await api.log(this.at(), null);
+  async newest(limit?: number): Promise<void> {
+    const { entries, more } = await api.log(this.at(), null, limit);
     if (this.closed) return;
+    const known = new Set(this.entries.peek().map((entry) => entry.checkpoint_id));
+    if (more && !entries.some((entry) => known.has(entry.checkpoint_id))) {
+      // So much is new that there would be a gap: the older ones are read again on demand.
+      this.entries.value = [];
+      this.more.value = true;
+    }
     this.add(entries);
     void this.readNamespaces();
   }

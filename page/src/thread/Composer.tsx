@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { isObject, type Json, type JsonObject } from "../api/types";
+import { counted } from "../model/format";
 import { message } from "../model/load";
 import type { Run } from "../model/run";
 import { Button } from "../ui/parts";
@@ -111,7 +112,7 @@ function Progress({ run, session }: { run: Run; session: Session }) {
       <p class="progress-head">
         <span class="progress-title">{run.title}</span>
         <span class="progress-state">{outcomes[outcome]}</span>
-        <span class="progress-steps">{run.steps.value.slice(-6).join(" → ")}</span>
+        <span class="progress-steps">{counted(run.steps.value).slice(-6).join(" → ")}</span>
         {outcome !== "running" && (
           <Button
             kind="ghost"

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import * as api from "../api/client";
 import type { LogEntry, StateView, Task } from "../api/types";
 import { index, ranAt } from "../graph/derive";
-import { bytes, moment, refText, shortId } from "../model/format";
+import { bytes, counted, moment, refText, shortId } from "../model/format";
 import { type Loaded, useLoad } from "../model/load";
 import { chats } from "../model/messages";
 import { current, setQuery } from "../model/router";
@@ -159,7 +159,7 @@ function Title({ session, entry, select }: Props) {
           {entry.next.length ? (
             <>
               <span class="flow-word">Next</span>
-              {[...new Set(entry.next)].map((name) => (
+              {counted(entry.next).map((name) => (
                 <span key={name} class="node-name">
                   {name}
                 </span>

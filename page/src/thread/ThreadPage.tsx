@@ -162,7 +162,7 @@ function Head({ session }: { session: Session }) {
         {thread.id}
       </h1>
       <Copy text={thread.id} label="Copy the thread's id" />
-      <Status status={row?.status ?? session.status.value} />
+      <Status status={session.status.value} />
       <span class="thread-facts">
         {owner && <span>{owner}</span>}
         {total !== null && <span>{plural(total, "checkpoint")}</span>}

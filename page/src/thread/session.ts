@@ -2,15 +2,12 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import * as api from "../api/client";
-import { type GraphDrawing, isObject, type Json, type LogEntry, type Path } from "../api/types";
+import type { GraphDrawing, Json, LogEntry, Path } from "../api/types";
 import { asks } from "../graph/derive";
 import { info } from "../model/app";
 import { current, setQuery } from "../model/router";
 import { Run } from "../model/run";
 import type { Thread } from "../model/thread";
-
-/** What a run does not tell of a checkpoint. */
-const unknown: Partial<LogEntry> = { run_id: null, writes: {}, tags: [], bytes: null };
 
 export class Session {
   readonly chosenGraph = signal<string | null>(null);
@@ -25,6 +22,7 @@ export class Session {
   /** Whether the drawing is there, or will not come. */
   readonly known = signal(false);
   private readonly stopReading: () => void;
+  private soon = 0;
 
   /** The graph that runs use: the chosen one, the thread's own, or the only one. */
   readonly graph = computed<string | null>(() => {
@@ -44,8 +42,9 @@ export class Session {
 
   readonly status = computed(() => {
     if (this.running.value) return "busy";
-    const row = this.thread.row.value;
-    if (row) return row.status === "running" ? "busy" : row.status;
+    const told = this.thread.row.value?.status ?? "idle";
+    if (told !== "idle") return told === "running" ? "busy" : told;
+    // LangGraph's databases keep no status.
     const newest = this.thread.entries.value[0];
     if (newest?.tasks.some((task) => task.error)) return "error";
     return newest?.tasks.some(asks) ? "interrupted" : "idle";
@@ -62,11 +61,8 @@ export class Session {
     const run = new Run(title);
     this.run.value = run;
     setQuery({ at: null, vs: null });
-    await run.start(this.thread.id, { graph_id, ...request }, (data) => this.saved(data));
-    if (current.peek().query.has("new")) {
-      setQuery({ new: null });
-      await this.thread.open();
-    } else await this.thread.newest().catch(() => undefined);
+    await run.start(this.thread.id, { graph_id, ...request }, () => this.saved());
+    await this.thread.newest().catch(() => undefined);
   }
 
   /** Saves an update as a new branch. */
@@ -82,6 +78,7 @@ export class Session {
 
   close(): void {
     this.stopReading();
+    clearTimeout(this.soon);
     this.run.peek()?.leave();
   }
 
@@ -95,14 +92,16 @@ export class Session {
     this.known.value = true;
   }
 
-  /** Shows a checkpoint at once: the log, which tells more of it, is a moment later. */
-  private saved(data: Json): void {
-    if (!isObject(data) || typeof data["checkpoint_id"] !== "string") return;
-    const told = data as Partial<LogEntry>;
-    const known = this.thread.entries.peek();
-    if (known.some((entry) => entry.checkpoint_id === told.checkpoint_id)) return;
-    if ((told.namespace ?? "") !== this.thread.namespace) return;
-    const created_at = new Date().toISOString();
-    this.thread.add([{ ...unknown, created_at, ...told } as LogEntry]);
+  /** A run tells of a checkpoint, which may be there a moment later: reads the log soon. */
+  private saved(): void {
+    if (current.peek().query.has("new")) {
+      setQuery({ new: null });
+      void this.thread.open();
+    } else if (!this.soon) {
+      this.soon = window.setTimeout(() => {
+        this.soon = 0;
+        void this.thread.newest(20).catch(() => undefined);
+      }, 200);
+    }
   }
 }
