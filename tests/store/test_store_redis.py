@@ -413,3 +413,16 @@ def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, mo
         store.batch([PutOp(NS, str(n), None) for n in range(8)])
         assert keys(store.search(NS, query="a")) == ["8", "9"]
         assert store._core._ranker._copies.seen("users")[2] == 2
+
+
+def test_a_search_goes_deeper_where_the_first_it_finds_do_not_count(redis_url):
+    now = [1_700_000_000.0]
+    with RedisStore.from_conn_string(redis_url, clock=lambda: now[0]) as store:
+        store.batch([PutOp(("r", "old"), f"b{n}", {"good": True}) for n in range(50)])
+        store.batch([PutOp(("r", "new"), f"a{n:03}", {"good": n < 100}) for n in range(300)])
+        found = keys(store.search(("r",), filter={"good": True}, limit=10, offset=5))
+        assert found == [f"a{n:03}" for n in range(94, 84, -1)]
+        store.batch([PutOp(("r", "new"), f"a{n:03}", {}, ttl=1) for n in range(100, 300)])
+        now[0] += 61
+        assert keys(store.search(("r",), limit=3)) == ["a099", "a098", "a097"]
+        assert len(store.search(("r",), limit=1000)) == 150
