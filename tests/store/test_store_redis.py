@@ -259,6 +259,13 @@ def test_a_key_of_another_program_is_not_touched(redis_url, redis_server):
         assert client.get("milepost:store:{users}:m") == b"mine"
 
 
+def test_a_delete_of_nothing_leaves_no_key(store, redis_server):
+    store.delete(NS, "k")
+    store.batch([PutOp(("other",), "k", None), PutOp(NS, "k", None, if_version=0)])
+    with redis_server.client() as client:
+        assert client.keys() == []
+
+
 class TestASweep:
     def test_leaves_nothing_of_what_has_expired_not_even_the_root(self, redis_url, redis_server):
         now = [1_700_000_000.0]
