@@ -380,6 +380,32 @@ def check_cluster(search: Any, batch: Any, list_namespaces: Any) -> None:
     assert len(search((), limit=100)) == 24
 
 
+def test_a_conflict_between_two_scripts_in_a_cluster_says_what_was_stored(redis_cluster):
+    redis_cluster.flush()
+    url = redis_cluster.url.replace("redis://", "redis+cluster://")
+    with RedisStore.from_conn_string(url) as store, RedisStore.from_conn_string(url) as other:
+        store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("b",), "k", {"n": 1})])
+        versions = [store.get((root,), "k").version for root in "ab"]
+        commit, left = store._core.writer.commit, [1]
+
+        def slow(run: Any) -> Any:
+            answer = yield from commit(run)
+            if left.pop():
+                left.append(0)
+                other.put(("b",), "k", {"n": "other"})
+            else:
+                left.append(0)
+            return answer
+
+        store._core.writer.commit = slow
+        puts = zip("ab", versions, strict=True)
+        with pytest.raises(VersionConflict, match="writes below 'a' were stored"):
+            store.batch(
+                [PutOp((root,), "k", {"n": 2}, if_version=version) for root, version in puts]
+            )
+        assert [store.get((root,), "k").value["n"] for root in "ab"] == [2, "other"]
+
+
 def test_the_oldest_server_will_do(old_redis_server):
     with old_redis_server.client() as client:
         client.flushall()
