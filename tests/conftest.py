@@ -203,9 +203,9 @@ def shared_uri(server: Any) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[Any]:
+def valkey_server() -> Iterator[Any]:
     """A Valkey server for this test process."""
-    from redis_servers import RedisServer
+    from valkey_servers import RedisServer
 
     server = RedisServer().start()
     yield server
@@ -213,17 +213,17 @@ def redis_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def redis_url(redis_server: Any) -> str:
+def valkey_url(valkey_server: Any) -> str:
     """The address of an empty Valkey server."""
-    with redis_server.client() as client:
+    with valkey_server.client() as client:
         client.flushall()
-    return str(redis_server.url)
+    return str(valkey_server.url)
 
 
 @pytest.fixture(scope="session")
-def old_redis_server() -> Iterator[Any]:
+def old_redis() -> Iterator[Any]:
     """A Redis 6.2 server for this test process."""
-    from redis_servers import RedisServer
+    from valkey_servers import RedisServer
 
     server = RedisServer("redis").start()
     yield server
@@ -231,9 +231,9 @@ def old_redis_server() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def redis_cluster() -> Iterator[Any]:
+def valkey_cluster() -> Iterator[Any]:
     """Three Valkey servers that are a cluster."""
-    from redis_servers import RedisCluster
+    from valkey_servers import RedisCluster
 
     cluster = RedisCluster()
     try:

@@ -12,14 +12,14 @@ import redis
 import redis.asyncio
 
 from milepost.cache.redis import RedisCache
-from redis_servers import RedisServer
+from valkey_servers import RedisServer
 
 ENTRIES = {((f"graph{n % 3}", "{a}node"), f"}}key{n}"): (n, None) for n in range(30)}
 
 
-def test_a_cluster_holds_it(redis_cluster):
-    redis_cluster.flush()
-    with redis.RedisCluster.from_url(redis_cluster.url) as client:
+def test_a_cluster_holds_it(valkey_cluster):
+    valkey_cluster.flush()
+    with redis.RedisCluster.from_url(valkey_cluster.url) as client:
         cache: RedisCache[Any] = RedisCache(client, prefix="p:")
         cache.set(ENTRIES)
         wanted = [*ENTRIES, (("no",), "such")]
@@ -30,11 +30,11 @@ def test_a_cluster_holds_it(redis_cluster):
         assert cache.get(wanted) == {}
 
 
-def test_a_cluster_holds_it_for_async_methods(redis_cluster):
-    redis_cluster.flush()
+def test_a_cluster_holds_it_for_async_methods(valkey_cluster):
+    valkey_cluster.flush()
 
     async def play() -> None:
-        client = redis.asyncio.RedisCluster.from_url(redis_cluster.url)
+        client = redis.asyncio.RedisCluster.from_url(valkey_cluster.url)
         cache: RedisCache[Any] = RedisCache(client)
         await cache.aset(ENTRIES)
         assert len(await cache.aget(list(ENTRIES))) == 30
@@ -45,8 +45,8 @@ def test_a_cluster_holds_it_for_async_methods(redis_cluster):
     asyncio.run(play())
 
 
-def test_the_server_drops_what_has_expired(redis_url):
-    with redis.Redis.from_url(redis_url) as client:
+def test_the_server_drops_what_has_expired(valkey_url):
+    with redis.Redis.from_url(valkey_url) as client:
         cache: RedisCache[Any] = RedisCache(client)
         name = (("a",), "k")
         cache.set({name: (1, 100)})

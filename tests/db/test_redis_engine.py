@@ -32,7 +32,7 @@ from milepost.errors import (
     SaverError,
     StorageFullError,
 )
-from redis_servers import RedisServer, lose_an_answer
+from valkey_servers import RedisServer, lose_an_answer
 
 ADD = Script(
     "add",
@@ -82,8 +82,8 @@ def colour(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def engine(redis_url: str, colour: str) -> Iterator[Engine]:
-    opened = Engine(redis_url, colour)
+def engine(valkey_url: str, colour: str) -> Iterator[Engine]:
+    opened = Engine(valkey_url, colour)
     yield opened
     opened.close()
 
@@ -101,13 +101,13 @@ def test_a_script_that_the_server_has_forgotten_is_loaded_again(engine):
     assert engine(add(b"n", 2)) == 3
 
 
-def test_a_transaction_does_what_the_script_does_where_scripts_are_barred(redis_server, colour):
-    with redis_server.client() as client:
+def test_a_transaction_does_what_the_script_does_where_scripts_are_barred(valkey_server, colour):
+    with valkey_server.client() as client:
         client.flushall()
         client.execute_command(
             "ACL", "SETUSER", "plain", "on", "nopass", "~*", "+@all", "-@scripting"
         )
-    opened = Engine(f"{redis_server.url}?username=plain&password=x", colour)
+    opened = Engine(f"{valkey_server.url}?username=plain&password=x", colour)
     try:
         assert opened(add(b"n", 1)) == 1
         assert opened(add(b"n", 2)) == 3
@@ -116,15 +116,15 @@ def test_a_transaction_does_what_the_script_does_where_scripts_are_barred(redis_
         opened.close()
 
 
-def test_a_transaction_is_tried_again_if_others_change_its_key(redis_server, redis_url, colour):
-    opened = Engine(redis_url, colour, scripts=False)
+def test_a_transaction_is_tried_again_if_others_change_its_key(valkey_server, valkey_url, colour):
+    opened = Engine(valkey_url, colour, scripts=False)
     left = [5]
 
     def plan():
         found = int((yield command("GET", b"n")) or 0)
         if left[0]:
             left[0] -= 1
-            with redis_server.client() as other:
+            with valkey_server.client() as other:
                 other.incr(b"n")
         return Decision([command("SET", b"n", found + 100)], found + 100)
 
@@ -206,9 +206,9 @@ def test_a_key_of_another_type_is_anothers(engine):
         engine(command("NO-SUCH-COMMAND"))
 
 
-def test_a_cluster_runs_scripts_where_their_keys_are(redis_cluster, colour):
-    redis_cluster.flush()
-    opened = Engine(redis_cluster.url, colour, cluster=True)
+def test_a_cluster_runs_scripts_where_their_keys_are(valkey_cluster, colour):
+    valkey_cluster.flush()
+    opened = Engine(valkey_cluster.url, colour, cluster=True)
     try:
         for number in range(20):
             assert opened(add(b"{%d}n" % number, 1)) == 1
@@ -220,15 +220,15 @@ def test_a_cluster_runs_scripts_where_their_keys_are(redis_cluster, colour):
         opened.close()
 
 
-def test_a_client_that_decodes_is_refused(redis_url):
+def test_a_client_that_decodes_is_refused(valkey_url):
     with pytest.raises(ConnectionUnusableError, match="decode_responses"):
-        RedisEngine(make_client(redis_url, is_async=False, decode_responses=True), owner="Tested")
+        RedisEngine(make_client(valkey_url, is_async=False, decode_responses=True), owner="Tested")
     with pytest.raises(TypeError, match="from_conn_string"):
-        RedisEngine(redis_url, owner="Tested")
+        RedisEngine(valkey_url, owner="Tested")
 
 
-def test_an_async_client_is_not_used_from_sync_code_without_its_loop(redis_url):
-    client = make_client(redis_url, is_async=True)
+def test_an_async_client_is_not_used_from_sync_code_without_its_loop(valkey_url):
+    client = make_client(valkey_url, is_async=True)
     with pytest.raises(ColourError, match="async methods"):
         RedisEngine(client, owner="Tested").run(one(command("PING")))
 
@@ -236,8 +236,8 @@ def test_an_async_client_is_not_used_from_sync_code_without_its_loop(redis_url):
 @pytest.mark.parametrize("scripts", [True, False])
 class TestGuardedCommands:
     @pytest.fixture
-    def guarding(self, redis_url: str, colour: str, scripts: bool) -> Iterator[Engine]:
-        opened = Engine(redis_url, colour, scripts=scripts)
+    def guarding(self, valkey_url: str, colour: str, scripts: bool) -> Iterator[Engine]:
+        opened = Engine(valkey_url, colour, scripts=scripts)
         yield opened
         opened.close()
 

@@ -162,10 +162,10 @@ def test_every_page_with_python_is_run():
 
 @pytest.mark.parametrize("page", SETTINGS)
 def test_the_blocks_of_a_page_run_as_they_stand(
-    page: str, tmp_path: Path, uri: str, redis_url: str
+    page: str, tmp_path: Path, uri: str, valkey_url: str
 ) -> None:
     settings = SETTINGS[page]
-    program = [f"DB_URI, REDIS_URI = {uri!r}, {redis_url!r}"]
+    program = [f"DB_URI, REDIS_URI = {uri!r}, {valkey_url!r}"]
     for number, block in enumerate([*blocks(DOCS / page), ""]):
         program += [settings.get(number, ""), block]
     tmp_path.joinpath("page.txt").write_text("\f".join(program), "utf-8")

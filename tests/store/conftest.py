@@ -198,7 +198,7 @@ def postgres(with_vectors: str) -> str:
 @pytest.fixture(params=KINDS)
 def stores(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Stores]:
     """Every store, in each of its colours."""
-    servers = {"postgres": "postgres", "redis": "redis_url"}
+    servers = {"postgres": "postgres", "redis": "valkey_url"}
     server = servers.get(request.param.partition("-")[0])
     address = request.getfixturevalue(server) if server else ""
     opened = Stores(request.param, tmp_path, address)

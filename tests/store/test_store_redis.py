@@ -24,15 +24,15 @@ from milepost.errors import (
 )
 from milepost.store.base import GetOp, PutOp, SearchOp
 from milepost.store.redis import AsyncRedisStore, RedisStore
-from redis_servers import RedisServer, lose_an_answer
+from valkey_servers import RedisServer, lose_an_answer
 
 NS = ("users", "ann")
 INDEX = {"embed": Model(), "dims": 3, "fields": ["text"], "model": "one"}
 
 
 @pytest.fixture
-def store(redis_url: str) -> Iterator[RedisStore]:
-    with RedisStore.from_conn_string(redis_url) as opened:
+def store(valkey_url: str) -> Iterator[RedisStore]:
+    with RedisStore.from_conn_string(valkey_url) as opened:
         yield opened
 
 
@@ -59,30 +59,30 @@ def test_what_was_acknowledged_is_there_after_the_server_was_killed(fsync):
         server.close()
 
 
-def test_a_server_that_cannot_tell_what_is_on_its_disk_is_named_once(redis_url, caplog):
+def test_a_server_that_cannot_tell_what_is_on_its_disk_is_named_once(valkey_url, caplog):
     caplog.set_level(logging.WARNING, "milepost.store")
-    with RedisStore.from_conn_string(redis_url, fsync=True) as store:
+    with RedisStore.from_conn_string(valkey_url, fsync=True) as store:
         store.put(NS, "a", {})
         store.put(NS, "b", {})
     assert [record.getMessage().count("appendfsync") for record in caplog.records] == [1]
 
 
-def test_scripts_that_the_server_forgot_are_loaded_again(store, redis_server):
+def test_scripts_that_the_server_forgot_are_loaded_again(store, valkey_server):
     store.put(NS, "k", {"n": 1})
-    with redis_server.client() as client:
+    with valkey_server.client() as client:
         client.script_flush()
     store.put(NS, "k", {"n": 2})
-    with redis_server.client() as client:
+    with valkey_server.client() as client:
         client.script_flush()
     assert store.get(NS, "k").value == {"n": 2}
 
 
-def test_where_scripts_are_barred_it_works_all_the_same(redis_server, redis_url):
-    with redis_server.client() as client:
+def test_where_scripts_are_barred_it_works_all_the_same(valkey_server, valkey_url):
+    with valkey_server.client() as client:
         client.execute_command(
             "ACL", "SETUSER", "plain", "on", "nopass", "~*", "+@all", "-@scripting"
         )
-    url = f"{redis_url}?username=plain&password=x"
+    url = f"{valkey_url}?username=plain&password=x"
     with RedisStore.from_conn_string(url, index=INDEX) as store:
         store.batch([PutOp(NS, "a", {"text": "aaa"}), PutOp(("other",), "b", {"text": "b"}, ttl=5)])
         version = store.get(NS, "a").version
@@ -106,10 +106,10 @@ def add(url: str, times: int) -> None:
                     break
 
 
-def test_versioned_puts_of_several_processes_all_count(store, redis_url):
+def test_versioned_puts_of_several_processes_all_count(store, valkey_url):
     store.put(NS, "counter", {"n": 0})
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=add, args=(redis_url, 20)) for _ in range(2)]
+    processes = [spawn.Process(target=add, args=(valkey_url, 20)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -126,8 +126,8 @@ class TestALostAnswer:
         store.put(NS, "k", {"n": 1})
         return store
 
-    def test_of_a_versioned_put_is_made_good(self, redis_url):
-        store = self.opened(redis_url)
+    def test_of_a_versioned_put_is_made_good(self, valkey_url):
+        store = self.opened(valkey_url)
         version = store.get(NS, "k").version
         lose_an_answer(store.engine, after=1)
         store.put(NS, "k", {"n": 2}, if_version=version)
@@ -136,8 +136,8 @@ class TestALostAnswer:
         store.put(NS, "k", {"n": 3}, if_version=item.version)
         store.conn.close()
 
-    def test_of_a_put_that_others_have_replaced_since_is_reported_as_unknown(self, redis_url):
-        store, other = self.opened(redis_url), RedisStore(redis.Redis.from_url(redis_url))
+    def test_of_a_put_that_others_have_replaced_since_is_reported_as_unknown(self, valkey_url):
+        store, other = self.opened(valkey_url), RedisStore(redis.Redis.from_url(valkey_url))
         version = store.get(NS, "k").version
         execute, left = store.conn.execute_command, [2]
 
@@ -156,21 +156,21 @@ class TestALostAnswer:
         store.conn.close()
         other.conn.close()
 
-    def test_of_a_plain_put_leads_to_one_put(self, redis_url):
-        store = self.opened(redis_url)
+    def test_of_a_plain_put_leads_to_one_put(self, valkey_url):
+        store = self.opened(valkey_url)
         lose_an_answer(store.engine, after=1)
         store.put(NS, "k", {"n": 2})
-        with redis.Redis.from_url(redis_url) as client:
+        with redis.Redis.from_url(valkey_url) as client:
             assert client.hget("milepost:store:{users}:m", "seq") == b"2"
         store.conn.close()
 
 
-def test_dropped_connections_are_replaced(redis_server, redis_url):
+def test_dropped_connections_are_replaced(valkey_server, valkey_url):
     async def play() -> None:
-        async with AsyncRedisStore.from_conn_string(redis_url) as store:
+        async with AsyncRedisStore.from_conn_string(valkey_url) as store:
             for number in range(5):
                 await store.aput(NS, "k", {"n": number})
-                with redis_server.client() as client:
+                with valkey_server.client() as client:
                     client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
                 assert (await store.aget(NS, "k")).value == {"n": number}
 
@@ -240,42 +240,45 @@ def test_hostile_names_are_kept_apart_and_found_again(store):
             store.put(NS, bad, {})
 
 
-def test_two_prefixes_are_two_stores(redis_url):
+def test_two_prefixes_are_two_stores(valkey_url):
     opened = RedisStore.from_conn_string
-    with opened(redis_url, store_prefix="one") as one, opened(redis_url, store_prefix="{2}") as two:
+    with (
+        opened(valkey_url, store_prefix="one") as one,
+        opened(valkey_url, store_prefix="{2}") as two,
+    ):
         one.put(NS, "k", {"n": 1})
         two.put(NS, "k", {"n": 2})
         assert [item.value["n"] for item in one.search(())] == [1]
         assert [item.value["n"] for item in two.search(())] == [2]
 
 
-def test_a_key_of_another_program_is_not_touched(redis_url, redis_server):
-    with redis_server.client() as client:
+def test_a_key_of_another_program_is_not_touched(valkey_url, valkey_server):
+    with valkey_server.client() as client:
         client.set("milepost:store:{users}:m", b"mine")
     refused = pytest.raises(ForeignDatabaseError, match="prefix")
-    with RedisStore.from_conn_string(redis_url) as store, refused:
+    with RedisStore.from_conn_string(valkey_url) as store, refused:
         store.put(NS, "k", {})
-    with redis_server.client() as client:
+    with valkey_server.client() as client:
         assert client.get("milepost:store:{users}:m") == b"mine"
 
 
-def test_a_delete_of_nothing_leaves_no_key(store, redis_server):
+def test_a_delete_of_nothing_leaves_no_key(store, valkey_server):
     store.delete(NS, "k")
     store.batch([PutOp(("other",), "k", None), PutOp(NS, "k", None, if_version=0)])
-    with redis_server.client() as client:
+    with valkey_server.client() as client:
         assert client.keys() == []
 
 
 class TestASweep:
-    def test_leaves_nothing_of_what_has_expired_not_even_the_root(self, redis_url, redis_server):
+    def test_leaves_nothing_of_what_has_expired_not_even_the_root(self, valkey_url, valkey_server):
         now = [1_700_000_000.0]
-        with RedisStore.from_conn_string(redis_url, index=INDEX, clock=lambda: now[0]) as store:
+        with RedisStore.from_conn_string(valkey_url, index=INDEX, clock=lambda: now[0]) as store:
             store.batch([PutOp((str(n % 3), "x"), str(n), {"text": "a"}, ttl=1) for n in range(9)])
             old = store.get(("0", "x"), "0", refresh_ttl=False).version
             now[0] += 61
             assert store.search((), query="a") == []
             assert store.sweep_ttl() == 9
-            with redis_server.client() as client:
+            with valkey_server.client() as client:
                 left = sorted(client.keys())
             assert left == [b"milepost:store:{!}:meta"]
             now[0] -= 3600
@@ -283,11 +286,11 @@ class TestASweep:
             assert store.get(("0", "x"), "0").version > old
             assert keys(store.search((), query="a")) == ["0"]
 
-    def test_runs_in_the_background(self, redis_url, redis_server):
-        with RedisStore.from_conn_string(redis_url) as store:
+    def test_runs_in_the_background(self, valkey_url, valkey_server):
+        with RedisStore.from_conn_string(valkey_url) as store:
             store.put(NS, "k", {}, ttl=0.0001)
             done = store.start_ttl_sweeper(0.0002)
-            with redis_server.client() as client:
+            with valkey_server.client() as client:
                 for _ in range(2000):
                     if not client.exists("milepost:store:{users}:h:users.ann."):
                         break
@@ -297,9 +300,9 @@ class TestASweep:
 
 
 class TestReadsBesideWrites:
-    def test_a_batch_sees_one_moment_of_several_roots(self, redis_url):
+    def test_a_batch_sees_one_moment_of_several_roots(self, valkey_url):
         """Between any two commands of the batch somebody moves an item."""
-        reader, writer = (RedisStore(redis.Redis.from_url(redis_url)) for _ in range(2))
+        reader, writer = (RedisStore(redis.Redis.from_url(valkey_url)) for _ in range(2))
         writer.put(("left",), "x", {"n": 0})
         execute, moves = reader.conn.execute_command, [0]
 
@@ -318,8 +321,8 @@ class TestReadsBesideWrites:
         reader.conn.close()
         writer.conn.close()
 
-    def test_a_search_ends_though_others_write_all_the_time(self, redis_url):
-        reader, writer = (RedisStore(redis.Redis.from_url(redis_url)) for _ in range(2))
+    def test_a_search_ends_though_others_write_all_the_time(self, valkey_url):
+        reader, writer = (RedisStore(redis.Redis.from_url(valkey_url)) for _ in range(2))
         writer.batch([PutOp(NS, str(n), {"n": n}) for n in range(50)])
         execute = reader.conn.execute_command
 
@@ -334,9 +337,9 @@ class TestReadsBesideWrites:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_cluster_holds_it(redis_cluster, kind):
-    redis_cluster.flush()
-    url = redis_cluster.url.replace("redis://", "redis+cluster://")
+def test_a_cluster_holds_it(valkey_cluster, kind):
+    valkey_cluster.flush()
+    url = valkey_cluster.url.replace("redis://", "redis+cluster://")
     ops = [
         PutOp((f"user-{n}", "notes"), f"k{m}", {"text": "ab"[m] * 3, "n": n})
         for n in range(12)
@@ -361,7 +364,7 @@ def test_a_cluster_holds_it(redis_cluster, kind):
                 assert len(await store.asearch(("user-1",))) == 1
 
         asyncio.run(play())
-    slots = [node.client() for node in redis_cluster.nodes]
+    slots = [node.client() for node in valkey_cluster.nodes]
     assert all(client.dbsize() > 0 for client in slots)
     for client in slots:
         client.close()
@@ -380,9 +383,9 @@ def check_cluster(search: Any, batch: Any, list_namespaces: Any) -> None:
     assert len(search((), limit=100)) == 24
 
 
-def test_a_conflict_between_two_scripts_in_a_cluster_says_what_was_stored(redis_cluster):
-    redis_cluster.flush()
-    url = redis_cluster.url.replace("redis://", "redis+cluster://")
+def test_a_conflict_between_two_scripts_in_a_cluster_says_what_was_stored(valkey_cluster):
+    valkey_cluster.flush()
+    url = valkey_cluster.url.replace("redis://", "redis+cluster://")
     with RedisStore.from_conn_string(url) as store, RedisStore.from_conn_string(url) as other:
         store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("b",), "k", {"n": 1})])
         versions = [store.get((root,), "k").version for root in "ab"]
@@ -406,10 +409,10 @@ def test_a_conflict_between_two_scripts_in_a_cluster_says_what_was_stored(redis_
         assert [store.get((root,), "k").value["n"] for root in "ab"] == [2, "other"]
 
 
-def test_the_oldest_server_will_do(old_redis_server):
-    with old_redis_server.client() as client:
+def test_the_oldest_server_will_do(old_redis):
+    with old_redis.client() as client:
         client.flushall()
-    with RedisStore.from_conn_string(old_redis_server.url, index=INDEX) as store:
+    with RedisStore.from_conn_string(old_redis.url, index=INDEX) as store:
         store.put(NS, "a", {"text": "aaa"}, ttl=5)
         store.put(NS, "b", {"text": "b"})
         assert keys(store.search(NS, query="a")) == ["a", "b"]
@@ -417,16 +420,16 @@ def test_the_oldest_server_will_do(old_redis_server):
         assert keys(store.search(NS, query="b", filter={"text": "b"})) == ["b"]
 
 
-def test_it_is_made_in_the_ways_that_programs_know(redis_url, monkeypatch):
+def test_it_is_made_in_the_ways_that_programs_know(valkey_url, monkeypatch):
     async def play() -> None:
-        client = redis.asyncio.Redis.from_url(redis_url)
+        client = redis.asyncio.Redis.from_url(valkey_url)
         for store in (AsyncRedisStore(redis_client=client), AsyncRedisStore(client)):
             await store.setup()
             await store.aput(NS, "k", {})
             await store.aclose()
         assert await client.ping()
         await client.aclose()
-        monkeypatch.setenv("REDIS_URL", redis_url)
+        monkeypatch.setenv("REDIS_URL", valkey_url)
         async with AsyncRedisStore(store_prefix="other", vector_prefix="v") as store:
             assert await store.aget(NS, "k") is None
         monkeypatch.delenv("REDIS_URL")
@@ -435,12 +438,12 @@ def test_it_is_made_in_the_ways_that_programs_know(redis_url, monkeypatch):
 
     asyncio.run(play())
     with pytest.raises(TypeError, match="from_conn_string"):
-        RedisStore(redis_url)
+        RedisStore(valkey_url)
 
 
-def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, monkeypatch):
+def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(valkey_url, monkeypatch):
     monkeypatch.setattr("milepost.store._redis.vectors._GONE", 0)
-    with RedisStore.from_conn_string(redis_url, index=INDEX) as store:
+    with RedisStore.from_conn_string(valkey_url, index=INDEX) as store:
         store.batch([PutOp(NS, str(n), {"text": "ab"[n % 2]}) for n in range(10)])
         assert len(store.search(NS, query="a", limit=20)) == 10
         store.batch([PutOp(NS, str(n), None) for n in range(8)])
@@ -448,9 +451,9 @@ def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, mo
         assert store._core._ranker._copies.seen("users")[2] == 2
 
 
-def test_a_search_goes_deeper_where_the_first_it_finds_do_not_count(redis_url):
+def test_a_search_goes_deeper_where_the_first_it_finds_do_not_count(valkey_url):
     now = [1_700_000_000.0]
-    with RedisStore.from_conn_string(redis_url, clock=lambda: now[0]) as store:
+    with RedisStore.from_conn_string(valkey_url, clock=lambda: now[0]) as store:
         store.batch([PutOp(("r", "old"), f"b{n}", {"good": True}) for n in range(50)])
         store.batch([PutOp(("r", "new"), f"a{n:03}", {"good": n < 100}) for n in range(300)])
         found = keys(store.search(("r",), filter={"good": True}, limit=10, offset=5))
