@@ -249,7 +249,7 @@ def redis_url(redis_server: Any) -> str:
 
 
 @pytest.fixture(scope="session")
-def old_redis_server() -> Iterator[Any]:
+def old_redis() -> Iterator[Any]:
     """A Redis 6.2 server for this test process."""
     from redis_servers import RedisServer
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 from langchain_core.callbacks import BaseCallbackHandler
+from redis import ResponseError
 
+from milepost._db.redis.commands import Confirmed, RunScript, Script, command
+from milepost._db.redis.engine import RedisEngine
 from milepost.cache.redis import RedisCache
 from milepost.cache.sqlite import SqliteCache
 from milepost.checkpoint.memory import InMemorySaver
+from milepost.errors import ConnectionUnusableError
 from milepost.graph import START, StateGraph
 from milepost.pregel.remote import RemoteGraph
 from milepost.server import create_app
+from milepost.store.redis import RedisStore
 from milepost.store.sqlite import SqliteStore
 from milepost.types import TracePolicy
 
@@ -73,6 +79,46 @@ def a_distance_is_not_known_to_sqlite(stage: Any) -> None:
     index: Any = {"dims": 1, "embed": lambda texts: [[1.0]], "distance_type": "l2"}
     with SqliteStore.from_conn_string(":memory:", index=index):
         pass
+
+
+def a_distance_is_not_known_to_redis(stage: Any) -> None:
+    index: Any = {"dims": 1, "embed": lambda texts: [[1.0]], "distance_type": "l2"}
+    RedisStore(RedisClient(), index=index)
+
+
+class RedisClient:
+    """A client whose first command fails like this."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def execute_command(self, *_: Any) -> None:
+        if self.errors:
+            raise self.errors.pop()
+
+
+def one(effect: Any) -> Any:
+    return (yield effect)
+
+
+def a_connection_to_redis_is_lost(stage: Any) -> None:
+    engine = RedisEngine(RedisClient(OSError("secret")), owner="RedisStore")
+    engine.run(one(command("GET", b"secret")))
+
+
+def a_server_bars_scripts(stage: Any) -> None:
+    refusal = ResponseError("NOPERM User secret has no permissions to run the 'evalsha' command")
+    engine = RedisEngine(RedisClient(refusal), owner="RedisStore")
+    with suppress(ConnectionUnusableError):
+        engine.run(one(RunScript(Script("none", "return 1"), [b"secret"])))
+
+
+def a_server_cannot_tell_what_is_on_its_disk(stage: Any) -> None:
+    writer = RedisStore(RedisClient(), fsync=True)._core.writer  # type: ignore[attr-defined]
+    waiting = writer.commit(RunScript(Script("none", "return 1"), [b"secret"]))
+    next(waiting)
+    with suppress(StopIteration):
+        waiting.send(Confirmed([1], -1, -1))
 
 
 def a_trace_policy_fails(stage: Any) -> None:
@@ -141,6 +187,27 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
             "milepost.store",
             "WARNING",
             "A store in SQLite ranks by cosine; distance_type is for PostgreSQL.",
+        )
+    ],
+    a_distance_is_not_known_to_redis: [
+        (
+            "milepost.store",
+            "WARNING",
+            "A store in Redis ranks by cosine; distance_type is for PostgreSQL.",
+        )
+    ],
+    a_connection_to_redis_is_lost: [
+        ("milepost.storage", "INFO", "RedisStore connects again: OSError.")
+    ],
+    a_server_bars_scripts: [
+        ("milepost.storage", "INFO", "RedisStore may run no scripts; it uses transactions.")
+    ],
+    a_server_cannot_tell_what_is_on_its_disk: [
+        (
+            "milepost.store",
+            "WARNING",
+            "The server cannot tell when a write is on its disk (WAITAOF needs Redis 7.2 or "
+            "Valkey, and appendonly yes): what it promises is its appendfsync.",
         )
     ],
 }

@@ -137,7 +137,8 @@ SETTINGS: dict[str, dict[int, str]] = {
         1: "from typing import Any as Context\nfrom milepost.runtime import Runtime\n"
         f"saver = None\n{OURS}",
         2: "from milepost.store.sqlite import SqliteStore\n"
-        "from milepost.store.postgres.aio import AsyncPostgresStore",
+        "from milepost.store.postgres.aio import AsyncPostgresStore\n"
+        "from milepost.store.redis import RedisStore",
         3: "from milepost.store.memory import InMemoryStore\nstore = InMemoryStore()\n"
         "store.put(namespace, 'profile', {'name': '?'})",
         4: "assert item.value == {'name': '?'}",
@@ -146,8 +147,10 @@ SETTINGS: dict[str, dict[int, str]] = {
         6: "assert 0.99 < found[0].score < 1.01",
         7: f"{POOL}\nfrom milepost.store.postgres import PostgresStore",
         8: "store.stop_ttl_sweeper()\npool.close()\nconnection.close()\n"
+        "import redis\nclient = redis.Redis.from_url(REDIS_URI)",
+        9: "assert store.search(()) == []\nclient.close()\n"
         "connection = sqlite3.connect('sealed.db')\nkey = b'k' * 16",
-        9: "store.put(namespace, 'x', {'kind': 'note'})\n"
+        10: "store.put(namespace, 'x', {'kind': 'note'})\n"
         "assert store.search(namespace, filter={'kind': 'note'})\nconnection.close()",
     },
 }
@@ -166,9 +169,11 @@ def test_every_page_with_python_is_run():
 
 
 @pytest.mark.parametrize("page", SETTINGS)
-def test_the_blocks_of_a_page_run_as_they_stand(page: str, tmp_path: Path, uri: str) -> None:
+def test_the_blocks_of_a_page_run_as_they_stand(
+    page: str, tmp_path: Path, uri: str, redis_url: str
+) -> None:
     settings = SETTINGS[page]
-    program = [f"DB_URI = {uri!r}"]
+    program = [f"DB_URI, REDIS_URI = {uri!r}, {redis_url!r}"]
     for number, block in enumerate([*blocks(DOCS / page), ""]):
         program += [settings.get(number, ""), block]
     tmp_path.joinpath("page.txt").write_text("\f".join(program), "utf-8")

@@ -242,7 +242,10 @@ def test_hostile_names_are_kept_apart_and_found_again(store):
 
 def test_two_prefixes_are_two_stores(redis_url):
     opened = RedisStore.from_conn_string
-    with opened(redis_url, store_prefix="one") as one, opened(redis_url, store_prefix="{2}") as two:
+    with (
+        opened(redis_url, store_prefix="one") as one,
+        opened(redis_url, store_prefix="{2}") as two,
+    ):
         one.put(NS, "k", {"n": 1})
         two.put(NS, "k", {"n": 2})
         assert [item.value["n"] for item in one.search(())] == [1]
@@ -257,6 +260,13 @@ def test_a_key_of_another_program_is_not_touched(redis_url, redis_server):
         store.put(NS, "k", {})
     with redis_server.client() as client:
         assert client.get("milepost:store:{users}:m") == b"mine"
+
+
+def test_a_delete_of_nothing_leaves_no_key(store, redis_server):
+    store.delete(NS, "k")
+    store.batch([PutOp(("other",), "k", None), PutOp(NS, "k", None, if_version=0)])
+    with redis_server.client() as client:
+        assert client.keys() == []
 
 
 class TestASweep:
@@ -373,10 +383,36 @@ def check_cluster(search: Any, batch: Any, list_namespaces: Any) -> None:
     assert len(search((), limit=100)) == 24
 
 
-def test_the_oldest_server_will_do(old_redis_server):
-    with old_redis_server.client() as client:
+def test_a_conflict_between_two_scripts_in_a_cluster_says_what_was_stored(redis_cluster):
+    redis_cluster.flush()
+    url = redis_cluster.url.replace("redis://", "redis+cluster://")
+    with RedisStore.from_conn_string(url) as store, RedisStore.from_conn_string(url) as other:
+        store.batch([PutOp(("a",), "k", {"n": 1}), PutOp(("b",), "k", {"n": 1})])
+        versions = [store.get((root,), "k").version for root in "ab"]
+        commit, left = store._core.writer.commit, [1]
+
+        def slow(run: Any) -> Any:
+            answer = yield from commit(run)
+            if left.pop():
+                left.append(0)
+                other.put(("b",), "k", {"n": "other"})
+            else:
+                left.append(0)
+            return answer
+
+        store._core.writer.commit = slow
+        puts = zip("ab", versions, strict=True)
+        with pytest.raises(VersionConflict, match="writes below 'a' were stored"):
+            store.batch(
+                [PutOp((root,), "k", {"n": 2}, if_version=version) for root, version in puts]
+            )
+        assert [store.get((root,), "k").value["n"] for root in "ab"] == [2, "other"]
+
+
+def test_the_oldest_server_will_do(old_redis):
+    with old_redis.client() as client:
         client.flushall()
-    with RedisStore.from_conn_string(old_redis_server.url, index=INDEX) as store:
+    with RedisStore.from_conn_string(old_redis.url, index=INDEX) as store:
         store.put(NS, "a", {"text": "aaa"}, ttl=5)
         store.put(NS, "b", {"text": "b"})
         assert keys(store.search(NS, query="a")) == ["a", "b"]
@@ -413,3 +449,16 @@ def test_a_copy_of_vectors_does_not_keep_what_was_deleted_for_ever(redis_url, mo
         store.batch([PutOp(NS, str(n), None) for n in range(8)])
         assert keys(store.search(NS, query="a")) == ["8", "9"]
         assert store._core._ranker._copies.seen("users")[2] == 2
+
+
+def test_a_search_goes_deeper_where_the_first_it_finds_do_not_count(redis_url):
+    now = [1_700_000_000.0]
+    with RedisStore.from_conn_string(redis_url, clock=lambda: now[0]) as store:
+        store.batch([PutOp(("r", "old"), f"b{n}", {"good": True}) for n in range(50)])
+        store.batch([PutOp(("r", "new"), f"a{n:03}", {"good": n < 100}) for n in range(300)])
+        found = keys(store.search(("r",), filter={"good": True}, limit=10, offset=5))
+        assert found == [f"a{n:03}" for n in range(94, 84, -1)]
+        store.batch([PutOp(("r", "new"), f"a{n:03}", {}, ttl=1) for n in range(100, 300)])
+        now[0] += 61
+        assert keys(store.search(("r",), limit=3)) == ["a099", "a098", "a097"]
+        assert len(store.search(("r",), limit=1000)) == 150

@@ -48,9 +48,11 @@ Call: TypeAlias = Callable[[], Any]
 """A call of the client; what it returns is awaited if the client is async."""
 Steps: TypeAlias = Generator[Call | Pause, Any, R]
 
-_PAUSES: Final = (0.0, 0.05, 0.2, 0.5, 1.0, 1.5)
-"""Seconds before each further attempt on a new connection: a server that restarts is back by
-then."""
+_PAUSES: Final = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 5.0)
+"""Seconds before each further attempt on a new connection, 20 in all: a server that restarts, or
+its successor, is there by then."""
+_AT_FIRST: Final = 3
+"""How many of them there are before a server has answered once: its address may be wrong."""
 _RACES: Final = 100
 """How often a transaction is tried whose keys others change."""
 _PAGE: Final = 500
@@ -70,6 +72,7 @@ class RedisEngine:
         self._loop = _running_loop() if self.is_async else None
         self._pid = os.getpid()
         self._is_closed = False
+        self._has_answered = False
         self._nodes: dict[str, Any] = {}
         """Clients of single nodes of a cluster, where the cluster client has none."""
 
@@ -177,7 +180,8 @@ class RedisEngine:
             yield effect
             return None
         once = _must_not_repeat(effect)
-        for pause in (*_PAUSES, None):
+        pauses = _PAUSES if self._has_answered else _PAUSES[:_AT_FIRST]
+        for pause in (*pauses, None):
             if self._is_closed:
                 # A client would connect again, and no block would close that connection.
                 raise ConnectionUnusableError(
@@ -185,7 +189,9 @@ class RedisEngine:
                     "inside of the block, or make it from a client that stays open."
                 )
             try:
-                return (yield from self._attempt(effect))
+                answer = yield from self._attempt(effect)
+                self._has_answered = True
+                return answer
             except client_errors() as error:
                 if not is_lost(error):
                     raise translated(error, self.owner) from error

@@ -84,8 +84,6 @@ class Change:
         self._sizes: dict[Namespace, int] = {}
         self._deleted: dict[str, int] = {}
         self._guarded: set[str] = set()
-        self.stored: set[Place] = set()
-        """The places that are changed."""
         self.heads: dict[Place, Head] = {}
         """The new heads."""
 
@@ -113,10 +111,7 @@ class Change:
         """Put or delete an item."""
         namespace, key = place
         root, old = namespace[0], self._state.heads[place]
-        if write.data is None and old is None:
-            return
         space, keys = self._keys.space(namespace), self._keys.root(root)
-        self.stored.add(place)
         self.keys += space
         self.guards.append(Guard(("HGET", space.heads, key), self._state.stored[place]))
         name = member(namespace, key)

@@ -122,7 +122,8 @@ class Reader:
                 found += some.found
                 more = more or some.more
             found.sort(key=key, reverse=order.startswith("-"))
-            return Candidates(found, more)
+            # After that many comes perhaps one of a namespace that has more.
+            return Candidates(found[:depth] if more else found, more)
 
         return (yield from self.page(search, candidates, snapshot, now, renewed))
 
@@ -139,7 +140,7 @@ class Reader:
         wanted = search.offset + search.limit
         if not search.limit:
             return []
-        depth = 4 * wanted + _BODIES if search.conditions else wanted
+        depth = 2 * wanted + 16 if search.conditions else wanted
         while True:
             some = yield from candidates(depth)
             mine: list[Renewal] = []
@@ -147,7 +148,7 @@ class Reader:
             if len(found) == search.limit or not some.more:
                 renewed += mine
                 return found
-            depth = 4 * depth + 16
+            depth = 8 * depth + 16
 
     def _page(
         self,

@@ -178,7 +178,12 @@ class Writer:
                 mine[place] = write
             else:
                 final.update(mine)
-        return final
+        # What is not there need not be deleted.
+        return {
+            place: write
+            for place, write in final.items()
+            if write.data is not None or state.heads[place] is not None
+        }
 
     # -- doing it
 
@@ -198,19 +203,16 @@ class Writer:
             change = Change(self._keys, state, batch, floor)
             for root in roots:
                 change.begin(root)
-            for place, write in final.items():
-                if place[0][0] in roots:
-                    change.add(place, write, stamps[place])
-                    if place in change.stored:
-                        self._marks.write(
-                            change, place, write, change.heads.get(place), generations
-                        )
+            mine = {place: write for place, write in final.items() if place[0][0] in roots}
+            for place, write in mine.items():
+                change.add(place, write, stamps[place])
+                self._marks.write(change, place, write, change.heads.get(place), generations)
             change.end()
             answer = yield from self.commit(change.script())
             if not answer[0]:
                 return
             batch.done |= set(roots)
-            batch.written += len(change.stored)
+            batch.written += len(mine)
 
     def commit(self, run: RunScript) -> Program[list[Any]]:
         """Carry out a script that writes."""
