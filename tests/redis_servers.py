@@ -60,10 +60,12 @@ class RedisServer:
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
+    def socket(self) -> str:
+        return f"{self.folder}/s"
+
+    @property
     def url(self) -> str:
-        if self.port:
-            return f"redis://127.0.0.1:{self.port}/0"
-        return f"unix://{self.folder}/s"
+        return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}"
 
     def start(self, *, tcp: bool = False) -> RedisServer:
         """Start, or start again."""
@@ -72,7 +74,7 @@ class RedisServer:
         settings = {
             "port": self.port,
             "bind": "127.0.0.1",
-            "unixsocket": f"{self.folder}/s",
+            "unixsocket": self.socket,
             "dir": self.folder,
             "save": "",
             **self.settings,
@@ -93,7 +95,7 @@ class RedisServer:
                 pytest.fail(f"The server has ended: {Path(self.folder, 'log').read_text()[-2000:]}")
             with suppress(OSError), socket.socket(socket.AF_UNIX) as one:
                 one.settimeout(LIMIT)
-                one.connect(f"{self.folder}/s")
+                one.connect(self.socket)
                 one.sendall(b"PING\r\n")
                 if one.recv(100).startswith((b"+PONG", b"-NOAUTH", b"-NOPERM")):
                     return
@@ -107,7 +109,7 @@ class RedisServer:
             self.process.wait(LIMIT)
             self.process = None
             with suppress(OSError):
-                os.unlink(f"{self.folder}/s")
+                os.unlink(self.socket)
 
     def close(self) -> None:
         self.kill()
