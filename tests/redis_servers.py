@@ -65,7 +65,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}"
+        return f"unix://{self.socket}"
 
     def start(self, *, tcp: bool = False) -> RedisServer:
         """Start, or start again."""
@@ -140,7 +140,7 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        return self.nodes[0].url
+        return f"redis://127.0.0.1:{self.nodes[0].port}/0"
 
     def start(self) -> RedisCluster:
         for node in self.nodes:

@@ -59,11 +59,15 @@ def test_what_was_acknowledged_is_there_after_the_server_was_killed(fsync):
         server.close()
 
 
-def test_a_server_that_cannot_tell_what_is_on_its_disk_is_named_once(redis_url, caplog):
+def test_a_server_that_cannot_tell_what_is_on_its_disk_is_named_once(caplog):
     caplog.set_level(logging.WARNING, "milepost.store")
-    with RedisStore.from_conn_string(redis_url, fsync=True) as store:
-        store.put(NS, "a", {})
-        store.put(NS, "b", {})
+    server = RedisServer().start()
+    try:
+        with RedisStore.from_conn_string(server.url, fsync=True) as store:
+            store.put(NS, "a", {})
+            store.put(NS, "b", {})
+    finally:
+        server.close()
     assert [record.getMessage().count("appendfsync") for record in caplog.records] == [1]
 
 
