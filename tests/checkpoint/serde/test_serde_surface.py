@@ -48,6 +48,19 @@ def test_a_type_in_an_allowlist_is_written_and_read(option: str, entry: Any) -> 
         fresh().loads_typed(stored)
 
 
+@dataclass
+class Cart:
+    order: Order
+
+
+@pytest.mark.parametrize("entry", [Cart, (__name__, "Cart")], ids=["class", "name"])
+def test_what_the_fields_of_an_allowed_type_mention_is_allowed_too(entry: Any) -> None:
+    serde = fresh(allowed_msgpack_modules=[entry])
+    assert serde.loads_typed(serde.dumps_typed(Cart(Order(1)))) == Cart(Order(1))
+    again = fresh(allowed_msgpack_modules=[entry])
+    assert again.loads_typed(serde.dumps_typed(Cart(Order(1)))) == Cart(Order(1))
+
+
 @pytest.mark.parametrize("nothing", [None, [], ()])
 def test_an_allowlist_that_names_nothing_changes_nothing(nothing: Any) -> None:
     with pytest.raises(SerializationError):

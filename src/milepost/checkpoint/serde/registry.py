@@ -6,6 +6,7 @@ is not registered. Registering only ever adds.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from threading import RLock
@@ -118,7 +119,7 @@ class TypeRegistry:
             if records.is_data_type(cls):
                 self._discovery.find_class(cls)
                 if (cls.__module__, cls.__name__) in self._named:
-                    self._allow(cls)
+                    self.register_schema_types(cls)
                 if cls in self.writers:
                     return self.writers[cls]
                 twin = self.types.get(records.name_of(cls))
@@ -186,11 +187,12 @@ class TypeRegistry:
         return self.types.get(name)
 
     def allow(self, *types: tuple[str, ...] | type) -> None:
-        """Allow data types: classes, or modules and names, which are imported when the first value
-        is met. A class that needs encode and decode functions is not written all the same."""
+        """Allow data types, and those that their fields mention: classes, or modules and names,
+        which are imported when the first value is met. A class that needs encode and decode
+        functions is not written all the same."""
         for one in types:
             if isinstance(one, type):
-                self._allow(one)
+                self.register_schema_types(one)
             else:
                 *modules, name = one
                 self._named.add((".".join(modules), name))
@@ -199,9 +201,16 @@ class TypeRegistry:
     def _import_named(self, module: str, name: str) -> None:
         # The program itself has named it, so this is no import on the word of stored bytes.
         if (module, name) in self._named:
-            cls = getattr(import_module(module), name, None)
-            if isinstance(cls, type):
-                self._allow(cls)
+            self._walk_named(import_module(module), name)
+            return
+        for home, other in self._named:  # a field of one that is loaded may mention it
+            if (loaded := sys.modules.get(home)) is not None:
+                self._walk_named(loaded, other)
+
+    def _walk_named(self, module: ModuleType, name: str) -> None:
+        cls = getattr(module, name, None)
+        if isinstance(cls, type):
+            self.register_schema_types(cls)
 
     def register_data_types(self, *things: Any) -> None:
         """Allow classes, the types that schemas mention, and those visible in modules."""
