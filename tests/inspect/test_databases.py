@@ -4,7 +4,10 @@ import hashlib
 import operator
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -82,6 +85,23 @@ class TestSqlite:
             graph = builder().compile(checkpointer=saver)
             graph.update_state(at("done"), {"count": 77})
             assert show(db, Ref("done")).values["count"] == 77
+
+    def test_what_a_killed_process_left_is_read_with_its_log(self, tmp_path):
+        path = tmp_path / "killed.db"
+        script = (
+            "import os, sys; from inspect_shop import fill\n"
+            "from milepost.checkpoint.sqlite import SqliteSaver\n"
+            "with SqliteSaver.from_conn_string(sys.argv[1]) as saver:\n"
+            "    fill(saver); os._exit(9)\n"
+        )
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        subprocess.run([sys.executable, "-c", script, str(path)], env=env, timeout=60)
+        log_of_it = path.with_name("killed.db-wal")
+        before = digest(path), digest(log_of_it)
+        assert log_of_it.stat().st_size > path.stat().st_size
+        with open_database(str(path)) as db:
+            assert show(db, Ref("done")).values["count"] == 50
+        assert (digest(path), digest(log_of_it)) == before
 
     def test_a_file_in_a_folder_that_cannot_be_written_is_read(self, file):
         if os.geteuid() == 0:

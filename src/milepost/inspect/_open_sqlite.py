@@ -93,15 +93,22 @@ def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
     connection = open_sqlite(address)
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.DatabaseError as error:
+    except sqlite3.OperationalError:
         connection.close()
-        if not isinstance(error, sqlite3.OperationalError) or os.access(
-            os.path.dirname(os.path.abspath(path)), os.W_OK
-        ):
+        if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
             raise
         # A database in WAL mode needs a file beside it. In a folder that cannot be written to, no
         # other process can change the database either.
+        if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+            raise CannotOpenError(
+                f"'{path}' has a log beside it ('{path}-wal') that SQLite cannot read in a folder "
+                "that it cannot write to; without it the latest steps would be missing. Copy both "
+                "to another folder, and open the copy."
+            ) from None
         return open_sqlite(f"{address}&immutable=1")
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
     return connection
 
 
