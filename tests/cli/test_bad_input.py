@@ -281,7 +281,7 @@ def test_a_reader_that_closes_its_end_ends_the_command(file):
     assert done.stdout.startswith("* ")
 
 
-def test_a_shell_completes_commands_threads_and_tags(file):
+def test_a_shell_completes_threads_and_checkpoints(file):
     def complete(words):
         env = {
             **os.environ,
@@ -299,6 +299,5 @@ def test_a_shell_completes_commands_threads_and_tags(file):
         )
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
-    assert "threads" in complete("milepost thr")
     assert complete("milepost show do") == ["done"]
     assert len(complete("milepost show done@")) == 5

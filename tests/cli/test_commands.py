@@ -44,8 +44,10 @@ def address(request, filled, tmp_path):
         return str(shutil.copy(filled, tmp_path / "shop.db"))
     from milepost.inspect import dump, load_dump
 
-    uri = request.getfixturevalue("uri")
+    uri = request.getfixturevalue("shared_uri")
     with open_database(str(filled)) as source, open_database(uri, write=True, create=True) as db:
+        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads"):
+            db.saver.conn.execute(f"DELETE FROM {table}")
         load_dump(db, dump(source))
     return uri
 

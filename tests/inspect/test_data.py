@@ -101,11 +101,11 @@ def test_a_class_whose_repr_fails_is_shown_by_name():
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(max_size=30),
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=6), inner),
-    max_leaves=40,
+    max_leaves=12,
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=6), json_values), st.integers(20, 200))
 def test_a_part_that_is_left_out_is_found_under_the_path_that_stands_there(value, limit):
     def visit(data: Any) -> None:

@@ -4,7 +4,10 @@ import hashlib
 import operator
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -82,6 +85,23 @@ class TestSqlite:
             graph = builder().compile(checkpointer=saver)
             graph.update_state(at("done"), {"count": 77})
             assert show(db, Ref("done")).values["count"] == 77
+
+    def test_what_a_killed_process_left_is_read_with_its_log(self, tmp_path):
+        path = tmp_path / "killed.db"
+        script = (
+            "import os, sys; from inspect_shop import fill\n"
+            "from milepost.checkpoint.sqlite import SqliteSaver\n"
+            "with SqliteSaver.from_conn_string(sys.argv[1]) as saver:\n"
+            "    fill(saver); os._exit(9)\n"
+        )
+        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        subprocess.run([sys.executable, "-c", script, str(path)], env=env, timeout=60)
+        log_of_it = path.with_name("killed.db-wal")
+        before = digest(path), digest(log_of_it)
+        assert log_of_it.stat().st_size > path.stat().st_size
+        with open_database(str(path)) as db:
+            assert show(db, Ref("done")).values["count"] == 50
+        assert (digest(path), digest(log_of_it)) == before
 
     def test_a_file_in_a_folder_that_cannot_be_written_is_read(self, file):
         if os.geteuid() == 0:
@@ -259,6 +279,25 @@ class TestLangGraph:
             assert diff(db, Ref("t"), Ref("t")) == []
             changed = {change.path for change in diff(db, Ref.parse("t@~1"), Ref("t"))}
             assert changed == {("messages", 3), ("n",)}
+
+    def test_sealed_values_are_opened_with_its_key(self, tmp_path, monkeypatch):
+        pytest.importorskip("Crypto")
+        from langgraph.checkpoint.serde.encrypted import EncryptedSerializer as Theirs
+
+        address = str(tmp_path / "sealed.db")
+        with theirs(address) as saver:
+            saver.setup()
+            saver.serde = Theirs.from_pycryptodome_aes(key=KEY.encode())
+            fill_theirs(saver)
+        monkeypatch.delenv("LANGGRAPH_AES_KEY", raising=False)
+        with open_database(address) as db, pytest.raises(DamagedError, match="LANGGRAPH_AES_KEY"):
+            show(db, Ref("t"))
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY)
+        with open_database(address) as db:
+            assert show(db, Ref("t")).values["n"] == 2
+        monkeypatch.setenv("LANGGRAPH_AES_KEY", KEY[::-1])
+        with open_database(address) as db, pytest.raises(DamagedError, match="another one"):
+            show(db, Ref("t"))
 
     def test_it_is_never_written(self, address):
         with open_database(address, write=True) as db:

@@ -279,6 +279,8 @@ def test_a_history_that_is_too_large_for_one_answer_is_refused(filled: str) -> N
 
     with serving(filled, limits=Limits(answer=100_000)) as running, running.client() as client:
         assert client.get("/threads/large/history").status_code == 422
+        assert client.post("/threads/search", json={}).status_code == 422
+        assert client.post("/threads/search", json={"select": ["status"]}).status_code == 200
         small = client.post("/threads/large/history", json={"select": ["next"], "limit": 2})
         assert small.status_code == 200
         assert small.json()[0] == {"next": []}

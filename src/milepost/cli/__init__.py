@@ -76,7 +76,9 @@ def _run_app(given: list[str]) -> int:
         return USAGE
     try:
         result = app.main(given, prog_name="milepost", standalone_mode=False)
-    except click.Abort:
+    except click.Abort as end:
+        if isinstance(end.__cause__, KeyboardInterrupt):
+            return INTERRUPTED
         print("Nothing was done.", file=sys.stderr)
         return FAILED
     except click.ClickException as error:
@@ -84,6 +86,6 @@ def _run_app(given: list[str]) -> int:
         error.show(shown)
         print(*plain_lines(shown.getvalue().rstrip("\n")), sep="\n", file=sys.stderr)
         return USAGE
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else FAILED
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else FAILED
     return result if isinstance(result, int) else DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -64,6 +65,9 @@ def _passed_on(name: str, help: str) -> click.Command:
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: Sequence[str]) -> None:
+        given = click.get_current_context().find_root().params.get("database")
+        if given:
+            os.environ["MILEPOST_DB"] = given
         raise SystemExit(run_bare([name, *arguments]))
 
     return command

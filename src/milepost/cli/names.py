@@ -37,12 +37,12 @@ COMMANDS: Final = {
     "delete": Command("upkeep", _KEEP, "remove threads"),
     "erase": Command("upkeep", _KEEP, "remove threads for good"),
     "prune": Command("upkeep", _KEEP, "remove history"),
-    "dump": Command("upkeep", _KEEP, "write threads to a file"),
-    "load": Command("upkeep", _KEEP, "store the threads of a file"),
-    "verify": Command("upkeep", _KEEP, "check every row"),
-    "salvage": Command("upkeep", _KEEP, "read what is sound of a damaged thread"),
-    "reencrypt": Command("upkeep", _KEEP, "seal everything with the newest key"),
-    "migrate": Command("upkeep", _KEEP, "check every thread against the code of today"),
+    "dump": Command("databases", _KEEP, "write threads to a file"),
+    "load": Command("databases", _KEEP, "store the threads of a file"),
+    "verify": Command("databases", _KEEP, "check every row"),
+    "salvage": Command("databases", _KEEP, "read what is sound of a damaged thread"),
+    "reencrypt": Command("databases", _KEEP, "seal everything with the newest key"),
+    "migrate": Command("databases", _KEEP, "check every thread against the code of today"),
     "completion": Command("completion", _KEEP, "completion for a shell"),
 }
 """In the order in which the help shows them."""

@@ -15,7 +15,7 @@ program that wrote them: classes that are not known are shown as data and never 
 from milepost.inspect._bisect import bisect
 from milepost.inspect._blame import blame
 from milepost.inspect._data import as_data, part_of
-from milepost.inspect._database import Database, open_database
+from milepost.inspect._database import Database
 from milepost.inspect._diff import changes, compare, diff
 from milepost.inspect._errors import (
     AmbiguousReferenceError,
@@ -31,6 +31,7 @@ from milepost.inspect._errors import (
 from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph
 from milepost.inspect._log import GraphRow, graph_rows, log, tail
 from milepost.inspect._merge import Merged, merge
+from milepost.inspect._open import open_database
 from milepost.inspect._records import (
     Blame,
     Change,

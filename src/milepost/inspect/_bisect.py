@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.inspect._database import told_plainly
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._log import entry_of, tags_by_id
 from milepost.inspect._reading import id_of, load, resolve, state_of
 

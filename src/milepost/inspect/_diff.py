@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost.checkpoint._contract.records import place_of
 from milepost.inspect._data import as_data, members, type_name
-from milepost.inspect._database import told_plainly
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import NO_VALUES, UNREADABLE, outline, resolve, state_of
 from milepost.inspect._records import Change, Path
 from milepost.inspect._stored import StoredObject

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.constants import START
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import StateNotFoundError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import (
     NO_VALUES,
     UNREADABLE,

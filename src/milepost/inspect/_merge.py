@@ -17,9 +17,9 @@ from milepost.channels.binop import overwrite_of
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint.base import writes_leading_to
 from milepost.inspect._data import as_data
-from milepost.inspect._database import told_plainly
 from milepost.inspect._diff import common_ends, same
 from milepost.inspect._errors import InspectError, MergeConflictError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._graphs import attached, records_of
 from milepost.inspect._reading import id_of, is_internal, resolve
 from milepost.inspect._refs import Ref

@@ -9,13 +9,13 @@ from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_
 from milepost.constants import BRANCH_TO, END, JOIN, ROOT
 from milepost.errors import BrokenChainError, MilepostError, SerdeError
 from milepost.inspect._data import Unreadable
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import (
     AmbiguousReferenceError,
     DamagedError,
     StateNotFoundError,
     ThreadNotFoundError,
 )
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._stored import StoredObject
 from milepost.inspect._tag_names import tags_in
 

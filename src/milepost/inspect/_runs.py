@@ -13,8 +13,8 @@ from milepost.checkpoint._contract.records import (
     now,
     place_of,
 )
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import InspectError, StateNotFoundError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._graphs import attached, records_of
 from milepost.inspect._reading import is_internal, resolve
 from milepost.inspect._refs import Ref

@@ -212,7 +212,7 @@ class PlainSource(Source):
 
     def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
         wanted.check()
-        found = [row for row in self._all(wanted) if _is_wanted(row, search)]
+        found = [row for row in self._all(wanted) if is_wanted(row, search)]
         found.sort(key=lambda row: row.thread_id, reverse=search.descending)
         if search.sort != "thread_id":
             name = search.sort
@@ -228,7 +228,7 @@ class PlainSource(Source):
             {place_of(found.config).thread_id for found in self._saver.list(None)}
         ):
             row = self.thread(thread_id)
-            if row is not None and _holds(row, wanted):
+            if row is not None and holds(row, wanted):
                 yield row
 
     def thread(self, thread_id: str) -> ThreadRow | None:
@@ -283,7 +283,8 @@ class PlainSource(Source):
         return collected(by_thread, 0, {"all": total}, {}, statuses)
 
 
-def _is_wanted(row: ThreadRow, search: Search) -> bool:
+def is_wanted(row: ThreadRow, search: Search) -> bool:
+    """Whether a thread is among what is looked for."""
     if search.unfinished and row.status == "idle":
         return False
     if search.text:
@@ -292,7 +293,8 @@ def _is_wanted(row: ThreadRow, search: Search) -> bool:
     return True
 
 
-def _holds(row: ThreadRow, wanted: Wanted) -> bool:
+def holds(row: ThreadRow, wanted: Wanted) -> bool:
+    """Whether all that is wanted of a thread holds."""
     updated = row.updated_at or 0.0
     return (
         wanted.status in (None, row.status)

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from milepost.checkpoint._contract.records import Place, place_of
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import BadReferenceError, StateNotFoundError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import load, no_such_thread, resolve
 from milepost.inspect._tag_names import TaggedAt, stored_tags, tags_in
 

@@ -10,8 +10,8 @@ from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._data import as_data, part_of
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import InspectError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._log import step_at, tags_by_id
 from milepost.inspect._reading import (
     UNREADABLE,

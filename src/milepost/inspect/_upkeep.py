@@ -10,8 +10,8 @@ from milepost.checkpoint._contract.threads import Problem, Removed, Wanted
 from milepost.checkpoint._sql.threads.registry import Search
 from milepost.errors import CheckpointError
 from milepost.inspect._data import as_data
-from milepost.inspect._database import told_plainly
 from milepost.inspect._errors import InspectError
+from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import is_internal, no_such_thread
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +30,21 @@ def encode(value: object) -> bytes:
     except UnicodeEncodeError:
         # Half of a surrogate pair is text in Python, and in no encoding of it.
         return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
+
+
+def encode_list(values: Iterable[object], limit: int) -> bytes:
+    """A list as JSON; a refusal as soon as it takes more bytes than the limit."""
+    parts: list[bytes] = []
+    size = 0
+    for value in values:
+        parts.append(encode(value))
+        size += len(parts[-1])
+        if size > limit:
+            raise refused(
+                f"The answer takes more than {limit:,} bytes. Ask for fewer with limit, or for "
+                "some fields with select."
+            )
+    return b"[%s]" % b",".join(parts)
 
 
 def convert(given: dict[str, Any], kind: type[T], what: str, *, strict: bool = True) -> T:

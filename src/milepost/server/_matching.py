@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,11 +23,8 @@ def contains(stored: Any, wanted: Any) -> bool:
     return bool(stored == wanted)
 
 
-def select(records: Iterable[msgspec.Struct], fields: Sequence[str] | None) -> list[Any]:
-    """Records, or of each these fields."""
+def select(record: msgspec.Struct, fields: Sequence[str] | None) -> Any:
+    """A record, or these fields of it."""
     if not fields:
-        return list(records)
-    return [
-        {name: getattr(record, name) for name in fields if hasattr(record, name)}
-        for record in records
-    ]
+        return record
+    return {name: getattr(record, name) for name in fields if hasattr(record, name)}

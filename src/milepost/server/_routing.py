@@ -15,7 +15,7 @@ Paths are matched before they are decoded, so that an id may contain a slash.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import (
@@ -40,7 +40,7 @@ from starlette.routing import BaseRoute, Match
 
 from milepost._internal import log
 from milepost.server._errors import HttpError, as_http_error, refused
-from milepost.server._json import convert, decode, encode
+from milepost.server._json import convert, decode, encode, encode_list
 from milepost.server._sse import EventStream
 
 if TYPE_CHECKING:
@@ -83,19 +83,31 @@ H = TypeVar("H", bound=Handler)
 class Page:
     """A part of a list, with where the next part begins, in the headers that clients read."""
 
-    items: list[Any]
-    total: int | None
+    body: bytes
+    count: int
+    total: int
     offset: int
+
+    @classmethod
+    def of(cls, records: Iterable[object], limit: int, total: int, offset: int) -> Page:
+        """A page of records, encoded one by one; a refusal if they take more bytes than `limit`."""
+        counted = 0
+
+        def counting() -> Iterator[object]:
+            nonlocal counted
+            for counted, record in enumerate(records, 1):  # noqa: B007 - the last one counts
+                yield record
+
+        body = encode_list(counting(), limit)
+        return cls(body, counted, total, offset)
 
     def response(self) -> Response:
         """The list as the body."""
-        headers = {}
-        if self.total is not None:
-            headers["X-Pagination-Total"] = str(self.total)
-            following = self.offset + len(self.items)
-            if following < self.total and self.items:
-                headers["X-Pagination-Next"] = str(following)
-        return Response(encode(self.items), media_type=JSON, headers=headers)
+        headers = {"X-Pagination-Total": str(self.total)}
+        following = self.offset + self.count
+        if self.count and following < self.total:
+            headers["X-Pagination-Next"] = str(following)
+        return Response(self.body, media_type=JSON, headers=headers)
 
 
 class Operation(BaseRoute):

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from milepost._internal.ids import random_uuid
-from milepost.cli import output
+from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.options import (
     REFERENCE,
@@ -58,12 +58,12 @@ def fork(
     from milepost.inspect import fork as forked
     from milepost.inspect import resume as resumed
 
-    values = parsed_pairs(sets, "--set")
-    if not values and not as_node:
+    given = parsed_pairs(sets, "--set")
+    if not given and not as_node:
         raise click.UsageError("What is to be different? Give --set KEY=JSON.")
     found = the_graph(graph) if graph or as_node or go_on else graph_or_none(None)
     db = opened(database, write=True)
-    made = forked(db, ref, values, graph=found, as_node=as_node)
+    made = forked(db, ref, given, graph=found, as_node=as_node)
     if as_json and not go_on:
         output.show_json({"ref": str(made), "checkpoint_id": made.at})
     elif not as_json:
@@ -161,7 +161,7 @@ def _follow(db: Database, thread: str, events: Iterator[RunEvent], as_json: bool
         output.show_json({"thread": view})
     else:
         for question in view.interrupts:
-            asks = f"asks {plain(question.id)}  {output.brief(question.value, 200)}"
+            asks = f"asks {plain(question.id)}  {values.brief(question.value, 200)}"
             output.show_lines([Text(asks, style="yellow")])
         ends = "" if view.next else "It has ended."
         rest = f"next: {output.nodes_text(view.next)}" if view.next else ends
@@ -182,7 +182,7 @@ def _event_lines(event: RunEvent) -> Iterator[Text]:
 
     data = as_data(event.data)
     if event.mode == "custom":
-        yield Text(f"  {output.brief(data, 200)}", style="dim")
+        yield Text(f"  {values.brief(data, 200)}", style="dim")
     if event.mode != "updates" or not isinstance(data, dict):
         return
     for node, update in data.items():
@@ -190,7 +190,7 @@ def _event_lines(event: RunEvent) -> Iterator[Text]:
             continue
         where = "".join(f"{space.partition(':')[0]}/" for space in event.namespace)
         shown = update if isinstance(update, dict) else {"": update}
-        parts = ", ".join(f"{key}={output.brief(value)}" for key, value in shown.items())
+        parts = ", ".join(f"{key}={values.brief(value)}" for key, value in shown.items())
         yield output.styled(f"  {plain(where)}{plain(node)}", "cyan") + Text(f"  {plain(parts)}")
 
 
@@ -240,9 +240,9 @@ def merge(
         )
         return
     for key in done.taken:
-        click.echo(f"taken     {plain(key)}  {output.brief(done.values[key], 100)}")
+        click.echo(f"taken     {plain(key)}  {values.brief(done.values[key], 100)}")
     for key in done.combined:
-        click.echo(f"combined  {plain(key)}  + {output.brief(done.values[key], 100)}")
+        click.echo(f"combined  {plain(key)}  + {values.brief(done.values[key], 100)}")
     if done.ref is not None:
         click.echo(plain(str(done.ref)))
     elif not done.values:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from milepost.cli import output
+from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
 from milepost.cli.options import (
     REFERENCE,
@@ -85,10 +85,10 @@ def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
         line += Text(f"  -> {output.nodes_text(entry.next)}", style="blue")
     for task in entry.tasks:
         if task.error is not None:
-            line += Text(f"  failed: {plain(task.name)}: {output.brief(task.error)}", style="red")
+            line += Text(f"  failed: {plain(task.name)}: {values.brief(task.error)}", style="red")
         for question in task.interrupts:
             if not question.answered:
-                line += Text(f"  asks: {output.brief(question.value)}", style="yellow")
+                line += Text(f"  asks: {values.brief(question.value)}", style="yellow")
     return line
 
 
@@ -135,17 +135,17 @@ def diff(
 
 def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
     for change in changes:
-        where = output.path_text(change.path) or "(the whole state)"
+        where = values.path_text(change.path) or "(the whole state)"
         if change.kind == "added":
-            yield Text(f"+ {where}: {output.brief(change.after, 200)}", style="green")
+            yield Text(f"+ {where}: {values.brief(change.after, 200)}", style="green")
         elif change.kind == "removed":
-            yield Text(f"- {where}: {output.brief(change.before, 200)}", style="red")
+            yield Text(f"- {where}: {values.brief(change.before, 200)}", style="red")
         elif change.lines is None:
             yield (
                 output.styled(f"~ {where}: ", "yellow")
-                + Text(output.brief(change.before, 200), style="red")
+                + Text(values.brief(change.before, 200), style="red")
                 + Text(" -> ")
-                + Text(output.brief(change.after, 200), style="green")
+                + Text(values.brief(change.after, 200), style="green")
             )
         else:
             yield Text(f"~ {where}:", style="yellow")
@@ -163,7 +163,7 @@ def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
     """Show which step, node and run wrote each part of a value."""
     from milepost.inspect import blame as blamed
 
-    parts = blamed(opened(database), ref, output.parse_path(path))
+    parts = blamed(opened(database), ref, values.parse_path(path))
     if as_json:
         output.show_json({"parts": parts})
         return
@@ -175,13 +175,13 @@ def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
 
 def _blame_row(part: Blame) -> list[Any]:
     return [
-        Text(output.path_text(part.path), style="cyan"),
+        Text(values.path_text(part.path), style="cyan"),
         Text(output.short(part.checkpoint_id), style="yellow"),
         "-" if part.step is None else str(part.step),
         plain(", ".join(_NAMES.get(node, node) for node in part.nodes)) or "-",
         output.short(part.run_id),
         output.when(part.created_at),
-        output.brief(part.value, 80),
+        values.brief(part.value, 80),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from milepost.cli import output
+from milepost.cli import output, values
 from milepost.cli.options import (
     REFERENCE,
     THREAD,
@@ -78,7 +78,7 @@ def threads(database: str | None, as_json: bool, count: bool, **wanted: Any) -> 
 
 def _about(metadata: Any) -> str:
     return " ".join(
-        f"{plain(str(key))}={output.brief(value, 40)}" for key, value in metadata.items()
+        f"{plain(str(key))}={values.brief(value, 40)}" for key, value in metadata.items()
     )
 
 
@@ -95,7 +95,7 @@ def show(
     """Show the state of a thread, what follows, and what it asks."""
     from milepost.inspect import show as shown
 
-    view = shown(opened(database), ref, path=output.parse_path(path) if path else ())
+    view = shown(opened(database), ref, path=values.parse_path(path) if path else ())
     if as_json:
         output.show_json(view)
         return
@@ -124,14 +124,14 @@ def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
         if task.error is not None:
             yield _line("failed", f"{plain(task.name)}: {plain(task.error)}", style="red")
     for question in view.interrupts:
-        value = output.brief(question.value, 200)
+        value = values.brief(question.value, 200)
         yield _line("asks", plain(question.id), value, style="yellow")
     yield Text()
     yield Text(f"values{f' at {plain(path)}' if path else ''}", style="dim")
     if view.values in ({}, [], None):
         yield Text("  (none)", style="dim")
         return
-    yield from output.tree(view.values, depth=1, full=full)
+    yield from values.tree(view.values, depth=1, full=full)
 
 
 def _line(label: str, *parts: str, style: str = "") -> Text:

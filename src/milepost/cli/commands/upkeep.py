@@ -1,33 +1,25 @@
-"""`milepost copy`, `delete`, `erase`, `prune`, `dump`, `load`, `verify`, `salvage`, `reencrypt` and
-`migrate`: whole threads and whole databases."""
+"""`milepost copy`, `delete`, `erase` and `prune`: whole threads."""
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from milepost.cli import output
-from milepost.cli.exit_codes import FAILED
 from milepost.cli.options import (
     THREAD,
     Age,
     confirm,
     database_option,
-    graph_option,
     json_option,
     opened,
     parsed_metadata,
-    the_graph,
     yes_option,
 )
-from milepost.cli.plain import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from milepost.inspect import Database
 
@@ -168,203 +160,3 @@ def _counted(removed: Any) -> str:
             (removed.values, "value"),
         )
     )
-
-
-@click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
-@click.option("--output", "-o", "file", metavar="FILE", help="Default: standard output.")
-@database_option
-def dump(threads: tuple[str, ...], file: str | None, database: str | None) -> None:
-    """Write threads, or all, as lines of text with checksums, which `load` takes."""
-    from milepost.inspect import dump as dumped
-
-    db = opened(database)
-    lines = dumped(db, list(threads) or None)
-    if file is None:
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
-        return
-    with (
-        click.open_file(file, "w", encoding="utf-8", atomic=True) as out,
-        output.progress("dumping", None) as step,
-    ):
-        for line in lines:
-            out.write(f"{line}\n")
-            step()
-
-
-@click.command()
-@click.argument("file", metavar="FILE")
-@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Store a thread under another id.")
-@database_option
-def load(file: str, rename: tuple[str, ...], database: str | None) -> None:
-    """Store the threads of a dump, from a file or - for standard input; a file that is not there
-    is made."""
-    from milepost.inspect import load_dump
-
-    names = dict(pair.partition("=")[::2] for pair in rename)
-    try:
-        stream = click.open_file(file, encoding="utf-8")
-    except OSError as error:
-        raise click.BadParameter(f"'{file}' cannot be read: {error.strerror}.") from error
-    with stream as lines, output.progress("loading", None) as step:
-        db = opened(database, write=True, create=True)
-        loaded = load_dump(db, _each(lines, step), rename=names)
-    click.echo(f"{_threads(loaded)} loaded.")
-
-
-def _each(lines: Iterable[str], step: Callable[..., None]) -> Iterator[str]:
-    for line in lines:
-        yield line.rstrip("\n")
-        step()
-
-
-@click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
-@json_option
-@database_option
-def verify(threads: tuple[str, ...], as_json: bool, database: str | None) -> None:
-    """Check every row and value of threads, or of all; exits with 1 if something is wrong."""
-    from milepost.inspect import verify as verified
-
-    db = opened(database)
-    with output.progress("verifying", len(threads) or None) as step:
-        problems = list(verified(db, list(threads) or None, progress=step))
-    if as_json:
-        output.show_json({"problems": problems})
-    elif problems:
-        output.show_table(
-            ("thread", "table", "row", "problem"),
-            [
-                (
-                    plain(p.thread_id),
-                    plain(p.table),
-                    plain(f"{p.checkpoint_ns} {p.key}".strip()),
-                    plain(p.reason),
-                )
-                for p in problems
-            ],
-        )
-    else:
-        click.echo("Everything can be read.")
-    if problems:
-        raise SystemExit(FAILED)
-
-
-@click.command()
-@click.argument("thread", type=THREAD)
-@click.option("--limit", "-n", type=click.IntRange(1), help="At most so many checkpoints.")
-@click.option("--full", is_flag=True, help="Show long texts and lists whole.")
-@json_option
-@database_option
-def salvage(
-    thread: str, limit: int | None, full: bool, as_json: bool, database: str | None
-) -> None:
-    """Show what can still be read of a damaged thread, newest first. Nothing is changed."""
-    from milepost.inspect import salvage as salvaged
-
-    found = salvaged(opened(database), thread)[:limit]
-    if as_json:
-        output.show_json_lines(found)
-        return
-    for one in found:
-        title = f"{one.checkpoint_id}  step {one.step}  {one.namespace}".rstrip()
-        output.show_lines([Text(plain(title), style="yellow")])
-        output.show_lines(output.tree(dict(one.values), depth=1, full=full))
-        for what, why in one.lost.items():
-            output.show_lines([Text(f"  lost: {plain(what)}: {plain(why)}", style="red")])
-
-
-@click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
-@click.option(
-    "--old-key-env",
-    multiple=True,
-    metavar="VARIABLE",
-    help="An environment variable with a key that values are sealed with now.",
-)
-@yes_option
-@json_option
-@database_option
-def reencrypt(
-    threads: tuple[str, ...],
-    old_key_env: tuple[str, ...],
-    yes: bool,
-    as_json: bool,
-    database: str | None,
-) -> None:
-    """Seal everything with the key in MILEPOST_AES_KEY: what has an older key, or none."""
-    from milepost.checkpoint.serde.encrypted import EncryptedSerializer
-    from milepost.inspect import reencrypt as resealed
-
-    old = [_key(name) for name in old_key_env]
-    try:
-        serde = EncryptedSerializer.from_pycryptodome_aes(old_keys=old, allow_plaintext=True)
-    except ValueError as error:
-        raise click.UsageError(f"The new key: {error}") from error
-    db = opened(database, write=True, serde=serde)
-    confirm(f"Seal {'these threads' if threads else 'all threads'} of {db.url} again?", yes)
-    with output.progress("sealing", None) as step:
-        done = resealed(db, list(threads) or None, progress=step)
-    if as_json:
-        output.show_json(done)
-    else:
-        click.echo(f"{done.resealed} rows sealed, {done.current} had the newest key.")
-        for problem in done.refused:
-            click.echo(plain(f"refused: thread '{problem.thread_id}': {problem.reason}"), err=True)
-    if done.refused:
-        raise SystemExit(FAILED)
-
-
-def _key(name: str) -> bytes:
-    value = os.environ.get(name)
-    if not value:
-        raise click.UsageError(f"The environment variable {name} is not set.")
-    return value.encode()
-
-
-@click.command()
-@click.argument("threads", type=THREAD, nargs=-1)
-@click.option("--dry-run", is_flag=True, help="Say which threads the graph cannot go on with.")
-@graph_option
-@json_option
-@database_option
-def migrate(
-    threads: tuple[str, ...],
-    dry_run: bool,
-    graph: str | None,
-    as_json: bool,
-    database: str | None,
-) -> None:
-    """Check every thread against the code of today; exits with 1 if one does not fit.
-
-    Stored values are migrated when they are read, so there is nothing to rewrite: this reads each
-    thread as a run would, and changes nothing.
-    """
-    from milepost.inspect import check_threads, matching
-    from milepost.inspect._upkeep import check_threads_exist
-
-    if not dry_run:
-        raise click.UsageError(
-            "Values are migrated when they are read; there is nothing to do beforehand. "
-            "--dry-run says which threads would fail."
-        )
-    found = the_graph(graph)
-    db = opened(database)
-    check_threads_exist(db, threads)
-    ids = list(threads) or matching(db)
-    failed = []
-    with output.progress("checking", len(ids)) as step:
-        for checked in check_threads(db, found, ids):
-            step()
-            if checked.problem is not None:
-                failed.append(checked)
-    if as_json:
-        output.show_json({"threads": len(ids), "problems": failed})
-    else:
-        if failed:
-            rows = [(plain(one.thread_id), plain(one.problem or "")) for one in failed]
-            output.show_table(("thread", "problem"), rows)
-        click.echo(f"{len(ids) - len(failed)} of {len(ids)} threads fit.")
-    if failed:
-        raise SystemExit(FAILED)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from milepost.server._routes import assistants, inspector, runs, state, store, system, threads
+from milepost.server._routes import (
+    assistants,
+    inspector,
+    overview,
+    runs,
+    state,
+    store,
+    system,
+    threads,
+)
 
 ALL: Final = (
     system.routes,
@@ -12,6 +21,7 @@ ALL: Final = (
     threads.routes,
     state.routes,
     store.routes,
+    overview.routes,
     inspector.routes,
     runs.routes,
 )

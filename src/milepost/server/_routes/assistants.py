@@ -110,7 +110,8 @@ def search(call: Call[AssistantSearch, Empty]) -> Page:
         reverse=body.sort_order != "asc",
     )
     part = found[body.offset : body.offset + body.limit]
-    return Page(select(part, body.select), len(found), body.offset)
+    shown = (select(one, body.select) for one in part)
+    return Page.of(shown, call.server.limits.answer, len(found), body.offset)
 
 
 @routes.search("/assistants/count")
@@ -206,7 +207,8 @@ def versions(call: Call[VersionSearch, Empty]) -> Page:
     body = call.body
     every = call.server.assistants.versions(call.path["assistant_id"])
     found = [one for one in every if contains(one.metadata, body.metadata or {})]
-    return Page(found[body.offset : body.offset + body.limit], len(found), body.offset)
+    part = found[body.offset : body.offset + body.limit]
+    return Page.of(part, call.server.limits.answer, len(found), body.offset)
 
 
 class Version(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""What the page needs besides the Agent Server's routes: log, differences, authorship, sizes."""
+"""Threads as the page shows them: the log, states in parts, differences, authorship, live."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 
 from milepost import inspect
-from milepost._internal.version import __version__
-from milepost.inspect import Change, LogEntry, Ref, Stats, ThreadRow, ThreadView
+from milepost.inspect import Change, LogEntry, Ref, ThreadRow, ThreadView
 from milepost.server._changes import bounded_blames, bounded_changes, step_changes
 from milepost.server._errors import HttpError, refused
-from milepost.server._graphs import drawing, schemas
 from milepost.server._live import follow
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._sse import EventStream
@@ -22,50 +20,6 @@ from milepost.server._sse import EventStream
 routes = Routes("milepost")
 
 Offset = Annotated[int, Meta(ge=0, lt=2**31)]
-
-
-class DatabaseInfo(msgspec.Struct):
-    """What is looked at; the address is without its password."""
-
-    url: str
-    kind: str
-    flavour: str
-
-
-class GraphInfo(msgspec.Struct):
-    """A graph that can be drawn, and run if the server may write."""
-
-    graph_id: str
-    assistant_id: str
-    name: str
-
-
-class Info(msgspec.Struct, kw_only=True):
-    """What the page asks for first."""
-
-    version: str
-    database: DatabaseInfo
-    write: bool
-    store: bool
-    graphs: list[GraphInfo]
-
-
-@routes.get("/milepost/info")
-def info(call: Call[Empty, Empty]) -> Info:
-    """What this server shows, and whether it may change it."""
-    server = call.server
-    database = server.database
-    graphs = [
-        GraphInfo(one.graph_id, one.assistant_id, one.name)
-        for one in (server.assistants.get(graph_id) for graph_id in server.graphs)
-    ]
-    return Info(
-        version=__version__,
-        database=DatabaseInfo(database.url, database.kind, database.flavour),
-        write=server.write,
-        store=server.store is not None,
-        graphs=graphs,
-    )
 
 
 class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,62 +209,6 @@ async def live(call: Call[Empty, LiveQuery]) -> EventStream:
     await run_in_threadpool(server.thread, call.thread_id)
     after = call.request.headers.get("last-event-id") or call.query.after
     return server.streams.response(follow(server, call.thread_id, call.query.checkpoint_ns, after))
-
-
-class StatsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one thread, or of all."""
-
-    thread_id: str | None = None
-
-
-@routes.get("/milepost/stats")
-def stats(call: Call[Empty, StatsQuery]) -> Stats:
-    """What takes how much room."""
-    return inspect.stats(call.server.database, call.query.thread_id)
-
-
-class Node(msgspec.Struct):
-    """A node of a drawing: start, end, node or graph."""
-
-    id: str
-    kind: str
-
-
-class Edge(msgspec.Struct):
-    """An edge of a drawing."""
-
-    source: str
-    target: str
-    conditional: bool
-    label: str | None
-
-
-class Graph(msgspec.Struct):
-    """What there is to draw of a graph, and what it takes."""
-
-    graph_id: str
-    nodes: list[Node]
-    edges: list[Edge]
-    input_schema: dict[str, Any] | None
-
-
-@routes.get("/milepost/graphs/{graph_id}")
-def graph(call: Call[Empty, Empty]) -> Graph:
-    """A graph, to be drawn beside a thread."""
-    graph_id = call.path["graph_id"]
-    found = call.server.graph(graph_id)
-    inner = {name for name, _ in found.get_subgraphs()}
-    drawn = drawing(found)
-    kinds = {"__start__": "start", "__end__": "end", **dict.fromkeys(inner, "graph")}
-    return Graph(
-        graph_id,
-        [Node(str(node["id"]), kinds.get(node["id"], "node")) for node in drawn["nodes"]],
-        [
-            Edge(edge["source"], edge["target"], bool(edge.get("conditional")), edge.get("data"))
-            for edge in drawn["edges"]
-        ],
-        schemas(found).input_schema,
-    )
 
 
 def _limit(call: Call[Any, Any]) -> int:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from milepost.server._errors import as_http_error, refused
 from milepost.server._graphs import refusing
-from milepost.server._json import encode
+from milepost.server._json import encode_list
 from milepost.server._records import Checkpoint, ThreadState
 from milepost.server._routing import JSON, Call, Empty, Routes
 from milepost.server._states import (
@@ -166,14 +166,5 @@ def _history(call: Call[Any, Any], wanted: HistorySearch) -> Response:
             before=before_id or None,
             limit=wanted.limit,
         )
-    parts: list[bytes] = []
-    size = 0
-    for state in states:
-        parts.append(encode(selected(state, wanted.select)))
-        size += len(parts[-1])
-        if size > server.limits.answer:
-            raise refused(
-                f"These states take more than {server.limits.answer:,} bytes. Ask for fewer with "
-                "limit, or for some fields with select."
-            )
-    return Response(b"[%s]" % b",".join(parts), media_type=JSON)
+    shown = (selected(state, wanted.select) for state in states)
+    return Response(encode_list(shown, server.limits.answer), media_type=JSON)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from milepost.inspect import ThreadRow
 from milepost.server._errors import HttpError, refused
 from milepost.server._matching import select
 from milepost.server._records import IfExists, SortOrder, Thread, ThreadStatus
@@ -133,14 +134,16 @@ def search(call: Call[ThreadSearch, Empty]) -> Page:
     )
     rows, total = find(server, wanted, body.limit, body.offset)
     needed = {*(body.select or ("values",)), *(path[0] for path in paths.values())}
-    threads = [
-        shown(server, row, state=not needed.isdisjoint({"values", "interrupts"})) for row in rows
-    ]
-    if paths:
-        for thread in threads:
-            thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
+    state = not needed.isdisjoint({"values", "interrupts"})
     fields = [*body.select, *(["extracted"] if paths else [])] if body.select else None
-    return Page(select(threads, fields), total, body.offset)
+
+    def part(row: ThreadRow) -> Any:
+        thread = shown(server, row, state=state)
+        if paths:
+            thread.extracted = {alias: extract(thread, path) for alias, path in paths.items()}
+        return select(thread, fields)
+
+    return Page.of(map(part, rows), server.limits.answer, total, body.offset)
 
 
 class ThreadFilter(msgspec.Struct, kw_only=True):

@@ -1,0 +1,65 @@
+"""Errors of databases as errors that say what to do, without passwords."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from milepost.errors import (
+    BrokenChainError,
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    MilepostError,
+    MissingDependencyError,
+    NotSetUpError,
+    SaverError,
+    SerdeError,
+)
+from milepost.inspect._errors import CannotOpenError, DamagedError, InspectError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def hidden(url: str) -> str:
+    """An address without its password."""
+    url = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", url)
+    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", url)
+
+
+_UNREACHABLE: Final = (
+    ConnectionUnusableError,
+    DatabaseBusyError,
+    ForeignDatabaseError,
+    NotSetUpError,
+)
+
+
+@contextmanager
+def told_plainly(what: str) -> Iterator[None]:
+    """Errors of databases as errors that say what to do."""
+    try:
+        yield
+    except InspectError:
+        raise
+    except (SerdeError, BrokenChainError) as error:
+        raise DamagedError(f"{what}: {error}") from error
+    except _UNREACHABLE as error:
+        raise CannotOpenError(f"{what}: {error}") from error
+    except SaverError as error:
+        # Of what is read, only the files themselves can be the cause.
+        raise DamagedError(f"{what}: {error}") from error
+    except MissingDependencyError:
+        raise
+    except MilepostError as error:
+        raise InspectError(str(error)) from error
+    except sqlite3.Error as error:
+        raise CannotOpenError(f"{what}: SQLite says: {error}.") from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] in ("psycopg", "redis", "valkey"):
+            said = str(error).strip() or type(error).__name__
+            raise CannotOpenError(f"{what}: the database says: {said}") from error
+        raise

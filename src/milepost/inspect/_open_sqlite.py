@@ -1,0 +1,122 @@
+"""Databases in SQLite files."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import ExitStack
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from milepost.inspect._errors import CannotOpenError
+from milepost.inspect._failures import told_plainly
+from milepost.inspect._opening_parts import (
+    check_langgraph,
+    langgraphs,
+    no_tables,
+    ours,
+    serde_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint.serde.base import SerializerProtocol
+    from milepost.inspect._database import Database
+    from milepost.inspect._langgraph import Execute
+
+
+def sqlite_path(url: str) -> str:
+    """The file that an address means: sqlite:///relative.db, sqlite:////absolute.db, or a path."""
+    if url.startswith("sqlite://"):
+        rest = url.removeprefix("sqlite://")
+        return rest.removeprefix("/") if rest.startswith("/") else rest
+    return url.removeprefix("file://")
+
+
+def open_sqlite_file(
+    url: str, write: bool, create: bool, serde: SerializerProtocol | None
+) -> Database:
+    path = sqlite_path(url)
+    shown = url if "://" in url else f"sqlite:///{path}"
+    if not os.path.exists(path):
+        if not (write and create):
+            raise CannotOpenError(f"There is no file '{path}'.")
+    elif not os.path.isfile(path):
+        raise CannotOpenError(f"'{path}' is not a file.")
+    stack = ExitStack()
+    try:
+        connection = _connect_sqlite(path, write)
+        stack.callback(connection.close)
+        columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
+        if columns and "frame" not in columns:
+            check_langgraph(shown, columns)
+            return langgraphs(_on_sqlite(connection), shown, "sqlite", stack)
+        if not columns and not (write and create):
+            raise no_tables(shown)
+    except sqlite3.DatabaseError as error:
+        stack.close()
+        raise CannotOpenError(
+            f"{shown} cannot be read as a SQLite database ({error}). If it is one, it is damaged: "
+            "restore it from a backup, or try `milepost salvage`."
+        ) from error
+    except BaseException:
+        stack.close()
+        raise
+    from milepost.checkpoint.sqlite import SqliteSaver
+
+    saver = SqliteSaver(connection, serde=serde_for(serde))
+    stack.pop_all()
+    stack.callback(saver.engine.close)
+    store = None
+    if connection.execute(_SQLITE_STORE).fetchone():
+        from milepost.store.sqlite import SqliteStore
+
+        store = SqliteStore(saver.engine, serde=serde_for(serde))
+    if write:
+        saver.setup()
+    return ours(saver, store, shown, "sqlite", write, stack)
+
+
+_SQLITE_COLUMNS: Final = "SELECT name FROM pragma_table_info('checkpoints')"
+_SQLITE_STORE: Final = "SELECT 1 FROM sqlite_master WHERE name = 'milepost_items'"
+
+
+def _connect_sqlite(path: str, write: bool) -> sqlite3.Connection:
+    from milepost._db.sqlite.engine import open_sqlite
+
+    if write:
+        return open_sqlite(path)
+    address = f"file:{quote(FilePath(path).absolute().as_posix())}?mode=ro"
+    connection = open_sqlite(address)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK):
+            raise
+        # A database in WAL mode needs a file beside it. In a folder that cannot be written to, no
+        # other process can change the database either.
+        if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+            raise CannotOpenError(
+                f"'{path}' has a log beside it ('{path}-wal') that SQLite cannot read in a folder "
+                "that it cannot write to; without it the latest steps would be missing. Copy both "
+                "to another folder, and open the copy."
+            ) from None
+        return open_sqlite(f"{address}&immutable=1")
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def _on_sqlite(connection: sqlite3.Connection) -> Execute:
+    lock = threading.Lock()
+
+    def execute(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with lock, told_plainly("the database"):
+            return [tuple(row) for row in connection.execute(sql, tuple(values))]
+
+    return execute

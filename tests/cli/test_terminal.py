@@ -1,0 +1,94 @@
+"""On a terminal: colours, a question before something is removed, bars while it lasts."""
+
+import os
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from milepost.checkpoint.sqlite import SqliteSaver
+
+pty = pytest.importorskip("pty")
+
+SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
+PATIENCE = 120
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(SHOP.parent))
+    from inspect_shop import fill
+
+    path = tmp_path / "shop.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        fill(saver)
+    return path
+
+
+def on_a_terminal(arguments: list[str], typed: str = "", **env: str) -> tuple[int, str]:
+    """Runs a command on a pseudo-terminal; its status and what the terminal was sent."""
+    child, terminal = pty.fork()
+    if child == 0:
+        names = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "PAGER": "cat", **env}
+        if "NO_COLOR" not in env:
+            names.pop("NO_COLOR", None)
+        os.execve(sys.executable, [sys.executable, "-m", "milepost.cli", *arguments], names)
+    shown = b""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            some = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not some:
+            break
+        shown += some
+        if typed and b"[y/N]" in shown:
+            os.write(terminal, typed.encode())
+            typed = ""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(terminal)
+    return status, shown.decode()
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(file):
+    status, shown = on_a_terminal(["log", "done", "--no-pager"], MILEPOST_DB=str(file))
+    assert status == 0
+    assert "\x1b[33m" in shown
+    status, shown = on_a_terminal(["log", "done"], MILEPOST_DB=str(file), NO_COLOR="1")
+    assert (status, "\x1b[33m" in shown) == (0, False)
+
+
+@pytest.mark.parametrize(("typed", "left", "status"), [("n\n", 5, 1), ("y\n", 1, 0)])
+def test_it_asks_before_it_removes(file, typed, left, status):
+    done, shown = on_a_terminal(["prune", "done"], typed, MILEPOST_DB=str(file))
+    assert (done, "Remove 4 checkpoints" in shown) == (status, True)
+    with SqliteSaver.from_conn_string(str(file)) as saver:
+        assert len(list(saver.list({"configurable": {"thread_id": "done"}}))) == left
+
+
+def test_ctrl_c_ends_a_tail_that_follows(file):
+    child, terminal = pty.fork()
+    if child == 0:
+        command = [sys.executable, "-m", "milepost.cli", "tail", "-f", "done", "--db", str(file)]
+        os.execv(sys.executable, command)
+    shown = b""
+    until = time.monotonic() + PATIENCE
+    while shown.count(b"\n") < 5 and time.monotonic() < until:
+        if select.select([terminal], [], [], 1)[0]:
+            shown += os.read(terminal, 65536)
+    os.write(terminal, b"\x03")
+    while select.select([terminal], [], [], 0.1)[0]:
+        try:
+            if not os.read(terminal, 65536):
+                break
+        except OSError:
+            break
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(terminal)
+    assert status == 130
+    assert shown.count(b"\n") == 5
