@@ -105,7 +105,14 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
     contexts: list[Any] = []
     wrong: list[str] = []
 
-    def open(site: Running, route: str = "#/threads", missing: bool = False, **options: Any) -> Any:
+    def open(
+        site: Running,
+        route: str = "#/threads",
+        *,
+        missing: bool = False,
+        signed_in: bool = True,
+        **options: Any,
+    ) -> Any:
         """`missing` for a test that asks for what is not there, which browsers log."""
 
         def logged(said: Any) -> None:
@@ -114,8 +121,9 @@ def visit(browser: Any, start: Any) -> Iterator[Callable[..., Any]]:
 
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         contexts.append(context)
-        signed_in = {"name": f"milepost-{site.port}", "value": TOKEN, "url": site.url}
-        context.add_cookies([{**signed_in, "httpOnly": True, "sameSite": "Strict"}])
+        cookie = {"name": f"milepost-{site.port}", "value": TOKEN, "url": site.url}
+        if signed_in:
+            context.add_cookies([{**cookie, "httpOnly": True, "sameSite": "Strict"}])
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))

@@ -57,6 +57,7 @@ def test_keys_step_through_the_checkpoints_and_the_address_names_them(site, visi
     page = visit(site, LAMP)
     page.locator(".tree-row").first.wait_for()
     assert title(page) == "reply"
+    page.get_by_text("22 checkpoints").wait_for()
     assert "at=" not in page.url, "the newest is followed"
     step(page, "j", "research")
     step(page, "j", "triage")

@@ -12,11 +12,7 @@ from server.serving import TOKEN
 
 
 def test_the_printed_address_signs_in_and_its_token_does_not_stay(site, visit):
-    page = visit(site, f"?token={TOKEN}")
-    page.get_by_text("10 threads", exact=True).wait_for()
-    assert page.url.rstrip("#/") == site.url
-    page.context.clear_cookies()
-    page.goto(f"{site.url}/?token={TOKEN}")
+    page = visit(site, f"?token={TOKEN}", signed_in=False)
     page.get_by_text("10 threads", exact=True).wait_for()
     assert TOKEN not in page.url
 

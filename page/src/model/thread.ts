@@ -11,6 +11,8 @@ export class Thread {
   readonly loading = signal(true);
   readonly error = signal<string | null>(null);
   readonly row = signal<ThreadRow | null>(null);
+  /** The thread with its checkpoints and bytes counted, which the stream does not do. */
+  readonly counted = signal<ThreadRow | null>(null);
   readonly namespaces = signal<string[]>([""]);
   readonly live = signal(false);
   /** Checkpoints that came in since the thread was opened. */
@@ -28,6 +30,7 @@ export class Thread {
     this.loading.value = true;
     this.error.value = null;
     void this.readNamespaces();
+    void this.count();
     try {
       const { entries, more } = await api.log(this.at(), null);
       if (this.closed) return;
@@ -99,6 +102,14 @@ export class Thread {
     this.entries.value = merge(this.entries.peek(), entries);
   }
 
+  private async count(): Promise<void> {
+    try {
+      this.counted.value = await api.thread(this.id);
+    } catch {
+      // The log says what is wrong with the thread.
+    }
+  }
+
   private async readNamespaces(): Promise<void> {
     try {
       const { namespaces } = await api.namespaces(this.id);
@@ -127,6 +138,7 @@ export class Thread {
       if (!row) return;
       // A subgraph may have begun, or its first checkpoint may be there now.
       if (this.row.peek()) void this.readNamespaces();
+      if (this.row.peek() && row.status !== "running") void this.count();
       this.row.value = row;
     });
     source.addEventListener("deleted", () => {

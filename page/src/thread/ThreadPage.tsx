@@ -149,10 +149,9 @@ function useOlderUntilFound(session: Session, at: string | null): void {
 function Head({ session }: { session: Session }) {
   const { thread } = session;
   const row = thread.row.value;
-  const entries = thread.entries.value;
   const namespaces = thread.namespaces.value;
   const owner = row && ownerOf(row.metadata)?.name;
-  const total = row?.checkpoints ?? (thread.more.value ? null : entries.length);
+  const counts = thread.counted.value;
   return (
     <header class="thread-head">
       <a class="back" href={list.value} aria-label="All threads">
@@ -165,8 +164,10 @@ function Head({ session }: { session: Session }) {
       <Status status={session.status.value} />
       <span class="thread-facts">
         {owner && <span>{owner}</span>}
-        {total !== null && <span>{plural(total, "checkpoint")}</span>}
-        {row?.bytes !== null && row?.bytes !== undefined && <span>{bytes(row.bytes)}</span>}
+        {typeof counts?.checkpoints === "number" && (
+          <span>{plural(counts.checkpoints, "checkpoint")}</span>
+        )}
+        {typeof counts?.bytes === "number" && <span>{bytes(counts.bytes)}</span>}
       </span>
       <span class="thread-head-right">
         {thread.live.value && (
