@@ -56,7 +56,6 @@ class GraphRun:
         "checkpoints",
         "depth",
         "events",
-        "followers",
         "has_answers",
         "has_output",
         "interrupts",
@@ -115,10 +114,8 @@ class GraphRun:
         """The run has stopped at an interrupt."""
         self.paused_where = "pending"
         """Whether that was in front of a node or after one; `pending` if a node asked."""
-        self.followers: tuple[RunObserver, ...] = ()
-        """Those that follow the run."""
         self.observers: tuple[RunObserver, ...] = ()
-        """Those of them that follow its steps."""
+        """Those that follow the run; its events know those of them that follow its steps."""
         self.has_output = False
         """Whether there is a state to return: an input was taken or something was written."""
         self.last_shown: Any = MISSING
@@ -128,23 +125,23 @@ class GraphRun:
 
     def run(self, input: Any) -> EffectGenerator[Any]:
         """Run to the end, to an interrupt or to an error; return the graph's output."""
-        self.followers = followers = observers_of(self, input)
-        if not followers:
+        self.observers = observers = observers_of(self, input)
+        if not observers:
             return self._run(input)
-        self.observers = self.events.observers = tuple(o for o in followers if o.follows_steps)
+        self.events.observers = tuple(o for o in observers if o.follows_steps)
         return observed(
-            followers,
+            observers,
             self._run(input),
             lambda o: o.run_begins(input),
             lambda o, _, error: o.run_ends(None if error else self._result(), error),
         )
 
     def _run(self, input: Any) -> EffectGenerator[Any]:
-        settings, control, observers = self.settings, self.resources.control, self.observers
+        settings, control, observers = self.settings, self.resources.control, self.events.observers
         try:
             yield from open_run(self, input)
-            for follower in self.followers:
-                yield from follower.run_opened()
+            for observer in self.observers:
+                yield from observer.run_opened()
             at_once = concurrency(settings.config)
             while tasks := self._next_tasks():
                 if control.drain_requested:
@@ -187,7 +184,7 @@ class GraphRun:
         self, step: EffectGenerator[bool], tasks: Sequence[Task]
     ) -> EffectGenerator[bool]:
         return observed(
-            self.observers,
+            self.events.observers,
             step,
             lambda o: o.step_begins(tasks),
             lambda o, _, error: o.step_ends(tasks, error),
@@ -345,7 +342,7 @@ class GraphRun:
         wait = AWAIT
         if (limit := self.settings.step_timeout) is not None:
             wait, apart = Await(monotonic() + limit), True
-        start = perform_observed if self.observers else perform
+        start = perform_observed if self.events.observers else perform
         ended = yield Start([(task, start(self, task)) for task in tasks], at_once, apart)
         left, has_saver = len(tasks), checkpoints.thread is not None
         waiting: list[Task] = []

@@ -58,7 +58,7 @@ def open_run(run: GraphRun, input: Any) -> EffectGenerator[None]:
     explicit = False
     if saver is not None:
         load = load_checkpoint(saver, run.settings, position, run.checkpoints)
-        if run.followers:
+        if run.observers:
             load = _observed_load(run, load)
         saved, explicit = yield from load
     elif position.parent is None:
@@ -78,7 +78,7 @@ def _observed_load(
     run: GraphRun, load: EffectGenerator[tuple[CheckpointTuple | None, bool]]
 ) -> EffectGenerator[tuple[CheckpointTuple | None, bool]]:
     return observed(
-        run.followers,
+        run.observers,
         load,
         lambda o: o.load_begins(),
         lambda o, found, error: o.load_ends(None if found is None else found[0], error),

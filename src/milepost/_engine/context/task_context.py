@@ -47,8 +47,8 @@ def inside(context: TaskContext) -> Context:
     variables.run(_enter, context)
     if LANGCHAIN in modules:
         share_config(variables, context)
-    for follower in context.run.followers:
-        follower.enter(variables, context)
+    for observer in context.run.observers:
+        observer.enter(variables, context)
     return variables
 
 

@@ -167,7 +167,7 @@ class RunEvents:
         self.quiet = stream.silent
         """Whether the stream has no consumer."""
         self.observers: Sequence[RunObserver] = ()
-        """Those that follow the run besides."""
+        """Those that follow the steps of the run."""
 
     def push(self, mode: StreamMode, payload: Any) -> None:
         """Send an event of this graph."""

@@ -104,7 +104,7 @@ def call(
     task.caller = caller
     if (earlier := run.subtasks.earlier_call(task)) is not None:
         return earlier
-    for observer in run.observers:
+    for observer in run.events.observers:
         observer.task_called(task, context)
     future = new_future() if future is None else future
     pending = run.checkpoints.pending
@@ -121,7 +121,7 @@ def call(
     if not node.silent:
         run.events.tasks_start([task])
     task.cancellation = cancellation = Cancellation()
-    effects = (perform_observed if run.observers else perform)(run, task)
+    effects = (perform_observed if run.events.observers else perform)(run, task)
     run.subtasks.start(task, effects, lambda: _settle(run.events, task, future))
     future.add_done_callback(lambda ended: cancellation.ask() if ended.cancelled() else None)
     return future

@@ -44,7 +44,7 @@ class ReturnedRunnable(Exception):
 def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task of a run that is followed."""
     return observed(
-        run.observers,
+        run.events.observers,
         perform(run, task),
         lambda o: o.task_begins(task),
         lambda o, _, crash: o.task_ends(task, crash),
@@ -53,7 +53,7 @@ def perform_observed(run: GraphRun, task: Task) -> TaskGenerator:
 
 def perform(run: GraphRun, task: Task) -> TaskGenerator:
     """Run a task to its end."""
-    node, observers = task.node, run.observers
+    node, observers = task.node, run.events.observers
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
     cache = run.resources.cache if task.called else None
@@ -138,7 +138,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
 def _observed_branch(call: Call, branch: Branch) -> EffectGenerator[Any]:
     context = call.context
     return observed(
-        context.run.observers,
+        context.run.events.observers,
         iter(call),
         lambda o: o.branch_begins(context, branch, call.argument),
         lambda o, answer, error: o.branch_ends(context, answer, error),
@@ -156,7 +156,7 @@ def _give_up(task: Task, context: TaskContext, error: Exception) -> TaskGenerato
     log.info(log.RUN, "Node '%s' has failed with %s; its error handler runs.", task.name, error)
     context.failure = NodeError(task.name, error, task.input)
     try:
-        observers = context.run.observers
+        observers = context.run.events.observers
         call = Call(handler.callee, task.input, context, handler.timeout)
         output = yield from observed(
             observers,
