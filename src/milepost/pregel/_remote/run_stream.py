@@ -7,9 +7,9 @@ run here. The run starts when the object is entered, with `with` or `async with`
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from milepost._internal import log
 from milepost.types import Command
 
 if TYPE_CHECKING:
@@ -128,11 +128,6 @@ class _RemoteRun:
         return not was_closed
 
 
-def _not_told(what: str, error: Exception) -> None:
-    """The run is given up either way: the server may be gone."""
-    log.info(log.RUN, "A run on a server was given up; %s failed with %r.", what, error)
-
-
 class RemoteGraphRunStream(_RemoteRun):
     """A run on a server, in sync code."""
 
@@ -174,15 +169,12 @@ class RemoteGraphRunStream(_RemoteRun):
         """Cancel the run on the server, and close the stream."""
         if not self._close():
             return
+        # The run is given up either way: the server may be gone.
         if self._run_id is not None:
-            try:
+            with suppress(Exception):
                 self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
-            except Exception as error:
-                _not_told("the request to cancel it", error)
-        try:
+        with suppress(Exception):
             self._thread.close()
-        except Exception as error:
-            _not_told("closing its stream", error)
 
     def __iter__(self) -> Iterator[Any]:
         if self._events is None:
@@ -233,15 +225,12 @@ class AsyncRemoteGraphRunStream(_RemoteRun):
         """Cancel the run on the server, and close the stream."""
         if not self._close():
             return
+        # The run is given up either way: the server may be gone.
         if self._run_id is not None:
-            try:
+            with suppress(Exception):
                 await self._client.runs.cancel(self._thread.thread_id, self._run_id, wait=False)
-            except Exception as error:
-                _not_told("the request to cancel it", error)
-        try:
+        with suppress(Exception):
             await self._thread.close()
-        except Exception as error:
-            _not_told("closing its stream", error)
 
     def __aiter__(self) -> AsyncIterator[Any]:
         if self._events is None:
