@@ -108,15 +108,15 @@ SETTINGS: dict[str, dict[int, str]] = {
     },
     "savers.md": {
         0: OURS,
-        2: "values = {'log': [2]}",
-        3: "pool.close()\nfrom milepost.checkpoint.memory import InMemorySaver\n"
+        3: "values = {'log': [2]}",
+        4: "pool.close()\nfrom milepost.checkpoint.memory import InMemorySaver\n"
         "saver = InMemorySaver()\nbuilder.compile(checkpointer=saver).invoke(input, config)",
-        4: "import sqlite3\nconn = sqlite3.connect('owned.db', check_same_thread=False)",
-        5: "assert saver.list_threads() == []\nconn.close()\n"
+        5: "import sqlite3\nconn = sqlite3.connect('owned.db', check_same_thread=False)",
+        6: "assert saver.list_threads() == []\nconn.close()\n"
         "from milepost.checkpoint.serde.encrypted import EncryptedSerializer\n"
         "serde = EncryptedSerializer.from_pycryptodome_aes(key=b'k' * 16)\n"
         "conn = sqlite3.connect('sealed.db', check_same_thread=False)",
-        6: "conn.close()",
+        7: "conn.close()",
     },
     "serialization.md": {
         1: "from dataclasses import dataclass\nclass Money: ...",
@@ -158,9 +158,11 @@ def test_every_page_with_python_is_run():
 
 
 @pytest.mark.parametrize("page", SETTINGS)
-def test_the_blocks_of_a_page_run_as_they_stand(page: str, tmp_path: Path, uri: str) -> None:
+def test_the_blocks_of_a_page_run_as_they_stand(
+    page: str, tmp_path: Path, uri: str, redis_server: Any
+) -> None:
     settings = SETTINGS[page]
-    program = [f"DB_URI = {uri!r}"]
+    program = [f"DB_URI, REDIS_URL = {uri!r}, {redis_server.url!r}"]
     for number, block in enumerate([*blocks(DOCS / page), ""]):
         program += [settings.get(number, ""), block]
     tmp_path.joinpath("page.txt").write_text("\f".join(program), "utf-8")
