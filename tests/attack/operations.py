@@ -406,8 +406,9 @@ def sweeper(context: Context) -> Steps:
         future = yield plain(context.saver, "start_sweeper", ttl=86400.0, every=0.001)
         yield pause(0.005)
         yield plain(context.saver, "stop_sweeper")
-        if future.done() and (error := future.exception()) is not None:
-            raise error
+        # Twins share a sweeper: that of another actor may be one that fails on purpose.
+        if future.done() and not isinstance(future.exception(), ZeroDivisionError | None):
+            raise future.exception()
 
 
 def vacuum(context: Context) -> Steps:

@@ -116,15 +116,15 @@ SETTINGS: dict[str, dict[int, str]] = {
     "ui.md": {},
     "savers.md": {
         0: OURS,
-        2: "values = {'log': [2]}",
-        3: "pool.close()\nfrom milepost.checkpoint.memory import InMemorySaver\n"
+        3: "values = {'log': [2]}",
+        4: "pool.close()\nfrom milepost.checkpoint.memory import InMemorySaver\n"
         "saver = InMemorySaver()\nbuilder.compile(checkpointer=saver).invoke(input, config)",
-        4: "import sqlite3\nconn = sqlite3.connect('owned.db', check_same_thread=False)",
-        5: "assert saver.list_threads() == []\nconn.close()\n"
+        5: "import sqlite3\nconn = sqlite3.connect('owned.db', check_same_thread=False)",
+        6: "assert saver.list_threads() == []\nconn.close()\n"
         "from milepost.checkpoint.serde.encrypted import EncryptedSerializer\n"
         "serde = EncryptedSerializer.from_pycryptodome_aes(key=b'k' * 16)\n"
         "conn = sqlite3.connect('sealed.db', check_same_thread=False)",
-        6: "conn.close()",
+        7: "conn.close()",
     },
     "serialization.md": {
         1: "from dataclasses import dataclass\nclass Money: ...",
