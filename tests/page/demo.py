@@ -139,7 +139,7 @@ def ask(text: str) -> dict[str, Any]:
     return {"messages": [HumanMessage(text)]}
 
 
-def forked(made: Any, thread_id: str = "lamp-refund", owner: str = "ada") -> None:
+def forked(made: Any, thread_id: str = "lamp-refund", owner: str = "u-17") -> None:
     """A thread that was answered, gone back to, answered in another way, and asked on."""
     at = config(thread_id, metadata={"owner": owner, "channel": "mail"})
     made.invoke(ask("My trail lamp broke. Can I have my money back? Order A-1042"), at)
@@ -154,30 +154,30 @@ def forked(made: Any, thread_id: str = "lamp-refund", owner: str = "ada") -> Non
 
 
 def waiting(made: Any, thread_id: str = "tent-refund") -> None:
-    at = config(thread_id, metadata={"owner": "grace", "channel": "chat"})
+    at = config(thread_id, metadata={"owner": "u-23", "channel": "chat"})
     made.invoke(ask("I want a refund for my tent, order A-2077"), at)
 
 
 def failed(made: Any, thread_id: str = "rope-refund") -> None:
-    at = config(thread_id, metadata={"owner": "linus", "channel": "chat"})
+    at = config(thread_id, metadata={"owner": "u-42", "channel": "chat"})
     made.invoke(ask("Please refund my rope, order A-9000"), at)
     with suppress(ValueError):
         made.invoke(Command(resume="yes"), at)
 
 
 def answered(made: Any, thread_id: str = "shipping") -> None:
-    at = config(thread_id, metadata={"owner": "ada", "channel": "chat"})
+    at = config(thread_id, metadata={"owner": "u-17", "channel": "chat"})
     made.invoke(ask("How long does shipping take?"), at)
 
 
 def fill_store(store: Any) -> None:
     for name, city, likes in (
-        ("ada", "London", "short answers"),
-        ("grace", "New York", "to know why"),
-        ("linus", "Portland", "plain text"),
+        ("u-17", "London", "short answers"),
+        ("u-23", "New York", "to know why"),
+        ("u-42", "Portland", "plain text"),
     ):
         store.put(("customers", name), "profile", {"name": name.title(), "city": city})
-        store.put(("customers", name), "tone", {"likes": likes, "formal": name != "linus"})
+        store.put(("customers", name), "tone", {"likes": likes, "formal": name != "u-42"})
     store.put(("policies",), "refunds", {"limit": 100, "days": 30, "ask above": 50})
     store.put(("policies",), "shipping", {"days": 2, "express": True})
 
@@ -186,7 +186,7 @@ def many(made: Any, count: int) -> None:
     """Threads of one question each, of several customers."""
     chosen = random.Random(1)
     for number in range(count):
-        owner = chosen.choice(("ada", "grace", "linus", "margaret"))
+        owner = chosen.choice(("u-17", "u-23", "u-42", "u-58"))
         at = config(f"ticket-{number:04}", metadata={"owner": owner, "channel": "mail"})
         if number % 9 == 4:
             made.invoke(ask("I would like my money back for order A-2077"), at)

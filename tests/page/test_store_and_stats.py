@@ -22,7 +22,7 @@ def test_the_store_is_read_by_namespace_item_and_search(site, visit):
     page.get_by_role("button", name="All").click()
     until(lambda: keys.count() == 8)
     page.keyboard.press("/")
-    page.keyboard.type("grace new york")
+    page.keyboard.type("u-23 new york")
     until(lambda: keys.all_inner_texts() == ["profile"])
 
 

@@ -278,7 +278,7 @@ function MetadataFilter() {
     const box = (event.currentTarget as HTMLFormElement).elements[0] as HTMLInputElement;
     const [, key, value] = /^\s*([^=\s]+)\s*=\s*(.*?)\s*$/s.exec(box.value) ?? [];
     if (key === undefined || value === undefined) {
-      box.setCustomValidity("Write key=value, as in owner=ada");
+      box.setCustomValidity("Write key=value, as in owner=u-17");
       box.reportValidity();
       return;
     }
@@ -303,7 +303,7 @@ function MetadataFilter() {
       <form onSubmit={submit}>
         <input
           class="metadata-input"
-          placeholder="Filter: owner=ada"
+          placeholder="Filter: owner=u-17"
           aria-label="Filter by metadata: key=value"
           onInput={(event) => event.currentTarget.setCustomValidity("")}
         />

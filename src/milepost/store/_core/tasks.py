@@ -115,5 +115,5 @@ Request: TypeAlias = Embed | Transact | TableSetup
 R = TypeVar("R")
 Program: TypeAlias = Generator[Request, Any, R]
 
-Progress: TypeAlias = Callable[[int, int], object]
+Progress: TypeAlias = Callable[[int, int | None], object]
 """Called with the number of items that are done, and of all items."""
