@@ -344,7 +344,7 @@ class TestDamagedItems:
     def check(self, theirs: str, ours: str, capsys: Any, why: str) -> None:
         from milepost.integrations.langgraph._moving.addresses import our_items
 
-        assert main(["import", "--from-langgraph", theirs, "--to", ours]) == 1
+        assert main(["import", "--quiet", "--from-langgraph", theirs, "--to", ours]) == 1
         said = capsys.readouterr()
         assert "449 store items copied and verified." in said.out
         (line,) = said.err.splitlines()

@@ -78,7 +78,7 @@ class Receiver(BaseHTTPRequestHandler):
     def log_message(self, *said): pass
 received = []
 receiver = HTTPServer(("127.0.0.1", 0), Receiver)
-serving = threading.Thread(target=receiver.serve_forever)
+serving = threading.Thread(target=receiver.serve_forever, daemon=True)
 serving.start()
 os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{receiver.server_port}"
 os.environ["NO_PROXY"] = "127.0.0.1"
@@ -97,9 +97,12 @@ SETTINGS: dict[str, dict[int, str]] = {
     "observability.md": {
         0: RECEIVER,
         1: f"{OURS}\nfrom milepost.checkpoint.memory import InMemorySaver\n"
-        "graph = builder.compile(checkpointer=InMemorySaver())\nprint = lambda text: None",
-        2: "assert [node for node, _ in time_of_nodes('t-1')] == ['ask']\n"
-        "provider.shutdown()\nreceiver.shutdown()\nserving.join()\nreceiver.server_close()\n"
+        "saver, thread_ids = InMemorySaver(), ['t-1']\n"
+        "graph = builder.compile(checkpointer=saver)\nprint = lambda text: None",
+        3: "assert [node for node, _ in time_of_nodes('t-1')] == ['ask']\n"
+        "import io, sys\nerrors, sys.stderr = sys.stderr, io.StringIO()",
+        4: "said, sys.stderr = sys.stderr.getvalue(), errors\n"
+        "assert said == 'prune: 1 of 1 threads\\n'\nprovider.shutdown()\nreceiver.shutdown()\nserving.join()\nreceiver.server_close()\n"
         "assert b'invoke_workflow' in received[0]",
     },
     "from-langgraph.md": {

@@ -117,7 +117,7 @@ def told(saver: Any) -> dict[str, Any]:
                 short(repr(sorted(state.values.items()))),
                 list(state.next),
                 state.metadata["source"],
-                [[task.name, repr(task.error), len(task.interrupts)] for task in state.tasks],
+                [[task.name, str(task.error), len(task.interrupts)] for task in state.tasks],
             ]
             for state in make(saver).get_state_history(at(thread_id))
         ]

@@ -126,7 +126,7 @@ class RedisStorage(SqlSaver):
             scripts=scripts,
         )
 
-    def statements(self) -> Statements:
+    def _statements(self) -> Statements:
         """Every statement is its name."""
         return REDIS
 

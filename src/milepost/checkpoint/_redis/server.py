@@ -339,7 +339,7 @@ def _eval(
                 continue
             if _are_barred(reply):
                 told = "Redis: scripts are barred (%s); steps are stored with WATCH and MULTI."
-                log.warning(log.STORAGE, told, reply)
+                log.warning(log.STORAGE, told, type(reply).__name__)
                 settings.scripts = False
                 raise Changed
             return reply

@@ -101,10 +101,10 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self.thread_metadata = keys_of_thread(thread_metadata)
         self._seal_thread_metadata = seal_thread_metadata
         self._sweeping = Sweeping()
-        self._queries = self.statements()
+        self._queries = self._statements()
         self._assemble()
 
-    def statements(self) -> Statements:
+    def _statements(self) -> Statements:
         """The statements that the saver's operations consist of."""
         return queries_for(self.dialect)
 
