@@ -45,9 +45,9 @@ class Source:
         """One thread; counts may be left out, which take time in a long one."""
         return self.thread(thread_id)
 
+    @abstractmethod
     def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
         """Ids of all checkpoints of a graph, oldest first, and of their parents."""
-        raise NotImplementedError
 
     @abstractmethod
     def namespaces(self, thread_id: str) -> list[str]:
