@@ -101,7 +101,7 @@ def chat(library: Library, saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def talk(library: Library, saver: Any) -> Any:
+def talk(library: Library, saver: Any, *, is_async: bool = False) -> Any:
     """A conversation of LangChain's messages."""
     from langchain_core.messages import AIMessage
 
@@ -110,7 +110,10 @@ def talk(library: Library, saver: Any) -> Any:
     def reply(state: Any) -> dict[str, Any]:
         return {"messages": [AIMessage(text(len(state["messages"])))]}
 
-    builder.add_node("reply", reply)
+    async def areply(state: Any) -> dict[str, Any]:
+        return reply(state)
+
+    builder.add_node("reply", areply if is_async else reply)
     builder.add_edge(library.START, "reply")
     builder.add_edge("reply", library.END)
     return builder.compile(checkpointer=saver)

@@ -10,6 +10,7 @@ from bench.cases import (
     reading,
     runs,
     scaling,
+    service,
     short,
     steps,
     threads,
@@ -18,6 +19,7 @@ from bench.context import Case
 
 ALL: tuple[Case, ...] = (
     *short.CASES,
+    *service.CASES,
     *runs.CASES,
     *steps.CASES,
     *fanout.CASES,
