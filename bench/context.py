@@ -6,8 +6,8 @@ import tempfile
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -138,6 +138,15 @@ class Context:
     def seats(self) -> tuple[Seat, Seat]:
         """Both, ours first."""
         return self.ours, self.theirs
+
+    @contextmanager
+    def another(self, name: str) -> Iterator[Seat]:
+        """A process for something that is neither of the two; its work is given None."""
+        seat = Seat(name, None)
+        try:
+            yield seat
+        finally:
+            seat.close()
 
     def load(self, *modules: str) -> None:
         """Have both libraries import what their cases need: it is missing now or never."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.cases import (
     chat,
     concurrency,
+    dbos,
     fanout,
     imports,
     reading,
@@ -24,6 +25,7 @@ ALL: tuple[Case, ...] = (
     *steps.CASES,
     *fanout.CASES,
     *concurrency.CASES,
+    *dbos.CASES,
     *chat.CASES,
     *reading.CASES,
     *threads.CASES,
