@@ -85,6 +85,25 @@ def fan_out(library: Library, width: int, saver: Any = None) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+class Edited(TypedDict):
+    n: int
+    text: str
+
+
+def editor(library: Library, saver: Any) -> Any:
+    """A node that changes a few characters in the middle of a text."""
+    builder = library.StateGraph(Edited)
+
+    def edit(state: Edited) -> dict[str, Any]:
+        text, middle = state["text"], len(state["text"]) // 2
+        return {"text": f"{text[:middle]}{state['n'] % 100_000_000:08}{text[middle + 8 :]}"}
+
+    builder.add_node("edit", edit)
+    builder.add_edge(library.START, "edit")
+    builder.add_edge("edit", library.END)
+    return builder.compile(checkpointer=saver)
+
+
 def chat(library: Library, saver: Any) -> Any:
     """A conversation; it waits for a person when the last message says so."""
     builder = library.StateGraph(Chat)

@@ -1,7 +1,9 @@
 """In processes of their own: a run that is killed in one of its steps, and its recovery.
 
 python -m bench.recovery ROOT WHERE STEPS die    kills itself in the middle
-python -m bench.recovery ROOT WHERE STEPS go     ends the run; prints seconds, and those after imports
+python -m bench.recovery ROOT WHERE STEPS go     ends the run
+
+The latter prints the seconds of the program, and those that follow its imports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A service: processes that take turns on many threads, with many of them in flight at once.
 
 Each process has a saver of its own and begins with threads that the saver has not seen. The threads
-are shared out among the processes, and after each phase they move on to the next process, so that no
+are shared out among the processes. After each phase they move on to the next process, so that no
 thread is in two processes at once and every process meets threads that others have changed.
 """
 
@@ -89,26 +89,28 @@ def serve(root: str, opener: AsyncOpener, where: Any, load: Load) -> Served:
         sender.close()
         pipes.append(receiver)
     try:
-        found = [_said(pipe) for pipe in pipes]
+        said = [_said(pipe) for pipe in pipes]
     finally:
         for worker in workers:
             worker.join(10)
             worker.kill()
+    if errors := [one for one in said if isinstance(one, str)]:
+        # The others only say that they have waited for the one that failed.
+        raise RuntimeError(next((e for e in errors if "BrokenBarrierError" not in e), errors[0]))
+    found = [one for one in said if isinstance(one, Served)]
     latencies = [latency for one in found for latency in one.latencies]
     start, end = min(one.start for one in found), max(one.end for one in found)
     return Served(start, end, sum(one.cpu for one in found), latencies)
 
 
-def _said(pipe: Any) -> Served:
+def _said(pipe: Any) -> Served | str:
+    """What a process has done, or what went wrong there."""
     if not pipe.poll(PATIENCE):
-        raise RuntimeError("a process of the service does not end")
+        return "a process of the service does not end"
     try:
-        found = pipe.recv()
+        found: Served | str = pipe.recv()
     except EOFError:
-        raise RuntimeError("a process of the service has ended without a word") from None
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    assert isinstance(found, Served)
+        return "a process of the service has ended without a word"
     return found
 
 
@@ -132,6 +134,10 @@ async def _serve(
         text(known)  # made once, and not while the clock runs
     part = load.shared()
     if load.fill:
+        if number == 0:
+            async with opener(library, where):
+                pass  # The tables are made: LangGraph cannot do that in several processes at once.
+        await asyncio.to_thread(barrier.wait, PATIENCE)
         async with opener(library, where) as saver:
             await _fill(talk(library, saver, is_async=True), _own(load, number), part.in_flight)
     async with opener(library, where) as saver:

@@ -58,7 +58,7 @@ def _compared(check: Check) -> str:
         than = "" if against == THEIRS else f" {'than' if median >= 1 else 'as'} {against}"
         other = f"{'faster' if median >= 1 else 'as fast'}{than}"
     else:
-        other = f"{against}'s" if against == THEIRS else f"the {against}"
+        other = f"{against}'s" if against[0].isupper() else f"the {against}"
     return f"{plain(median)}{check.target.unit} {other}".strip()
 
 

@@ -62,9 +62,7 @@ def _steps(place: Place, name: str, title: str) -> Case:
     return Case(name, told, run)
 
 
-def _at_once(
-    empty: Callable[[Context], Any], opener: AsyncOpener, name: str, title: str
-) -> Case:
+def _at_once(empty: Callable[[Context], Any], opener: AsyncOpener, name: str, title: str) -> Case:
     name = f"dbos.{name}-at-once"
 
     def run(context: Context) -> list[Record]:
@@ -73,9 +71,7 @@ def _at_once(
 
         def graph(seat: Seat) -> Contender:
             repeats = context.repeats(seat, waits=True)
-            return lambda: seat.measure(
-                run_at_once, opener, empty(context), runs, steps, repeats
-            )
+            return lambda: seat.measure(run_at_once, opener, empty(context), runs, steps, repeats)
 
         contenders = {seat.name: graph(seat) for seat in context.seats}
         with context.another(DBOS) as seat:
@@ -110,7 +106,9 @@ def _recovery(empty: Callable[[Context], Path | str], name: str, title: str) -> 
         told = f"recovery of {steps} steps killed halfway, {title}"
         targets = faster(None, DBOS), faster(None)
         return [
-            _noted(figures(f"{name}.process", f"{told}: new process", "s", whole, *targets), number),
+            _noted(
+                figures(f"{name}.process", f"{told}: new process", "s", whole, *targets), number
+            ),
             figures(f"{name}.run", f"{told}: without imports", "s", after, *targets),
         ]
 

@@ -1,4 +1,4 @@
-"""What a service does: 200 threads in flight over 1,000, LangChain's messages, arrivals at random."""
+"""What a service does: 200 threads in flight over 1,000 of LangChain's messages, at random."""
 
 from __future__ import annotations
 
