@@ -153,6 +153,5 @@ def start(last: int) -> None:
 
 def recovered() -> int:
     """The result of the workflow that was killed: launching DBOS has begun to recover it."""
-    found = DBOS.retrieve_workflow(KILLED).get_result(polling_interval_sec=0.005)
-    assert isinstance(found, int)
+    found: int = DBOS.retrieve_workflow(KILLED).get_result(polling_interval_sec=0.005)
     return found
