@@ -91,7 +91,7 @@ def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig
     config, saver = without_saver(merge_configs(graph.config, config))
     view = _own_view(graph, saver or saver_of(graph))
     place = place_of(config)
-    for name in node_names(place.checkpoint_ns):
+    for name in node_names(place.checkpoint_ns) if place.checkpoint_ns else ():
         inner = view.inside(name)
         if inner is None:
             raise CheckpointNotFoundError(

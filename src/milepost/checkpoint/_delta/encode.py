@@ -261,4 +261,3 @@ def _sum(data: Buffer, place: tuple[str, ...], columns: Columns) -> bytes:
     bound = _bound((place[0], *place[2:]), columns)
     start = crc32(bound.encode("utf-8", "surrogatepass"))
     return crc32(data, start).to_bytes(_SUM, "big")
-

@@ -9,7 +9,6 @@ are its values. Where it is none, the rows of values are looked up one by one.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -20,13 +19,12 @@ from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCa
 from milepost.checkpoint._sql.large import DATA
 from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
-from milepost.checkpoint._sql.read.fetched import (
-    UNREADABLE,
-    CheckpointRecord,
-    Manifests,
-    WriteRecord,
+from milepost.checkpoint._sql.read.fetched import CheckpointRecord, Manifests, WriteRecord
+from milepost.checkpoint._sql.read.query_result import (
+    FoundCheckpoint,
+    found_at,
+    latest_at,
 )
-from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at, triggers
 from milepost.checkpoint._sql.read.values import Resolver
 
 if TYPE_CHECKING:
@@ -73,8 +71,7 @@ class Reader:
         at = (thread_id, ns)
         holds = self.cache.holds(thread_id, ns)
         if holds and id is None:
-            [answer] = yield from self.first(self._query(place, 1), last=True)
-            found = found_at(place, answer)
+            found, _ = yield from self._found(place, 1, last=True)
             if found is None:
                 return None
             record = without_asking(self._rest(place, found))
@@ -82,8 +79,7 @@ class Reader:
                 return record
         if self._remote and self.q.newest and id is None:
             guess = Query(self.q.newest, (*at, *at, *at, *at))
-            answer, blobs = yield from self.first(self._query(place, _FAR), guess, last=True)
-            found = found_at(place, answer)
+            found, [blobs] = yield from self._found(place, _FAR, guess, last=True)
             if found is None:
                 return None
             ids = set(map(_id, found.asked()))
@@ -92,15 +88,25 @@ class Reader:
             if resolver.has(found.wanted(manifests)):
                 return self._record(place, found, manifests, resolver)
         is_near = holds and id is not None
-        [answer] = yield from self.first(self._query(place, _NEAR if is_near else _FAR))
-        found = found_at(place, answer)
+        found, _ = yield from self._found(place, _NEAR if is_near else _FAR)
         return None if found is None else (yield from self._rest(place, found))
 
-    def _query(self, place: Place, depth: int) -> Query:
-        """For a checkpoint, and so many of the manifests that it builds on."""
+    def _found(
+        self, place: Place, depth: int, *more: Query, last: bool = False
+    ) -> Operation[tuple[FoundCheckpoint | None, list[list[Any]]]]:
+        """A checkpoint, with so many of the manifests that it builds on; the rows of `more`."""
         thread_id, ns, id = place
         at = (thread_id, ns)
-        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
+        if id is None and self.q.latest:
+            latest = Query(self.q.latest, (*at, *at, *at, thread_id))
+            answer, *others = yield from self.first(latest, *more, last=last)
+            found = latest_at(place, answer)
+            if not isinstance(found, Place):
+                return found, others
+            place, id = found, found.checkpoint_id
+        query = Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
+        answer, *others = yield from self.first(query, *more, last=last)
+        return found_at(place, answer), others
 
     def _rest(self, place: Place, found: FoundCheckpoint) -> Operation[CheckpointTuple]:
         """A checkpoint that was found; fetches what is lacking."""
@@ -115,8 +121,8 @@ class Reader:
     def _record(
         self, place: Place, found: FoundCheckpoint, manifests: Manifests, resolver: Resolver
     ) -> CheckpointTuple:
-        """A checkpoint whose rows are all there. What was fetched of it and of its parent is
-        cached: a run may go on from it."""
+        """A checkpoint whose rows are all there. What was fetched for it is cached: a run may go
+        on from it."""
         thread_id, ns, _ = place
         assembler = CheckpointAssembler(
             self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
@@ -126,10 +132,8 @@ class Reader:
         if parent is not None:
             record.parent = assembler.record(parent)
         if self.codec.splices:
-            if parent is not None:
-                with suppress(*UNREADABLE):
-                    before = manifests.of(parent.id)
-                    self._learn(thread_id, ns, before, triggers(before), resolver, epoch)
+            if found.behind and parent is not None:
+                self._learn(thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch)
             latest = manifests.of(row.id)
             self._learn(thread_id, ns, latest, latest.manifest.large(), resolver, epoch)
         return record
