@@ -24,7 +24,7 @@ from milepost._engine.reading.snapshot import (
     with_null_writes,
 )
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 
@@ -47,13 +47,15 @@ class View:
 
 
 def read_state(
-    view: View, config: RunnableConfig, *, subgraphs: bool, goes_on: bool = True
+    view: View, config: RunnableConfig, place: Place, *, subgraphs: bool, goes_on: bool = True
 ) -> EffectGenerator[StateSnapshot]:
-    """The state at one checkpoint, or at the latest, from which the thread may go on."""
-    place = place_of(config)
+    """The state at one checkpoint, or at the latest, from which the thread may go on.
+
+    `place` is where `config` points.
+    """
     if view.writing is not None:
         yield Flush(view.writing, last=False)
-    saved = yield from LoadCheckpoint(view.saver, place.config())
+    saved: CheckpointTuple | None = yield LoadCheckpoint(view.saver, place.config())
     saved = view.program.renames.apply(saved)
     if saved is None:
         if place.checkpoint_id is not None:
@@ -61,10 +63,9 @@ def read_state(
             raise no_such_checkpoint(place)
         return empty_snapshot(config)
     latest = place.checkpoint_id is None
+    going_on = latest and goes_on
     return (
-        yield from _show(
-            view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=latest and goes_on
-        )
+        yield from _show(view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=going_on)
     )
 
 
@@ -124,7 +125,9 @@ def _show(
         if not subgraphs:
             states[task.id] = where
         elif (inner := view.inside(task.name)) is not None:
-            found = yield from read_state(inner, where, subgraphs=True, goes_on=not task.finished)
+            found = yield from read_state(
+                inner, where, place_of(where), subgraphs=True, goes_on=not task.finished
+            )
             if found.metadata is not None:
                 states[task.id] = found
     parent = yield from _parent(view, saved, following)

@@ -202,7 +202,9 @@ class Manifests:
         It counts them itself, and so do those after it, as far as they have been fetched too.
         """
         row = self._rows.get(id)
-        wanted = 0 if row is None else counted_rows(self._codec, *self._place, row)
+        wanted = 0
+        if row is not None and row.metadata_kind != metadata_cells.BRIEF:
+            wanted = counted_rows(self._codec, *self._place, row)
         inline = ""
         for later in self.after(id):
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._internal.dataclass_tools import record
@@ -38,8 +37,10 @@ class FoundCheckpoint:
     """All manifests, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
-    behind: list[tuple[str, str]] = field(default_factory=list)
-    """The large values by which the parent's tasks were started, once `wanted` was asked for."""
+    large: Sequence[tuple[str, str]] = ()
+    """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
+    behind: Sequence[tuple[str, str]] = ()
+    """Those of the parent by which its tasks were started."""
 
     def asked(self) -> list[CheckpointRecord]:
         """Those of the rows whose manifests are wanted."""
@@ -51,7 +52,8 @@ class FoundCheckpoint:
         Of the parent only what started its tasks: its state is not asked for, and mostly a part
         of the other's.
         """
-        wanted = set(manifests.of(self.row.id).manifest.large())
+        self.large = manifests.of(self.row.id).manifest.large()
+        wanted = set(self.large)
         for write in self.writes:
             if write.base is not None:
                 wanted.add((write.channel, write.base))
