@@ -157,10 +157,10 @@ def fields(record: type) -> set[str]:
 
 
 def parameters(function: Any) -> set[str]:
-    """The arguments that a caller passes."""
-    given = list(inspect.signature(function).parameters.values())
-    names = [one.name for one in given]
-    return {name for name in names if name not in ("self", "cls") and not name.startswith("_")}
+    """The arguments that a caller passes; none if a function hands on whatever it gets."""
+    names = [name for name in inspect.signature(function).parameters if name[0] != "_"]
+    found = set(names) - {"self", "cls"}
+    return set() if found == {"args", "kwargs"} else found
 
 
 @functools.cache

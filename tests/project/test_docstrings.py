@@ -38,10 +38,9 @@ PRINCIPAL = {
     " stream_events delete_thread clear_cache get_graph get_subgraphs with_config",
     "StateGraph": "add_node set_node_defaults add_edge add_conditional_edges add_sequence"
     " set_entry_point set_conditional_entry_point set_finish_point compile",
-    "BaseCheckpointSaver": "get get_tuple list put put_writes delete_thread copy_thread prune"
-    " delete_for_runs get_delta_channel_history",
-    "ThreadAdmin": "list_threads get_thread create_thread set_thread_metadata erase sweep"
-    " start_sweeper reencrypt vacuum",
+    "BaseCheckpointSaver": "get get_tuple list put put_writes",
+    "FacetedSaver": "list_threads get_thread create_thread set_thread_metadata copy_thread prune"
+    " delete_thread delete_for_runs erase sweep start_sweeper reencrypt vacuum",
     "BaseStore": "get put delete search list_namespaces batch",
     "RunControl": "request_drain",
 }
@@ -131,6 +130,8 @@ def heirs(owner: type) -> list[type]:
 def needs_example(member: Member) -> bool:
     if member.owner is not None:
         return member.last_name in PRINCIPAL.get(member.owner.__name__, "").split()
+    if member.last_name.startswith("pytest_"):
+        return False  # a hook, which pytest calls
     return not (member.is_class and issubclass(member.object, (Exception, Warning)))
 
 
@@ -157,10 +158,8 @@ def test_an_example_prints_what_it_shows(member, request, monkeypatch, tmp_path)
 
 def example(member: Member) -> str:
     """The example, after that of the class if it is one of a method."""
-    own = member.doc.sections["Examples"]
-    of_class = [
-        one.doc.sections.get("Examples", "")
-        for one in EXAMPLES
-        if member.owner is not None and one.is_class and member.owner in one.object.__mro__
-    ]
-    return "\n\n".join([*of_class[:1], own])
+    owner = member.owner
+    classes = [one for one in EXAMPLES if owner and one.is_class and owner in one.object.__mro__]
+    classes.sort(key=lambda one: one.object is not owner)
+    texts = [one.doc.sections["Examples"] for one in [*classes[:1], member]]
+    return "\n\n".join(texts)
