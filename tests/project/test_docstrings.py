@@ -102,11 +102,14 @@ def arguments_of(member: Member) -> set[str]:
 
 def explained(member: Member, section: str) -> set[str]:
     """What the docstring explains, and those to which it leaves the rest."""
-    found = set(member.doc.names(section))
-    if member.owner is not None:
-        for other in forms(member):
-            found |= Member(other.__name__, other).doc.names(section)
-    return found
+    others = [Member(one.__name__, one) for one in forms(member)] if member.owner else []
+    if not member.object.__doc__ and any(other.object.__doc__ for other in others):
+        return arguments_of(member) | raised_by(others)
+    return set().union(*(one.doc.names(section) for one in [member, *others]))
+
+
+def raised_by(members: list[Member]) -> set[str]:
+    return set().union(*(one.doc.names("Raises") for one in members))
 
 
 def forms(member: Member) -> list[Any]:
