@@ -12,6 +12,7 @@ import textwrap
 import typing
 import warnings
 from collections.abc import Iterator
+from itertools import zip_longest
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -95,6 +96,10 @@ def _module_of(value: Any) -> str:
     return str(getattr(value, "__module__", ""))
 
 
+BY_CALL = "ToolCallWithContext"
+"""Made by a call, because a key begins with underscores: the text below it is its docstring."""
+
+
 def members() -> list[Member]:
     """Every public class and function once, each followed by its methods."""
     found: dict[Any, Member] = {}
@@ -106,7 +111,7 @@ def members() -> list[Member]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of names at old places
                 value = inspect.unwrap(getattr(room, name))
-            if is_ours(value) and isinstance(value, (type, FunctionType)):
+            if is_ours(value) and isinstance(value, (type, FunctionType)) and name != BY_CALL:
                 found.setdefault(value, Member(f"{module}.{name}", value))
     for member in [one for one in found.values() if one.is_class]:
         for method in methods(member):
@@ -152,8 +157,26 @@ def is_record(value: Any) -> bool:
 
 def fields(record: type) -> set[str]:
     """The public fields that a record defines itself."""
-    told = vars(record).get("__annotations__", {})
-    return {name for name, kind in told.items() if name[0] != "_" and "ClassVar" not in str(kind)}
+    return {name for name, _ in _fields(record) if name[0] != "_"}
+
+
+def described_fields(record: type) -> set[str]:
+    """Fields with a docstring of their own, which is the text below them."""
+    return {
+        name
+        for name, below in _fields(record)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
+
+
+def _fields(record: type) -> Iterator[tuple[str, ast.stmt | None]]:
+    """The names of fields, each with the statement that follows it."""
+    [cls] = [node for node in syntax(record).body if isinstance(node, ast.ClassDef)]
+    for field, below in zip_longest(cls.body, cls.body[1:]):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if "ClassVar" not in ast.unparse(field.annotation):
+            yield field.target.id, below
 
 
 def parameters(function: Any) -> set[str]:
@@ -164,21 +187,8 @@ def parameters(function: Any) -> set[str]:
 
 
 @functools.cache
-def syntax(value: Any) -> ast.AST:
+def syntax(value: Any) -> ast.Module:
     return ast.parse(textwrap.dedent(inspect.getsource(value)))
-
-
-def described_fields(record: type) -> set[str]:
-    """Fields with a docstring of their own, which is the text below them."""
-    if record.__qualname__ == "ToolCallWithContext":
-        return set()  # made by a call, because a key begins with underscores
-    [cls] = [node for node in syntax(record).body if isinstance(node, ast.ClassDef)]  # type: ignore[attr-defined]
-    return {
-        field.target.id
-        for field, text in zip(cls.body, cls.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-    }
 
 
 def raised(function: Any) -> set[str]:
