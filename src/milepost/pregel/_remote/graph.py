@@ -72,7 +72,7 @@ class RemoteGraph(RemoteRunnable):
 
     It can be a node of a graph: its events come with those of that graph, its interrupts are that
     graph's, and an answer to one of them goes to the server. The thread on the server has the id of
-    the thread here. Needs `pip install 'milepost[langgraph]'`.
+    the thread here. Needs `pip install 'milepost[remote]'`.
 
     Args:
         assistant_id: The name of the graph there, or the id of an assistant.
