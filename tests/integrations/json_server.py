@@ -9,10 +9,10 @@ that a test shows which commands a reader needs.
 from __future__ import annotations
 
 import json
+import re
 import socketserver
 import threading
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any
 
 PAGE = 7
@@ -69,8 +69,8 @@ class JsonServer:
         keys, at = sorted(self.documents), int(cursor)
         page = keys[at : at + PAGE]
         after = at + PAGE - 1 if len(page) == PAGE else 0  # the last key of a page comes again
-        pattern = given.get("MATCH", "*").replace("\\", "")
-        matching = [key for key in page if fnmatchcase(key, pattern)]
+        pattern = re.compile(_as_regex(given.get("MATCH", "*")), re.DOTALL)
+        matching = [key for key in page if pattern.fullmatch(key)]
         return [str(after if after < len(keys) else 0), matching]
 
     def _get(self, key: str, *paths: str) -> str | None:
@@ -81,6 +81,12 @@ class JsonServer:
             raise ValueError("WRONGTYPE Operation against a key holding the wrong kind of value")
         found = {path: _at(document, path) for path in paths}
         return json.dumps(found[paths[0]] if len(paths) == 1 else found)
+
+
+def _as_regex(pattern: str) -> str:
+    """A pattern of Redis', in which a backslash takes the meaning from what follows."""
+    parts = re.findall(r"\\.|.", pattern)
+    return "".join({"*": ".*", "?": "."}.get(one, re.escape(one[-1])) for one in parts)
 
 
 def _at(document: Any, path: str) -> list[Any]:
@@ -101,6 +107,8 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+
     def handle(self) -> None:
         while line := self.rfile.readline():
             name, *given = [self._part() for _ in range(int(line[1:]))]

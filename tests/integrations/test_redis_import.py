@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from json_server import JsonServer
 from langchain_core.messages import BaseMessage
+from moves import move_in
 
 pytest.importorskip("langgraph.checkpoint.serde.jsonplus")
 pytest.importorskip("redis")
@@ -44,11 +45,6 @@ def _file(version: str) -> Path:
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def ours(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/ours.db"
 
 
 def theirs(told: list[str]) -> Any:
@@ -105,9 +101,9 @@ def test_a_database_of_every_layout_is_read_as_the_package_reads_it(version, kin
             values = found.checkpoint["channel_values"]
             if place.thread_id == "set":  # 0.3.9 itself reads it as None, with newer LangGraphs
                 assert values.get("data", {3}) == {3}
-            else:
-                wanted_values = {name: theirs(one) for name, one in wanted["values"].items()}
-                assert plain(values) == plain(wanted_values)
+                continue
+            wanted_values = {name: theirs(one) for name, one in wanted["values"].items()}
+            assert plain(values) == plain(wanted_values)
             wrote = expected.writes.get(place, {})
             if (version, kind) in LOST_WRITES:
                 wrote = {task: wrote[task] for task, _, _ in found.pending_writes or ()}
@@ -145,3 +141,23 @@ def interrupts(channel: str, value: Any) -> Any:
     if channel != "__interrupt__" or not isinstance(value, list):
         return value
     return [Interrupt(**one) if isinstance(one, dict) else one for one in value]
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"), [("0.0.8", "deep"), ("0.5.2", "deep"), ("0.5.2", "shallow")]
+)
+def test_threads_are_copied_and_verified_and_the_source_is_not_changed(
+    version, kind, tmp_path, capsys
+):
+    told = recording(version, kind)
+    expected = Expected(version, kind).checkpoints
+    threads = {place.thread_id for place in expected}
+    before = json.dumps(told["documents"])
+    ours = f"sqlite:///{tmp_path}/ours.db"
+    with JsonServer(told["documents"]) as server:
+        assert move_in(server.url, ours) == 0, capsys.readouterr().err
+        out = capsys.readouterr().out
+        assert f"{len(threads)} threads: {len(expected)} checkpoints" in out
+        assert move_in(server.url, ours) == 0
+        assert f"{len(threads)} threads: 0 checkpoints" in capsys.readouterr().out
+        assert json.dumps(server.documents) == before
