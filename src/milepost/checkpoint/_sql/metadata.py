@@ -87,7 +87,9 @@ def decoded(
     """The metadata of a checkpoint, from the cells of its row."""
     place = ("metadata", thread_id, ns, id)
     try:
-        kind, data, _ = opened(codec, kind, stored, thread_id, ns, id)
+        data = codec.unseal(stored, place, (kind,))
+        if kind != BRIEF:  # nor counted
+            kind, data, _ = apart(kind, data)
         if kind != BRIEF:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:
