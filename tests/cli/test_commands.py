@@ -4,66 +4,17 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.cli import main
 from milepost.cli.names import COMMANDS
-from milepost.inspect import open_database
 
 SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 GRAPH = f"{SHOP}:graph"
 PATIENCE = 120
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    sys.path.insert(0, str(SHOP.parent))
-    from inspect_shop import fill
-
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        fill(saver)
-    return path
-
-
-@pytest.fixture
-def file(filled, tmp_path):
-    return Path(shutil.copy(filled, tmp_path / "shop.db"))
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request, filled, tmp_path):
-    """A database with the same threads, of each kind."""
-    if request.param == "sqlite":
-        return str(shutil.copy(filled, tmp_path / "shop.db"))
-    from milepost.inspect import dump, load_dump
-
-    uri = request.getfixturevalue("shared_uri")
-    with open_database(str(filled)) as source, open_database(uri, write=True, create=True) as db:
-        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads"):
-            db.saver.conn.execute(f"DELETE FROM {table}")
-        load_dump(db, dump(source))
-    return uri
-
-
-@pytest.fixture
-def milepost(capsys, address, monkeypatch):
-    """Runs a command here: its status, output and errors."""
-    monkeypatch.setenv("MILEPOST_DB", address)
-    monkeypatch.delenv("MILEPOST_GRAPH", raising=False)
-
-    def run(*arguments):
-        status = main([str(one) for one in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
 
 
 def succeeded(done):
