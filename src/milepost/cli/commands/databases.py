@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     THREAD,
     confirm,
