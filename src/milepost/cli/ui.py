@@ -90,9 +90,8 @@ def serve_ui(
     origins: Sequence[str] = (),
 ) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
-    from milepost.inspect import open_database
+    from milepost.inspect import load_graphs, open_database
     from milepost.server import create_app  # fails with the command that installs it
-    from milepost.server._graphs import load_graphs
     from milepost.server._serve import address_of, bind, serve
 
     found: dict[str, Any] = {}

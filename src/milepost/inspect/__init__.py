@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         StateNotFoundError,
         ThreadNotFoundError,
     )
-    from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph
+    from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
     from milepost.inspect._log import GraphRow, graph_rows, log, tail
     from milepost.inspect._merge import Merged, merge
     from milepost.inspect._open import open_database
@@ -84,7 +84,7 @@ else:
             "InspectError MergeConflictError ReadOnlyError StateNotFoundError "
             "ThreadNotFoundError"
         ),
-        "_graphs": "GraphNotFoundError attached load_graph",
+        "_graphs": "GraphNotFoundError attached load_graph load_graphs",
         "_log": "GraphRow graph_rows log tail",
         "_merge": "Merged merge",
         "_open": "open_database",
@@ -155,6 +155,7 @@ __all__ = [
     "graph_rows",
     "load_dump",
     "load_graph",
+    "load_graphs",
     "log",
     "matching",
     "merge",

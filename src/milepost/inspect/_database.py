@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.base import BaseCheckpointSaver
 
-__all__ = ["Database", "Flavour", "Kind", "told_plainly"]
-
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
 OpenStore: TypeAlias = "Callable[[bool], Any]"
