@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
+from milepost.cli.names import BARE
 from milepost.cli.plain import plain
 from milepost.cli.text import Printer
 
@@ -27,7 +28,7 @@ def register(commands: Any) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "ui",
-        help="look at threads in the browser",
+        help=BARE["ui"],
         description=(
             "Serves a page on this machine, and prints its address. It only reads, unless "
             "--write is given."
@@ -89,9 +90,8 @@ def serve_ui(
     origins: Sequence[str] = (),
 ) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
-    from milepost.inspect import open_database
+    from milepost.inspect import load_graphs, open_database
     from milepost.server import create_app  # fails with the command that installs it
-    from milepost.server._graphs import load_graphs
     from milepost.server._serve import address_of, bind, serve
 
     found: dict[str, Any] = {}

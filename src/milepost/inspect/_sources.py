@@ -6,7 +6,7 @@ databases (`_langgraph.py`).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +30,7 @@ LAST = "\U0010ffff"
 _MOST = 1_000_000
 
 
-class Source:
+class Source(ABC):
     """What a database can tell of its threads."""
 
     @abstractmethod

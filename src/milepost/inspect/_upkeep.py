@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from milepost.inspect._database import Database
 
 
-def _saver(db: Database, what: str, method: str) -> Any:
-    """The saver, if it can do this."""
-    if db.flavour != "milepost" or not hasattr(db.saver, method):
-        raise InspectError(f"{what} is not possible on {db.url} ({db.flavour}, {db.kind}).")
-    return db.saver
+def _saver(db: Database, what: str, method: str, *, reader: bool = False) -> Any:
+    """The saver, or the one that reads values as data, if it can do this."""
+    db.check_ours(what)
+    saver = db.reader if reader else db.saver
+    if not hasattr(saver, method):
+        raise InspectError(f"{what} is not possible on {db.url} ({db.kind}).")
+    return saver
 
 
 def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
@@ -146,9 +148,7 @@ def verify(
     Values are read as data, so a class that is not known here is no problem.
     """
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "verify"):
-            raise InspectError(f"verify is not possible on {db.url} ({db.flavour}, {db.kind}).")
+        reader = _saver(db, "verify", "verify", reader=True)
         if thread_ids is None and progress is None:
             yield from reader.verify()
             return
@@ -177,10 +177,7 @@ class SalvagedState(NamedTuple):
 def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
     """What can still be read of a damaged thread, newest first."""
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "salvage"):
-            raise InspectError(f"salvage is not possible on {db.url} ({db.flavour}, {db.kind}).")
-        found = reader.salvage(thread_id)
+        found = _saver(db, "salvage", "salvage", reader=True).salvage(thread_id)
     if not found:
         with told_plainly(db.url):
             check_threads_exist(db, [thread_id])

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
-from milepost.inspect._database import told_plainly
-from milepost.inspect._tag_names import without_tags
+from milepost.inspect.parts import is_langgraph, told_plainly, without_tags
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
-from milepost.server._graphs import is_langgraph
 from milepost.server._runs import Runs
 from milepost.server._sse import Streams
 

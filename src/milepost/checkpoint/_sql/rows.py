@@ -123,7 +123,7 @@ class Prepared:
     checkpoint: CheckpointRow | None
     early: list[EarlyCompaction]
     status: str = "running"
-    """What the registry says of the thread afterwards."""
+    """What the registry says of the thread afterwards; empty: what it says already."""
     written: StoredWrites | None = None
     """What is known of the rows at the graph's latest checkpoint, once this is stored."""
     added: set[tuple[str, int]] = field(default_factory=set)

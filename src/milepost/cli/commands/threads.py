@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from milepost.cli import output, values
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     REFERENCE,
     THREAD,
@@ -103,7 +103,7 @@ def show(
 
 
 def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
-    head = output.styled("thread      ", "dim") + Text(plain(view.thread_id), style="bold")
+    head = Text("thread      ", "dim") + Text(plain(view.thread_id), style="bold")
     yield head + Text("  ") + output.status_text(view.status)
     if view.namespace:
         yield _line("graph", plain(view.namespace))
@@ -135,7 +135,7 @@ def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
 
 
 def _line(label: str, *parts: str, style: str = "") -> Text:
-    return output.styled(f"{label:<12}", "dim") + Text("  ".join(parts), style=style)
+    return Text(f"{label:<12}", "dim") + Text("  ".join(parts), style=style)
 
 
 @click.command()

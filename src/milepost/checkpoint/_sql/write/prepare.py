@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._internal import log
 from milepost.checkpoint._contract.names import Names
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
-from milepost.checkpoint._contract.threads import is_trigger
+from milepost.checkpoint._contract.threads import is_trigger, status_left
 from milepost.checkpoint._delta.diff import Parts
 from milepost.checkpoint._delta.encode import Codec, Value, in_brief, in_parts
 from milepost.checkpoint._delta.split import cut
@@ -26,7 +26,7 @@ from milepost.checkpoint._sql.write.writes import (
     place_writes,
     task_rows,
 )
-from milepost.constants import ERROR, INTERRUPT
+from milepost.constants import ERROR, INTERRUPT, RESUME
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
@@ -274,16 +274,16 @@ class Preparer:
 
 
 def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
-    """What a foreign runtime leaves behind; ours tells the status of a thread."""
+    """What a foreign runtime leaves behind; ours tells the status of a thread.
+
+    Empty if it stays as it is. Tasks of one step write in any order: what one of them asked is
+    still open when the others have ended, until it is answered.
+    """
     special = {row.channel for task in prepared.writes for row in task.special}
     if INTERRUPT in special:
         return "interrupted"
     if ERROR in special:
         return "error"
-    if new is None or prepared.place.checkpoint_ns:
+    if RESUME in special:
         return "running"
-    # Such a channel is emptied by the next step, so if it holds something, it is new.
-    waiting = any(
-        is_trigger(channel) and value is not MISSING for channel, value in new.changed.items()
-    )
-    return "running" if waiting else "idle"
+    return "" if new is None or prepared.place.checkpoint_ns else status_left(new.changed)

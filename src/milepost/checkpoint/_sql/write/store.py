@@ -58,8 +58,8 @@ class _Row:
     epoch: int
     new: bool
     """Whether the entry was added as a lock: there was no such thread."""
-    running: bool
-    """Whether the entry says that a run is going on, or was before it was killed."""
+    stored: str
+    """The status that the entry has. If it is running, a run is going on, or was killed."""
     status: str | None = None
     """What it is to be; None as long as nothing is to be stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -305,7 +305,7 @@ class Storer:
             if status == "running":
                 # Only after the lock was granted: its last owner may have gone on.
                 [(head,)] = yield Query(self._q.head, (id,))
-            threads[id] = _Row(head, token, epoch, new, status == "running")
+            threads[id] = _Row(head, token, epoch, new, "running" if new else status)
         return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
@@ -340,12 +340,12 @@ class Storer:
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
-            if row.running and row.token != fence.token:
+            if row.stored == "running" and not row.new and row.token != fence.token:
                 taken = "Thread '%s': a run has taken it over from one that had not ended."
                 log.info(log.THREADS, taken, step.place.thread_id)
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
-        row.status = step.status
+        row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.knows(step):
             yield from self._look_at_writes(step, tables)
         tables.add(step, row.epoch)
@@ -399,6 +399,25 @@ class Storer:
         thread_id, _, parent_id = step.place
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
+
+    def _status(self, step: Prepared, row: _Row) -> Operation[str]:
+        """What the registry says of a thread after a step.
+
+        A foreign runtime stores checkpoints and what their tasks write in any order: a task may
+        have asked something before its checkpoint came, and what is written to an older checkpoint
+        than the latest comes too late.
+        """
+        before, checkpoint = row.status or row.stored, step.checkpoint
+        if step.fence is None and checkpoint is None:
+            is_late = row.head is not None and (step.place.checkpoint_id or "") < row.head
+            return before if is_late else step.status or before
+        if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
+            return step.status or before
+        if step.fence is not None and step.fence.loaded:
+            return step.status  # of our own runtime
+        thread_id, ns, _ = step.place
+        tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
+        return before if tasks else step.status
 
     def _replaced(
         self, step: Prepared, new: CheckpointRow, thread: _Row, tables: Tables
