@@ -141,8 +141,8 @@ class Tables:
     def recount(self, step: Prepared, new: CheckpointRow, rows: int) -> None:
         """The checkpoint of a step has so many rows of writes already: it is put again."""
         if rows:
-            kind = short_kind(new.metadata_kind)
-            self._store_count(step.place, new.checkpoint_id, kind, new.metadata_bytes, rows)
+            cell = (new.metadata_kind, new.metadata_bytes)
+            self._store_count(step.place, new.checkpoint_id, *cell, rows)
 
     def _store_count(
         self, place: Place, id: str, kind: str | None, data: Buffer, rows: int
@@ -256,7 +256,7 @@ def checkpoint_row(
     cached.epoch = epoch
     id = row.checkpoint_id
     manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, complete))
-    kind = short_kind(row.metadata_kind)
+    kind = row.metadata_kind
     if step.fence is not None:
         # Made by this run, it has no rows of writes yet that the run does not know.
         step.written, step.added = StoredWrites(id, set(), (kind, row.metadata_bytes)), set()
