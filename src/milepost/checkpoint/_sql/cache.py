@@ -18,6 +18,7 @@ from milepost.checkpoint._delta.split import split_like
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from milepost.checkpoint._contract.step_saver import StoredWrites
     from milepost.checkpoint._delta.diff import Buffer, Parts
     from milepost.checkpoint._delta.encode import Codec, Encoded
     from milepost.checkpoint._sql.manifest import Manifest
@@ -116,6 +117,8 @@ class CachedManifest(CachedRow):
     """Bytes of the complete one."""
     partial: bool = False
     """Whether `manifest.inline` still has channels that are INHERITED."""
+    written: StoredWrites | None = None
+    """What runs of this process have stored at the checkpoint, as far as that is known."""
 
 
 class EarlyWrite(NamedTuple):

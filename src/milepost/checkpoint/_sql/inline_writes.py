@@ -8,7 +8,8 @@ by one, have rows of their own.
 Mostly they come together with the checkpoint that they lead to. Then they need no row at all: they
 are stored in that checkpoint's, so that a usual step is one row, and dirties one page of a
 database. They still belong to the checkpoint before it. To be found from there, the two must be
-next to each other, which they are if one run made both and nothing in between.
+next to each other, which they are if one run made both and nothing in between, or if the first was
+the head of the thread when the run came to it.
 """
 
 from __future__ import annotations

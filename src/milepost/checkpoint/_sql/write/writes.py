@@ -50,11 +50,16 @@ def place_inline(
 ) -> bool:
     """Seal a step's writes in the row of the checkpoint that they led to, if they can be there.
 
-    They are found there only if the checkpoint comes right after its parent. And all have to be
-    short and ordinary, and none may be a reference.
+    They are found there only if the checkpoint comes right after its parent: one that the run has
+    made last, or the head that it goes on from. And all have to be short and ordinary, and none
+    may be a reference.
     """
-    made, ns = step.fence.made, step.checkpoint_ns
-    follows = made.get(ns) == step.checkpoint_id
+    fence, ns = step.fence, step.checkpoint_ns
+    made = fence.made
+    before = made.get(ns)
+    if before is None and not ns and not fence.forced:
+        before = fence.head
+    follows = before == step.checkpoint_id
     if len(made) >= _MOST_GRAPHS:
         made.clear()
     made[ns] = row.checkpoint_id
