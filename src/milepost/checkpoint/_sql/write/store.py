@@ -228,8 +228,7 @@ class Storer:
 
     def _claims(self, held: Mapping[str, _Held]) -> list[ExecuteMany]:
         now = time.time()
-        looked_at, touched, taken, new, described = [], [], [], [], []
-        unchanged: list[ExecuteMany] = []
+        looked_at, touched, taken, new, described, unchanged = [], [], [], [], [], []
         # In order, so that two such transactions seldom wait for each other. Across the four kinds,
         # and within a statement of several rows, they still may: PostgreSQL then breaks off one
         # of them, and its engine repeats it.
@@ -252,20 +251,19 @@ class Storer:
                 found = (thread_id, fence.head, epoch)
                 taken.append((head, head, fence.token, status, now, *found))
                 if (loaded := fence.loaded.get(("", fence.head))) is not None:
-                    there = (loaded.number, thread_id, "", fence.head)
-                    unchanged.append(ExecuteMany(self._q.has_writes, [there]))
+                    unchanged.append((loaded.number, thread_id, "", fence.head))
             fence.epoch, fence.touched = epoch, now
         q = self._q
-        claims = (
-            ExecuteMany(q.holds_thread, looked_at),
-            ExecuteMany(q.hold_thread, touched),
-            ExecuteMany(q.take_thread, taken),
+        claims = [
+            (q.holds_thread, looked_at),
+            (q.hold_thread, touched),
+            (q.take_thread, taken),
             # After the lock was granted: its last owner may have stored writes.
-            *unchanged,
-            ExecuteMany(q.new_thread, new),
-            ExecuteMany(q.new_described_thread, described),
-        )
-        return [claim for claim in claims if claim.rows]
+            *[(q.has_writes, [there]) for there in unchanged],
+            (q.new_thread, new),
+            (q.new_described_thread, described),
+        ]
+        return [ExecuteMany(sql, rows) for sql, rows in claims if rows]
 
     # -- all others
 
