@@ -162,6 +162,8 @@ class _Thread(dict[str, _Graph]):
         return graph
 
 
+_NO_GRAPHS: Mapping[str, _Graph] = {}
+"""Of a thread of which nothing is cached."""
 _KEPT = 3
 """Versions of a value, and manifests, that are cached: one for each of a few branches."""
 _GRAPHS = 256
@@ -185,7 +187,7 @@ class ThreadCache:
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is cached of a graph's checkpoints."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             return graph is not None and bool(graph.manifests)
 
     def manifest(
@@ -193,7 +195,7 @@ class ThreadCache:
     ) -> CachedManifest | None:
         """The manifest of a checkpoint, if a run with this token may build on it."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.manifests) if graph is not None else ():
                 if cached.checkpoint_id == id and (cached.owner is None or cached.owner == token):
                     return cached
@@ -204,7 +206,7 @@ class ThreadCache:
     ) -> CachedValue | None:
         """The most recent version of a value that a run with this token may build on."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.values.get(channel, ())) if graph is not None else ():
                 if cached.owner in (None, token):
                     return cached
@@ -213,7 +215,7 @@ class ThreadCache:
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> CachedValue | None:
         """One version of a value, if it is stored."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in graph.values.get(channel, ()) if graph is not None else ():
                 if cached.version == version and cached.owner is None:
                     return cached
@@ -270,14 +272,14 @@ class ThreadCache:
         """Cache a large write until its step ends."""
         self.learn(thread_id, ns, None, {})
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             if graph is not None and len(graph.early) < _MOST_EARLY:
                 graph.early.append(write)
 
     def take_early(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
         """The large writes that a run has stored at a checkpoint."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             if graph is None or not graph.early:
                 return []
             found, graph.early = graph.early, []
@@ -289,7 +291,3 @@ class ThreadCache:
             thread = self._threads.pop(thread_id, None)
             if thread is not None:
                 self._size -= thread.size
-
-    def _graph(self, thread_id: str, ns: str) -> _Graph | None:
-        thread = self._threads.get(thread_id)
-        return thread.get(ns) if thread is not None else None

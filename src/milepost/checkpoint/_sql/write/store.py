@@ -254,7 +254,7 @@ class Storer:
                     unchanged.append((loaded.number, thread_id, "", fence.head))
             fence.epoch, fence.touched = epoch, now
         q = self._q
-        claims = [
+        claims: list[tuple[str, list[tuple[Any, ...]]]] = [
             (q.holds_thread, looked_at),
             (q.hold_thread, touched),
             (q.take_thread, taken),
