@@ -24,6 +24,8 @@ import hashlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from milepost._db.calls import Pause
+
 Argument: TypeAlias = bytes | str | int | float
 
 
@@ -126,12 +128,6 @@ class Scan(NamedTuple):
     """Look for keys. Only for upkeep: it walks through the whole database."""
 
     match: bytes
-
-
-class Pause(NamedTuple):
-    """Wait a little."""
-
-    seconds: float
 
 
 Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any, TypeVar
 
+from milepost._db.calls import amake_calls, make_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
-from milepost._db.redis.commands import Effect, Pause, Program
+from milepost._db.redis.commands import Effect, Program
 from milepost._db.redis.sending import Sender
 from milepost._internal.asyncio_tools import in_thread
-from milepost._internal.generators import GeneratorDriver, adrive, drive
+from milepost._internal.generators import adrive, drive
 
 R = TypeVar("R")
 
@@ -41,29 +40,10 @@ class RedisEngine(Sender):
         return await adrive(program, self._ado)
 
     def _do(self, effect: Effect) -> Any:
-        calls = GeneratorDriver(self.send(effect))
-        for call in calls:
-            try:
-                if isinstance(call, Pause):
-                    time.sleep(call.seconds)
-                else:
-                    calls.answer = call()
-            except BaseException as error:  # a transaction that is broken off gives its keys back
-                calls.error = error
-        return calls.result
+        return make_calls(self.send(effect))
 
     async def _ado(self, effect: Effect) -> Any:
-        calls = GeneratorDriver(self.send(effect))
-        for call in calls:
-            try:
-                if isinstance(call, Pause):
-                    await asyncio.sleep(call.seconds)
-                else:
-                    answer = call()
-                    calls.answer = await answer if isinstance(answer, Awaitable) else answer
-            except BaseException as error:  # a transaction that is broken off gives its keys back
-                calls.error = error
-        return calls.result
+        return await amake_calls(self.send(effect))
 
     def _bind(self) -> None:
         """Stay with the loop of the first call: connections cannot be used on another one."""

@@ -1,19 +1,16 @@
-"""An effect as calls of a client: scripts, transactions, waiting, attempts on a new connection.
-
-Written once, as generators of calls: the methods of sync and of async clients have the same names
-and parameters, so those who make the calls (`engine.py`) differ in nothing but that one awaits.
-"""
+"""An effect as calls of a client: scripts, transactions, waiting, attempts on a new connection."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
+from milepost._db.calls import Call, Pause, Steps
 from milepost._db.redis.client import check_client, is_async_client, is_cluster_client
 from milepost._db.redis.commands import (
     Command,
@@ -21,7 +18,6 @@ from milepost._db.redis.commands import (
     Decision,
     Effect,
     Everywhere,
-    Pause,
     Pipeline,
     RunScript,
     Scan,
@@ -40,11 +36,6 @@ from milepost._db.redis.errors import (
 from milepost._internal import log
 from milepost._internal.generators import GeneratorDriver
 from milepost.errors import ConnectionUnusableError, DatabaseBusyError
-
-R = TypeVar("R")
-Call: TypeAlias = Callable[[], Any]
-"""A call of the client; what it returns is awaited if the client is async."""
-Steps: TypeAlias = Generator[Call | Pause, Any, R]
 
 PATIENCE: Final = 20.0
 """Seconds of attempts: a server that restarts, or its successor, is there by then."""

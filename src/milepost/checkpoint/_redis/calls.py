@@ -18,7 +18,8 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from milepost._db.redis.commands import Argument, Pause
+from milepost._db.calls import Pause
+from milepost._db.redis.commands import Argument
 from milepost._internal import fork_guard
 from milepost.errors import BrokenChainError
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from milepost._db.calls import Pause
 from milepost._db.redis.commands import (
     Command,
     Confirmed,
     Decision,
     Everywhere,
-    Pause,
     Pipeline,
     Plan,
     Program,

@@ -16,7 +16,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from milepost._db.redis.commands import Argument, Pause
+from milepost._db.calls import Pause
+from milepost._db.redis.commands import Argument
 from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Write
 from milepost.checkpoint._redis.view import Changed
