@@ -242,7 +242,7 @@ def test_a_super_step_plans_runs_applies_encodes_and_commits_in_this_order():
         "CheckpointWriter.save_checkpoint",
         "ThreadWriter.prepare",
         "SyncDriver._save",
-        "SqlSaver.commit",
+        "GroupCommits.commit",
     ]
     assert sorted(way, key=names.index) == way
     assert tool.figures(calls)["calls"] <= MOST_CALLS
