@@ -65,6 +65,10 @@ class Source(ABC):
     def stats(self, thread_id: str | None) -> Stats:
         """What takes how much room."""
 
+    def ttl(self, thread_id: str) -> float | None:  # noqa: ARG002
+        """After how many minutes without use a thread goes; None if it stays."""
+        return None
+
     def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:  # noqa: ARG002
         """The paths of tasks by their ids, where those cannot be derived."""
         return {}
