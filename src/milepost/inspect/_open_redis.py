@@ -42,10 +42,12 @@ def open_redis(url: str, write: bool, serde: SerializerProtocol | None) -> Datab
         stack.close()
         raise
 
-    def store(_create: bool) -> Any:  # there are no tables to be made
+    def store(create: bool) -> Any:
         from milepost.store.redis import RedisStore
 
-        return RedisStore(client, serde=serde_for(serde), allow_eviction=not write)
+        found = RedisStore(client, serde=serde_for(serde), allow_eviction=not write)
+        # There are no tables that would show whether a program keeps a store here.
+        return found if create or found.list_namespaces(limit=1) else None
 
     reader: Any = data_saver(saver)
     return Database(

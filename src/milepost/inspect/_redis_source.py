@@ -60,6 +60,11 @@ class RedisSource(PlainSource):
                 channels[channel] = channels.get(channel, 0) + len(blob)
         return collected(by_thread, writes, kinds, channels, statuses)
 
+    def ttl(self, thread_id: str) -> float | None:
+        [(own,)] = self._rows("ttl_of", thread_id) or [(None,)]
+        seconds = self._saver.settings.ttl if own is None else float(own)
+        return None if seconds is None or seconds < 0 else seconds / 60
+
     def _rows(self, name: str, *values: Any) -> Sequence[Any]:
         def ask() -> Operation[Sequence[Any]]:
             rows: Sequence[Any] = yield Query(name, values)

@@ -342,8 +342,8 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                 thread.head = new_id
                 thread.status = status
                 if fence is None:  # its tasks may have asked something before it came
-                    for _, at in self.writes.get((thread_id, ns, new_id), ()):
-                        thread.status = _STATUSES.get(at, thread.status)
+                    for _, place_of_write in self.writes.get((thread_id, ns, new_id), ()):
+                        thread.status = _STATUSES.get(place_of_write, thread.status)
 
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
         """The stored form of a large value: what it shares with its predecessor is not repeated."""
