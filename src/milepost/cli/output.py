@@ -77,7 +77,7 @@ def show_table(
         show_lines(plain_table(header, cells, numbers))
     else:
         with out.capture() as captured:
-            out.print(rich_table(header, cells, numbers))
+            out.print(rich_table(header, cells, numbers, out.width))
         show_lines((line.rstrip() for line in captured.get().splitlines()), pager=pager)
 
 
