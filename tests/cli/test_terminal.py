@@ -118,7 +118,7 @@ def test_a_narrow_terminal_cuts_the_last_column_off_first(file):
         ["blame", "done", "messages", "--no-pager"],
         MILEPOST_DB=str(file),
         NO_COLOR="1",
-        COLUMNS="78",
+        COLUMNS="72",
     )
     lines = shown.splitlines()
     assert (status, max(map(len, lines))) == (0, 72)
