@@ -108,9 +108,23 @@ def test_a_table_is_the_same_with_rich_and_without_it():
     ]
     console = Console(width=1000, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as captured:
-        console.print(rich_table(header, rows, numbers))
+        console.print(rich_table(header, rows, numbers, 1000))
     drawn = [line.rstrip() for line in captured.get().splitlines()]
     assert list(plain_table(header, rows, numbers)) == drawn
+
+
+def test_a_narrow_terminal_cuts_the_last_column_off_first(file):
+    status, shown = on_a_terminal(
+        ["blame", "done", "messages", "--no-pager"],
+        MILEPOST_DB=str(file),
+        NO_COLOR="1",
+        COLUMNS="72",
+    )
+    lines = shown.splitlines()
+    assert (status, max(map(len, lines))) == (0, 72)
+    assert lines[1].startswith("messages.0  ")
+    assert [line.split()[3] for line in lines[1:]] == ["input", "plan"]
+    assert all(line.endswith("…") for line in lines[2:])
 
 
 def test_rich_is_imported_only_for_a_terminal(file):

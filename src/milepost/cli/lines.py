@@ -6,13 +6,15 @@ Elsewhere there are no styles, and rich is not imported: that would take longer 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-GAP = "  "
+GAP: Final = "  "
 """Between two columns."""
+_LEAST: Final = 8
+"""So much of the last column is shown before the others are cut off."""
 
 
 class Text:
@@ -48,14 +50,22 @@ def plain_table(
     header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool]
 ) -> Iterator[str]:
     """The lines of a table without styles, with nothing cut off."""
-    cells = [list(header), *([cell.plain for cell in row] for row in rows)]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    cells = _cells(header, rows)
+    widths = _widths(cells)
     for row in cells:
         padded = (
             _padded(cell, width, right)
             for cell, width, right in zip(row, widths, numbers, strict=True)
         )
         yield GAP.join(padded).rstrip()
+
+
+def _cells(header: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[list[str]]:
+    return [list(header), *([cell.plain for cell in row] for row in rows)]
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(*cells, strict=True)]
 
 
 def _padded(cell: str, width: int, right: bool) -> str:
@@ -73,15 +83,21 @@ def _width(text: str) -> int:
 
 
 def rich_table(
-    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool]
+    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool], width: int
 ) -> Any:
-    """The same as a table of rich, which cuts off what does not fit."""
+    """The same as a table of rich, which cuts off what does not fit: the last column first, since
+    a name or an id is of no use in part."""
     from rich.table import Table
 
+    room = width - sum(size + len(GAP) for size in _widths(_cells(header, rows))[:-1])
     table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for name, right in zip(header, numbers, strict=True):
+    for at, (name, right) in enumerate(zip(header, numbers, strict=True), 1):
         table.add_column(
-            name, justify="right" if right else "left", no_wrap=True, overflow="ellipsis"
+            name,
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=room if at == len(header) and room >= _LEAST else None,
         )
     for row in rows:
         table.add_row(*(cell.rich() for cell in row))

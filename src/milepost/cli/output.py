@@ -66,19 +66,19 @@ def _rendered(out: Console | None, line: Line) -> str:
     return line.plain if out is None or out.color_system is None else line.rendered(out)
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[Line]]) -> None:
+def show_table(
+    header: Sequence[str], rows: Iterable[Sequence[Line]], *, pager: bool = False
+) -> None:
     """A table; cells that do not fit into the terminal are cut off."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     numbers = [name in NUMBERS for name in header]
     out = console()
     if out is None:
-        lines: Iterable[str] = plain_table(header, cells, numbers)
+        show_lines(plain_table(header, cells, numbers))
     else:
         with out.capture() as captured:
-            out.print(rich_table(header, cells, numbers))
-        lines = (line.rstrip() for line in captured.get().splitlines())
-    for line in lines:
-        sys.stdout.write(f"{line}\n")
+            out.print(rich_table(header, cells, numbers, out.width))
+        show_lines((line.rstrip() for line in captured.get().splitlines()), pager=pager)
 
 
 def show_json(value: Any) -> None:

@@ -79,12 +79,14 @@ def delete_threads(
                 progress(thread_id)
 
 
-def erase_threads(db: Database, thread_ids: Sequence[str]) -> Removed:
+def erase_threads(
+    db: Database, thread_ids: Sequence[str], progress: Callable[..., object] | None = None
+) -> Removed:
     """Remove threads for good, so that the files hold none of their bytes any more."""
     db.check_writable("erase")
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids)
+        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids, progress=progress)
         return removed
 
 
@@ -141,7 +143,7 @@ def load_dump(
 def verify(
     db: Database,
     thread_ids: Sequence[str] | None = None,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[..., object] | None = None,
 ) -> Iterator[Problem]:
     """What is wrong with threads, or with all: every row that cannot be read.
 
@@ -149,17 +151,9 @@ def verify(
     """
     with told_plainly(db.url):
         reader = _saver(db, "verify", "verify", reader=True)
-        if thread_ids is None and progress is None:
-            yield from reader.verify()
-            return
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
-            for thread_id in thread_ids:
-                yield from reader.verify([thread_id])
-                if progress is not None:
-                    progress(thread_id)
-            return
-        yield from reader.verify()
+        yield from reader.verify(thread_ids, progress=progress)
 
 
 class SalvagedState(NamedTuple):

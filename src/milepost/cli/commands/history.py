@@ -158,8 +158,9 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 @click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.argument("path", metavar="KEY[.PATH]")
 @json_option
+@pager_option
 @database_option
-def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
+def blame(ref: Ref, path: str, as_json: bool, pager: bool, database: str | None) -> None:
     """Show which step, node and run wrote each part of a value."""
     from milepost.inspect import blame as blamed
 
@@ -170,6 +171,7 @@ def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
     output.show_table(
         ("part", "checkpoint", "step", "node", "run", "when", "value"),
         [_blame_row(part) for part in parts],
+        pager=pager,
     )
 
 
@@ -239,8 +241,16 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
 @click.command()
 @click.argument("ref", type=REFERENCE, metavar="THREAD")
 @click.option("--follow", "-f", is_flag=True, help="Go on as checkpoints are added.")
-@click.option("--lines", "-n", type=click.IntRange(0), default=10, show_default=True)
-@click.option("--poll", type=click.FloatRange(0.05), default=0.5, help="Seconds between looks.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=10, show_default=True, help="How many."
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.05),
+    default=0.5,
+    show_default=True,
+    help="Seconds between two looks.",
+)
 @json_option
 @database_option
 def tail(
