@@ -339,7 +339,7 @@ def _rendered(store_sql: StoreSql, statement: str) -> str:
         # Since 3.48, SQLite compiles a statement with a bare parameter here again each time, to see
         # the number. An empty search took 46 µs instead of 7.
         return text.replace("LIMIT ?", "LIMIT ? + 0")
-    return text.replace("?", "%s")
+    return store_sql.dialect.placed(text)
 
 
 LITE: Final = StoreSql(
