@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from attack.campaign import Campaign, Report, Settings, new_database, own_server
+from attack.campaign import Campaign, Report, Settings, new_database, own_server, replayed
 from attack.faults import FAULTS
 from attack.places import PLACES
 from attack.workloads import WORKLOADS
@@ -82,26 +82,6 @@ def show(report: Report) -> None:
         shown[violation.promise] += 1
         if shown[violation.promise] <= MOST:
             print(f"- {violation.promise}\n  {violation.what}")
-
-
-def replayed(directory: Path) -> Report:
-    """The checks once more, over the rounds that are left of an attack."""
-    import json
-
-    from attack.history import read
-
-    settings = json.loads((directory / "settings.json").read_text())
-    report = Report()
-    for name in settings["workloads"]:
-        checks = WORKLOADS[name].checks()
-        for old in sorted(directory.glob("round-*")):
-            found = list(checks.violations(read(old)))
-            if report.checks or old.name == "round-00000":
-                report.violations += found
-            # else: what the rounds before it have left is not known any more
-            report.checks.update(checks.made)
-            checks.made.clear()
-    return report
 
 
 def main() -> int:

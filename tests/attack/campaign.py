@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import random
 import time
 from collections import Counter
@@ -18,6 +19,9 @@ from attack.places import PLACES
 from attack.processes import PATIENCE, Hangs, Process
 from attack.violations import Violation
 from attack.workloads import WORKLOADS
+
+KNOWN = "known"
+"""The file with what the checks remembered when a round began."""
 
 
 @dataclass
@@ -170,11 +174,12 @@ class Campaign:
             checks.made.clear()
 
     def _taken(self) -> list[Event]:
-        """The events since the last round. Their files are kept aside, for a replay."""
+        """The events since the last round. Their files are kept aside, for `replayed`."""
         events = read(self.directory)
         aside = self.directory / f"round-{self._round:05}"
         self._round += 1
         aside.mkdir()
+        (aside / KNOWN).write_bytes(pickle.dumps(self.checks))
         for path in self.directory.glob("*.jsonl"):
             data = path.read_bytes()
             (aside / path.name).write_bytes(data)
@@ -203,6 +208,21 @@ class Campaign:
         if self.server is not None and (found := connections(self.address)):
             what = f"the server still has {found}"
             self._violated(Violation("no descriptor, thread or connection is left", what))
+
+
+def replayed(directory: Path) -> Report:
+    """The checks once more, over the rounds that are left of an attack."""
+    report = Report()
+    rounds = sorted(directory.glob("round-*"))
+    known = pickle.loads((rounds[0] / KNOWN).read_bytes()) if rounds else []
+    for aside in rounds:
+        events = read(aside)
+        for checks in known:
+            report.violations += checks.violations(events)
+            report.checks.update(checks.made)
+            checks.made.clear()
+        report.rounds += 1
+    return report
 
 
 def connections(address: str) -> list[Any]:

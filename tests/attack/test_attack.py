@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from attack.campaign import Campaign, Settings, new_database, own_server
+from attack.campaign import Campaign, Settings, new_database, own_server, replayed
 from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
 from attack.places import PLACES
@@ -68,6 +68,21 @@ def test_what_was_promised_holds_while_everybody_does_everything(
     )
     assert sum(report.operations.values()) > 0
     assert sum(report.checks.values()) > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+@pytest.mark.xdist_group("attack")
+@pytest.mark.parametrize("workload", ["threads", "store"])
+def test_the_last_rounds_can_be_checked_again_with_what_was_known_before_them(workload, tmp_path):
+    settings = Settings(
+        *("memory", "", str(tmp_path), 18, [workload]), rounds=5, count=2, limit=10.0
+    )
+    report = Campaign(settings).run()
+    again = replayed(tmp_path)
+    assert (report.rounds, again.rounds) == (5, 3)
+    assert not report.violations
+    assert not again.violations
+    assert again.checks
 
 
 @pytest.mark.parametrize("kind", [*OBJECTS])
