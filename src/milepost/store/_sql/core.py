@@ -25,12 +25,12 @@ from milepost.store._core.tasks import (
     Transact,
     Write,
 )
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Incomplete, Reader
 from milepost.store._sql.reencrypt import resealing
 from milepost.store._sql.reindex import SqlMaking
 from milepost.store._sql.schema import schema
-from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Raced, Writer
 from milepost.store._vectors.generations import Generations, Unverified

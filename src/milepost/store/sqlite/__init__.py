@@ -16,7 +16,7 @@ from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
-from milepost.store._sql.statements import LITE
+from milepost.store._sql.dialects import LITE
 from milepost.store._vectors.sqlite import LiteVectors
 from milepost.store.base import BaseStore
 
