@@ -11,7 +11,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from milepost._db.group_commit import Committer, Outcome
 from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
@@ -117,7 +116,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
         self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)
-        self._committer = Committer(self._storer)
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
@@ -172,12 +170,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def weight(self, step: Prepared) -> int:
         return step.weight
-
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.commit(self._committer, self._committer.add(steps))
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await self.engine.acommit(self._committer, self._committer.add(steps))
 
     def hold(self, thread_id: str, fence: Fence) -> None:
         fence.held(self.engine.run(self._hold(thread_id, fence), write=True))

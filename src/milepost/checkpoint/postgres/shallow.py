@@ -26,14 +26,14 @@ class _Shallow(Shallow):
         super().__init__(*args, **kwargs)
 
 
-class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
+class ShallowPostgresSaver(_Shallow, PostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `PostgresSaver` with `durability="exit"`.
     """
 
 
-class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):  # type: ignore[misc]
+class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.
