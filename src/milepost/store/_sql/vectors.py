@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.operations import Operation, Query
 from milepost.store._core.tasks import Search
 from milepost.store._sql import statements as sql
-from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from milepost._db.redis.client import make_client
 from milepost.store._core.engine_api import AsyncUpkeep
-from milepost.store.redis import BaseRedisStore
+from milepost.store.redis import RedisStore
 
 __all__ = ["AsyncRedisStore"]
 
 
-class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
+class AsyncRedisStore(AsyncUpkeep, RedisStore):
     """`RedisStore` on an async client, whose upkeep is awaited.
 
     Takes an address or a client (as the first argument or as `redis_client`), and the settings of
@@ -48,7 +48,9 @@ class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
+    async def from_conn_string(  # type: ignore[override]
+        cls, conn_string: str, **settings: Any
+    ) -> AsyncIterator[Self]:
         """A store on a server; use it with `async with`. Takes the same settings."""
         async with cls(conn_string, **settings) as store:
             yield store
