@@ -1,6 +1,8 @@
 """What the savers in PostgreSQL have in common."""
 
-from milepost._db.dialect import POSTGRES
+from typing import ClassVar
+
+from milepost._db.dialect import POSTGRES, Traits
 from milepost.checkpoint.base import BaseCheckpointSaver
 
 __all__ = ["BasePostgresSaver"]
@@ -9,6 +11,6 @@ __all__ = ["BasePostgresSaver"]
 class BasePostgresSaver(BaseCheckpointSaver[str]):
     """A saver in PostgreSQL: `isinstance` tells it from others."""
 
-    dialect = POSTGRES
+    dialect: ClassVar[Traits] = POSTGRES
     supports_pipeline = True
     """Statements that belong together are sent together, by every libpq that psycopg 3 needs."""
