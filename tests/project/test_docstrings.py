@@ -11,24 +11,28 @@ They are in the Google style, as the reference reads it. The rules:
   warnings are shown by what raises them.
 
 Every example runs and prints what it shows. The examples of methods continue the one of their
-class. `DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
+class, and those of a module whose docstring has one, such as `milepost.inspect`, continue that.
+`DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
 """
 
 from __future__ import annotations
 
 import doctest
 import inspect
+import sys
 from typing import Any
 
 import pytest
 from public_surface import (
     Member,
+    Sections,
     described_fields,
     fields,
     is_ours,
     is_record,
     members,
     parameters,
+    public_modules,
     raised,
 )
 
@@ -160,9 +164,15 @@ def test_an_example_prints_what_it_shows(member, request, monkeypatch, tmp_path)
 
 
 def example(member: Member) -> str:
-    """The example, after that of the class if it is one of a method."""
+    """The example, after those that it continues: of its module, and of the class of a method."""
     owner = member.owner
     classes = [one for one in EXAMPLES if owner and one.is_class and owner in one.object.__mro__]
     classes.sort(key=lambda one: one.object is not owner)
     texts = [one.doc.sections["Examples"] for one in [*classes[:1], member]]
-    return "\n\n".join(texts)
+    return "\n\n".join([*module_example(member), *texts])
+
+
+def module_example(member: Member) -> list[str]:
+    rooms = [name for name in public_modules() if member.name.startswith(f"{name}.")]
+    text = Sections.of(sys.modules[max(rooms, key=len)].__doc__).sections.get("Examples")
+    return [] if text is None else [text]

@@ -22,7 +22,23 @@ Flavour = Literal["milepost", "langgraph"]
 
 
 class Database:
-    """An open database: what is stored in it, and how it may be used."""
+    """An open database: what is stored in it, and how it may be used.
+
+    Args:
+        saver: Reads and writes threads.
+        url: The address, for messages.
+        kind: "sqlite", "postgres" or another kind of saver.
+        flavour: Whether milepost or LangGraph has written it.
+        writable: Whether it may be changed.
+        store: The store in the same database.
+        source: Reads what savers do not show: sizes, tags, rows.
+        reader: Reads threads as data, if that is another saver.
+        close: Closes it.
+
+    Examples:
+        >>> db.writable, [row.thread_id for row in inspect.threads(db).items]
+        (True, ['trip'])
+    """
 
     def __init__(
         self,
@@ -55,7 +71,13 @@ class Database:
     def of(
         cls, saver: BaseCheckpointSaver[Any], store: Any = None, *, writable: bool = True
     ) -> Database:
-        """A database that is open already, such as a saver in memory."""
+        """A database that is open already, such as a saver in memory.
+
+        Args:
+            saver: The saver.
+            store: A store to look into as well.
+            writable: Whether it may be changed.
+        """
         from milepost.checkpoint._sql.saver import SqlSaver
 
         if isinstance(saver, SqlSaver):
@@ -97,7 +119,14 @@ class Database:
         return f"<Database {self.url} ({self.flavour}, {'write' if self.writable else 'read'})>"
 
     def check_writable(self, what: str) -> None:
-        """Raise ReadOnlyError unless the database may be changed."""
+        """Make sure that the database may be changed.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: It was opened for reading, or LangGraph has written it.
+        """
         if self.flavour == "langgraph":
             raise ReadOnlyError(
                 f"{what} would change {self.url}, which is LangGraph's: such databases are only "
