@@ -147,22 +147,6 @@ SERVERS = {"DB_URI": "uri", "REDIS_URL": "redis_server"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("member", EXAMPLES, ids=lambda one: one.name.removeprefix("milepost."))
-def test_an_example_prints_what_it_shows(member, request, monkeypatch, tmp_path):
-    text = example(member)
-    for variable, fixture in SERVERS.items():
-        if variable in text:
-            found = request.getfixturevalue(fixture)
-            monkeypatch.setenv(variable, getattr(found, "url", found))
-    monkeypatch.chdir(tmp_path)
-    test = doctest.DocTestParser().get_doctest(
-        text, {"__name__": "__main__"}, member.name, None, None
-    )
-    told: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=told.append)
-    assert not told, "".join(told)
-
-
 def example(member: Member) -> str:
     """The example, after those that it continues: of its module, and of the class of a method."""
     owner = member.owner
@@ -176,3 +160,24 @@ def module_example(member: Member) -> list[str]:
     rooms = [name for name in public_modules() if member.name.startswith(f"{name}.")]
     text = Sections.of(sys.modules[max(rooms, key=len)].__doc__).sections.get("Examples")
     return [] if text is None else [text]
+
+
+def parameter(member: Member) -> Any:
+    marks = [pytest.mark.postgres] if "DB_URI" in example(member) else []
+    return pytest.param(member, id=member.name.removeprefix("milepost."), marks=marks)
+
+
+@pytest.mark.parametrize("member", [parameter(member) for member in EXAMPLES])
+def test_an_example_prints_what_it_shows(member, request, monkeypatch, tmp_path):
+    text = example(member)
+    for variable, fixture in SERVERS.items():
+        if variable in text:
+            found = request.getfixturevalue(fixture)
+            monkeypatch.setenv(variable, getattr(found, "url", found))
+    monkeypatch.chdir(tmp_path)
+    test = doctest.DocTestParser().get_doctest(
+        text, {"__name__": "__main__"}, member.name, None, None
+    )
+    told: list[str] = []
+    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=told.append)
+    assert not told, "".join(told)

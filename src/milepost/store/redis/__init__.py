@@ -96,6 +96,14 @@ class RedisStore(BaseRedisStore):
     the server can tell. A server that evicts any key when its memory is full is refused unless
     `allow_eviction` says otherwise. `vector_prefix` is accepted for programs that pass it; vectors
     are among the store's other keys.
+
+    Examples:
+        >>> import os
+        >>> from milepost.store.redis import RedisStore
+        >>> with RedisStore.from_conn_string(os.environ["REDIS_URL"]) as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
 
     @classmethod
@@ -103,8 +111,13 @@ class RedisStore(BaseRedisStore):
     def from_conn_string(
         cls, conn_string: str, *, cluster_mode: bool | None = None, **settings: Any
     ) -> Iterator[Self]:
-        """A store on a server, at `redis://`, `rediss://`, `unix://` or `redis+cluster://`; use it
-        with `with`. Takes the same settings."""
+        """A store on a server; use it with `with`.
+
+        Args:
+            conn_string: `redis://`, `rediss://`, `unix://` or `redis+cluster://`.
+            cluster_mode: Whether the server is part of a cluster, if the address does not show it.
+            **settings: Those of the class.
+        """
         client = make_client(conn_string, is_async=False, cluster=cluster_mode)
         try:
             store = cls(client, cluster_mode=cluster_mode, **settings)
