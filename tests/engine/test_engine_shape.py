@@ -28,7 +28,7 @@ from milepost.graph import END, START, StateGraph
 TOOL = Path(__file__).parents[2] / "tools" / "trace_step.py"
 MOST_ATTRIBUTES = 22
 MOST_CLASSES = 3
-MOST_CALLS = 170
+MOST_CALLS = 120
 
 
 class State(TypedDict):
@@ -242,7 +242,7 @@ def test_a_super_step_plans_runs_applies_encodes_and_commits_in_this_order():
         "CheckpointWriter.save_checkpoint",
         "ThreadWriter.prepare",
         "SyncDriver._save",
-        "SqlSaver.commit",
+        "GroupCommits.commit",
     ]
     assert sorted(way, key=names.index) == way
     assert tool.figures(calls)["calls"] <= MOST_CALLS

@@ -154,7 +154,9 @@ class ValueChannel(BaseChannel[Value, Update, Stored], Generic[Value, Update, St
     volatile: ClassVar[bool] = False
 
     def __init__(self, typ: Any, key: str = "") -> None:
-        super().__init__(typ, key)
+        # Not through the class above: a run makes a channel for every key that it opens.
+        self.typ = typ
+        self.key = key
         self.value: Any = MISSING
 
     def from_checkpoint(self, checkpoint: Any) -> Self:

@@ -22,7 +22,7 @@ from milepost._engine.context.config import merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
-from milepost._engine.drivers.sync import SyncDriver
+from milepost._engine.drivers.sync import SyncDriver, SyncReader
 from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
@@ -508,7 +508,7 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         """
         return _thread_state.state(self, config, subgraphs)
 
-    get_state, aget_state = sync_and_async(_get_state)
+    get_state, aget_state = sync_and_async(_get_state, SyncReader)
 
     def get_state_history(
         self,

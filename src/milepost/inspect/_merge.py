@@ -20,7 +20,7 @@ from milepost.inspect._data import as_data
 from milepost.inspect._diff import common_ends, same
 from milepost.inspect._errors import InspectError, MergeConflictError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._graphs import attached, records_of
+from milepost.inspect._graphs import attached, records_of, refusing
 from milepost.inspect._reading import id_of, is_internal, resolve
 from milepost.inspect._refs import Ref
 from milepost.types import MISSING
@@ -117,7 +117,7 @@ def merge(
     ref = None
     if plan.writes and not dry_run:
         config = {**a.config, "metadata": {"merged": id_of(b)}}
-        made = place_of(graph.update_state(config, plan.writes, as_node))
+        made = place_of(graph.update_state(config, plan.writes, as_node, **refusing(graph)))
         ref = Ref(made.thread_id, made.checkpoint_ns, made.checkpoint_id)
     return Merged(
         ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown

@@ -13,9 +13,11 @@ from milepost.checkpoint._contract.records import (
     now,
     place_of,
 )
+from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
 from milepost.inspect._errors import InspectError, StateNotFoundError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._graphs import attached, records_of
+from milepost.inspect._graphs import attached, is_langgraph, records_of, refusing
+from milepost.inspect._log import step_at
 from milepost.inspect._reading import is_internal, resolve
 from milepost.inspect._refs import Ref
 from milepost.inspect._threads import show
@@ -62,6 +64,9 @@ def fork(
             one the keys are set to the values, and what was to run next still is.
         as_node: The node that counts as the writer.
 
+    Raises:
+        ThreadConflict: A run has the thread, or another fork is being made.
+
     Examples:
         >>> ref = inspect.fork(db, Ref.parse("trip@~1"), {"city": "Rome"})
         >>> inspect.show(db, ref).values
@@ -71,17 +76,25 @@ def fork(
     saved = resolve(db, ref)
     place = place_of(saved.config)
     if graph is not None:
-        config = attached(graph, db).update_state(saved.config, dict(values), as_node)
-        return _ref(config)
+        graph = attached(graph, db)
+        return _ref(graph.update_state(saved.config, dict(values), as_node, **refusing(graph)))
     if as_node is not None:
         raise InspectError("A node can be named (--as-node) only with its graph (--graph).")
-    with told_plainly(f"thread '{place.thread_id}'"):
-        return _set(db, place, values)
-
-
-def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
     # Through the reader, which has the manifest of what it has just read: so only what changes is
     # encoded, and values of classes that are not known here stay as they are stored.
+    saver, fence = db.reader, Fence(None)
+    with told_plainly(f"thread '{place.thread_id}'"):
+        saver.hold(place.thread_id, fence)
+        try:
+            return _set(db, place, values, fence)
+        except BaseException:
+            saver.release(place.thread_id, fence, fence.before or "")
+            raise
+        finally:
+            fence.ended = True
+
+
+def _set(db: Database, place: Place, values: Mapping[str, Any], fence: Fence) -> Ref:
     saved = db.reader.get_tuple(place.config())
     before: Checkpoint = saved.checkpoint
     versions = dict(before["channel_versions"])
@@ -94,13 +107,12 @@ def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
             )
     top = max(versions.values(), key=str) if versions else None
     version = db.reader.get_next_version(top, None)
-    changed = dict.fromkeys(values, version)
     after = Checkpoint(
         v=before["v"],
-        id=checkpoint_id(before["id"], db.saver.head(place.thread_id)),  # type: ignore[attr-defined]
+        id=checkpoint_id(before["id"], db.reader.head(place.thread_id)),
         ts=now(),
         channel_values={**before["channel_values"], **values},
-        channel_versions={**versions, **changed},
+        channel_versions={**versions, **dict.fromkeys(values, version)},
         versions_seen=before["versions_seen"],
         updated_channels=sorted(values),
     )
@@ -109,8 +121,15 @@ def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
         "step": saved.metadata.get("step", -1) + 1,
         "parents": saved.metadata.get("parents", {}),
     }
-    config = db.reader.put(saved.config, after, metadata, changed)
-    return _ref(config)
+    new = NewCheckpoint(after, metadata, dict(values), after["channel_values"].copy)
+    status = fence.before or "idle"
+    if not place.checkpoint_ns:
+        status = "interrupted" if step_at(db, saved).tasks() else "idle"
+    step = StepCommit(*place, (), new, fence, status)
+    for error in db.reader.commit([db.reader.prepare(step)]):
+        if error is not None:
+            raise error
+    return Ref(place.thread_id, place.checkpoint_ns, after["id"])
 
 
 def _ref(config: RunnableConfig) -> Ref:
@@ -198,16 +217,38 @@ def _events(db: Database, graph: Any, input: Any, config: RunnableConfig) -> Ite
     """The events of a run. On an event loop, where sync and async nodes both run."""
     import asyncio  # only here: it takes longer to import than most commands to run
 
-    stream: AsyncIterator[Any] = attached(graph, db).astream(
+    graph = attached(graph, db)
+    stream: AsyncIterator[Any] = graph.astream(
         input, config, stream_mode=["updates", "messages", "custom"], subgraphs=True
     )
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                namespace, mode, data = runner.run(_next(stream))
-            except StopAsyncIteration:
-                return
-            yield RunEvent(mode, namespace, data)
+    try:
+        with asyncio.Runner() as runner:
+            while True:
+                try:
+                    namespace, mode, data = runner.run(_next(stream))
+                except StopAsyncIteration:
+                    return
+                yield RunEvent(mode, namespace, data)
+    finally:
+        settle(db, graph, place_of(config).thread_id)
+
+
+def settle(db: Database, graph: Any, thread_id: str) -> None:
+    """Say in the registry how a run has ended, if the graph is LangGraph's.
+
+    Such a run ends without a word: one that stops before or after a node leaves a checkpoint from
+    which it could as well go on. A thread that another run has taken meanwhile stays as it is.
+    """
+    if not is_langgraph(graph):
+        return
+    row = db.source.thread_entry(thread_id)
+    if row is None or row.status != "running" or row.head is None:
+        return
+    state = graph.get_state(Place(thread_id, "", None).config())
+    saver: Any = db.saver
+    status = "interrupted" if state.next else "idle"
+    step = StepCommit(thread_id, "", row.head, (), None, Fence(row.head), status)
+    saver.commit([saver.prepare(step)])
 
 
 async def _next(stream: AsyncIterator[Any]) -> Any:

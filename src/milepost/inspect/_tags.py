@@ -9,7 +9,7 @@ from milepost.checkpoint._contract.records import Place, place_of
 from milepost.inspect._errors import BadReferenceError, StateNotFoundError
 from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import load, no_such_thread, resolve
-from milepost.inspect._tag_names import TaggedAt, stored_tags, tags_in
+from milepost.inspect._tag_names import TaggedAt, stored_tag, tags_in
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
@@ -64,7 +64,8 @@ def tags(db: Database, thread_id: str) -> list[TagRow]:
 
 
 def tag(db: Database, ref: Ref, name: str) -> TagRow:
-    """Name a checkpoint; a tag of the same name moves there.
+    """Name a checkpoint; a tag of the same name moves there, and of two at once the later one is
+    kept.
 
     Args:
         db: The database.
@@ -84,7 +85,7 @@ def tag(db: Database, ref: Ref, name: str) -> TagRow:
         )
     place = place_of(resolve(db, ref).config)
     at = TaggedAt(place.checkpoint_id or "", place.checkpoint_ns)
-    _store(db, ref.thread_id, {**_known(db, ref.thread_id), name: at})
+    _store(db, ref.thread_id, name, at)
     return TagRow(name, ref.thread_id, at.namespace, at.checkpoint_id, True)
 
 
@@ -107,8 +108,7 @@ def untag(db: Database, thread_id: str, name: str) -> None:
     if name not in known:
         there = f": it has {', '.join(sorted(known))}" if known else ""
         raise StateNotFoundError(f"Thread '{thread_id}' has no tag '{name}'{there}.")
-    del known[name]
-    _store(db, thread_id, known)
+    _store(db, thread_id, name, None)
 
 
 def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
@@ -119,6 +119,6 @@ def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
     return tags_in(row.metadata)
 
 
-def _store(db: Database, thread_id: str, known: dict[str, TaggedAt]) -> None:
+def _store(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:
     with told_plainly(f"thread '{thread_id}'"):
-        db.saver.create_thread(thread_id, stored_tags(known))  # type: ignore[attr-defined]
+        db.saver.create_thread(thread_id, stored_tag(name, at))  # type: ignore[attr-defined]

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from milepost.inspect._database import Database
 
 
-def _saver(db: Database, what: str, method: str) -> Any:
-    """The saver, if it can do this."""
-    if db.flavour != "milepost" or not hasattr(db.saver, method):
-        raise InspectError(f"{what} is not possible on {db.url} ({db.flavour}, {db.kind}).")
-    return db.saver
+def _saver(db: Database, what: str, method: str, *, reader: bool = False) -> Any:
+    """The saver, or the one that reads values as data, if it can do this."""
+    db.check_ours(what)
+    saver = db.reader if reader else db.saver
+    if not hasattr(saver, method):
+        raise InspectError(f"{what} is not possible on {db.url} ({db.kind}).")
+    return saver
 
 
 def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
@@ -111,7 +113,9 @@ def delete_threads(
                 progress(thread_id)
 
 
-def erase_threads(db: Database, thread_ids: Sequence[str]) -> Removed:
+def erase_threads(
+    db: Database, thread_ids: Sequence[str], progress: Callable[..., object] | None = None
+) -> Removed:
     """Remove threads for good, so that the files hold none of their bytes any more.
 
     Args:
@@ -125,7 +129,7 @@ def erase_threads(db: Database, thread_ids: Sequence[str]) -> Removed:
     db.check_writable("erase")
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids)
+        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids, progress=progress)
         return removed
 
 
@@ -230,7 +234,7 @@ def load_dump(
 def verify(
     db: Database,
     thread_ids: Sequence[str] | None = None,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[..., object] | None = None,
 ) -> Iterator[Problem]:
     """What is wrong with threads, or with all: every row that cannot be read.
 
@@ -248,20 +252,10 @@ def verify(
         []
     """
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "verify"):
-            raise InspectError(f"verify is not possible on {db.url} ({db.flavour}, {db.kind}).")
-        if thread_ids is None and progress is None:
-            yield from reader.verify()
-            return
+        reader = _saver(db, "verify", "verify", reader=True)
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
-            for thread_id in thread_ids:
-                yield from reader.verify([thread_id])
-                if progress is not None:
-                    progress(thread_id)
-            return
-        yield from reader.verify()
+        yield from reader.verify(thread_ids, progress=progress)
 
 
 class SalvagedState(NamedTuple):
@@ -301,10 +295,7 @@ def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
         4
     """
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "salvage"):
-            raise InspectError(f"salvage is not possible on {db.url} ({db.flavour}, {db.kind}).")
-        found = reader.salvage(thread_id)
+        found = _saver(db, "salvage", "salvage", reader=True).salvage(thread_id)
     if not found:
         with told_plainly(db.url):
             check_threads_exist(db, [thread_id])

@@ -21,6 +21,7 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
+from milepost.checkpoint._contract.threads import status_left
 from milepost.checkpoint._contract.versions import counter_in, counter_text, is_short
 from milepost.checkpoint._memory.reencrypt import MemoryAdmin
 from milepost.checkpoint._memory.storage import MemoryStorage
@@ -79,7 +80,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
         self._names.checkpoint(place, new)
-        step = self._codes.step(place, (), new, None, None, None)
+        step = self._codes.step(place, (), new, None, None, status_left(new.changed))
         with self._lock:
             self._store(step)
             # It may have taken the place of the one that the next step would be told to build on.

@@ -43,6 +43,8 @@ class Settings:
     """What a saver was told about its server."""
 
     keys: Keys
+    owner: str = "RedisSaver"
+    """The class that errors name."""
     ttl: float | None = None
     """Seconds."""
     refresh_on_read: bool = False

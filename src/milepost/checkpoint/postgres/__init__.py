@@ -10,6 +10,8 @@ from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA, TABLES
 from milepost.checkpoint.postgres.base import BasePostgresSaver
 
@@ -44,7 +46,7 @@ else:
 __all__ = ["BasePostgresSaver", "Conn", "PostgresSaver", "ShallowPostgresSaver"]
 
 
-class PostgresSaver(BasePostgresSaver):
+class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[misc] # prune
     """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import TABLES
 from milepost.checkpoint.postgres import TABLE_SETUP, check_source
 from milepost.checkpoint.postgres.base import BasePostgresSaver
@@ -43,7 +45,7 @@ else:
 __all__ = ["AsyncPostgresSaver", "AsyncShallowPostgresSaver", "Conn"]
 
 
-class AsyncPostgresSaver(BasePostgresSaver):
+class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[misc] # prune
     """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
 
     Give it an async psycopg connection or a pool, which may still be closed, or let

@@ -1,12 +1,12 @@
 """What the savers in PostgreSQL have in common."""
 
 from milepost._db.dialect import POSTGRES
-from milepost.checkpoint._sql.saver import SqlSaver
+from milepost.checkpoint.base import BaseCheckpointSaver
 
 __all__ = ["BasePostgresSaver"]
 
 
-class BasePostgresSaver(SqlSaver):
+class BasePostgresSaver(BaseCheckpointSaver[str]):
     """A saver in PostgreSQL: `isinstance` tells it from others.
 
     Examples:

@@ -26,7 +26,7 @@ class _Shallow(Shallow):
         super().__init__(*args, **kwargs)
 
 
-class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
+class ShallowPostgresSaver(_Shallow, PostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `PostgresSaver` with `durability="exit"`.
@@ -41,7 +41,7 @@ class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
     """
 
 
-class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):  # type: ignore[misc]
+class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.

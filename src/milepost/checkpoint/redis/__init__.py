@@ -20,23 +20,18 @@ them raises `BrokenChainError` at its next read or commit of the thread.
 
 from __future__ import annotations
 
-import inspect
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
-from milepost.checkpoint._redis.engine import RedisEngine
-from milepost.checkpoint._redis.saver import RedisStorage, client_of
+from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.settings import Durability
-from milepost.errors import ColourError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from milepost.checkpoint.redis.aio import AsyncRedisSaver
     from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
     from milepost.checkpoint.redis.shallow import ShallowRedisSaver
-    from milepost.checkpoint.serde.base import SerializerProtocol
 else:
 
     def __getattr__(name):
@@ -97,39 +92,7 @@ class RedisSaver(RedisStorage):
         {'n': 1}
     """
 
-    engine: RedisEngine
-
-    def __init__(
-        self,
-        redis_url: str | None = None,
-        *,
-        redis_client: Any = None,
-        connection_args: Mapping[str, Any] | None = None,
-        ttl: Mapping[str, Any] | None = None,
-        checkpoint_prefix: str = "milepost",
-        checkpoint_write_prefix: str | None = None,  # noqa: ARG002
-        serde: SerializerProtocol | None = None,
-        wait_aof: bool = True,
-        wait_replicas: int = 0,
-        allow_eviction: bool = False,
-        scripts: bool = True,
-        **threads: Unpack[ThreadOptions],
-    ) -> None:
-        super().__init__(
-            serde=serde,
-            ttl=ttl,
-            checkpoint_prefix=checkpoint_prefix,
-            wait_aof=wait_aof,
-            wait_replicas=wait_replicas,
-            allow_eviction=allow_eviction,
-            scripts=scripts,
-            **threads,
-        )
-        name = type(self).__name__
-        client = client_of(name, redis_url, redis_client, connection_args, is_async=False)
-        if inspect.iscoroutinefunction(type(client).execute_command):
-            raise ColourError(f"{name} needs a sync client; for an async one use Async{name}.")
-        self.engine = RedisEngine(client, self.settings, owns=redis_client is None)
+    is_async = False
 
     @classmethod
     @contextmanager
@@ -140,9 +103,6 @@ class RedisSaver(RedisStorage):
             redis_url: The address.
             **options: Those of the class.
         """
-        some = ("thread_metadata", "seal_thread_metadata")
-        given: Any = {key: options[key] for key in some if key in options}
-        check_options(options.get("serde"), given)
         with cls(redis_url, **options) as saver:
             yield saver
 
@@ -151,7 +111,8 @@ class RedisSaver(RedisStorage):
 
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
-        self.engine.close()
+        if self._owns_client:
+            self.engine.redis.close()
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""

@@ -8,7 +8,7 @@ from milepost.checkpoint.redis.aio import AsyncRedisSaver
 __all__ = ["AsyncShallowRedisSaver"]
 
 
-class AsyncShallowRedisSaver(Shallow, AsyncRedisSaver):  # type: ignore[misc]
+class AsyncShallowRedisSaver(Shallow, AsyncRedisSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     `AsyncRedisSaver` with `durability="exit"` stores as little for each run, in one step.

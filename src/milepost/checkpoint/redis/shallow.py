@@ -8,7 +8,7 @@ from milepost.checkpoint.redis import RedisSaver
 __all__ = ["ShallowRedisSaver"]
 
 
-class ShallowRedisSaver(Shallow, RedisSaver):  # type: ignore[misc]
+class ShallowRedisSaver(Shallow, RedisSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     `RedisSaver` with `durability="exit"` stores as little for each run, in one step.

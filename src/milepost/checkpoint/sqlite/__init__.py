@@ -11,6 +11,7 @@ from milepost._db.migrations import table_setup
 from milepost._db.operations import Operation, Query
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteSaver"]
 
 
-class SqliteSaver(SqlSaver):
+class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. Every step that was

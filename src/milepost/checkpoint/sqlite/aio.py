@@ -11,6 +11,7 @@ from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncSqliteSaver"]
 
 
-class AsyncSqliteSaver(SqlSaver):
+class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it an aiosqlite connection or a sqlite3 one, or let `from_conn_string` open and close one.

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint._contract.records import Place
-    from milepost.checkpoint._sql.cache import CachedManifest
 
 _WRITE: Final = 1
+_RUNNING: Final = "running"
+_record: Final = tuple.__new__
 
 
-@record
+@record(frozen=False)
 class FoundCheckpoint:
     """A checkpoint, its parent, the manifests that theirs are made of, and the writes at both."""
 
@@ -36,6 +37,10 @@ class FoundCheckpoint:
     """All manifests, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
+    large: Sequence[tuple[str, str]] = ()
+    """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
+    behind: Sequence[tuple[str, str]] = ()
+    """Those of the parent by which its tasks were started."""
 
     def asked(self) -> list[CheckpointRecord]:
         """Those of the rows whose manifests are wanted."""
@@ -47,25 +52,78 @@ class FoundCheckpoint:
         Of the parent only what started its tasks: its state is not asked for, and mostly a part
         of the other's.
         """
-        wanted = set(manifests.of(self.row.id).manifest.large())
+        self.large = manifests.of(self.row.id).manifest.large()
+        wanted = set(self.large)
         for write in self.writes:
             if write.base is not None:
                 wanted.add((write.channel, write.base))
-        try:
-            if self.parent is not None:
-                wanted.update(triggers(manifests.of(self.parent.id)))
-        except UNREADABLE:
-            return wanted  # reading the parent raises the error
+        if self.parent is not None:
+            try:
+                large = manifests.of(self.parent.id).manifest.large()
+            except UNREADABLE:
+                return wanted  # reading the parent raises the error
+            self.behind = [key for key in large if is_trigger(key[0])]
+            wanted.update(self.behind)
         return wanted
 
 
-def triggers(cached: CachedManifest) -> list[tuple[str, str]]:
-    """The large values of a checkpoint by which its tasks were started, and their versions."""
-    return [key for key in cached.manifest.large() if is_trigger(key[0])]
+def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | Place | None:
+    """What `Statements.latest` has found: the latest checkpoint, if its parent comes before it.
+
+    Otherwise the place to look for. Raises what `found_at` does.
+    """
+    rows: dict[str, CheckpointRecord] = {}
+    writes: list[WriteRecord] = []
+    inline: list[bytes | None] = []
+    head: str | None = None
+    status: str | None = None
+    epoch: int | None = None
+    for row in answer:
+        tag = row[0]
+        if tag == 0:
+            rows[row[1]] = _record(CheckpointRecord, (*row[1:7], None))
+            inline.append(row[7])
+        elif tag < 0:
+            rows[row[1]] = _record(CheckpointRecord, (*row[1:7], None))
+        elif tag == _WRITE:
+            _, id, task_id, position, _, kind, data, _, *about = row
+            write = (id, task_id, position, *about, kind, data, "")
+            writes.append(_record(WriteRecord, write))
+        else:
+            _, head, status, epoch, *_ = row
+    newest = [*rows][: len(inline)]
+    if place.checkpoint_ns == "" and status is not None:
+        top = newest[0] if newest else ""
+        if type(top) is not str or not (head is None or type(head) is str):
+            return place  # a cell has another type than was written
+        if status != _RUNNING and top > (head or ""):
+            raise entry_behind(place.thread_id, head, top)
+        if head is not None and top < head:
+            raise head_gone(place.thread_id, head)
+    if not newest:
+        return None
+    first = rows[newest[0]]
+    parent_id = first.parent_id
+    if parent_id is None:
+        # What was before it is another line, or the beginning of one that was cut off.
+        parent = None
+        writes = [write for write in writes if write.checkpoint_id == first.id]
+        for id in newest[1:]:
+            del rows[id]
+    elif len(newest) == 1:
+        parent = None  # it was removed
+    elif newest[1] == parent_id:
+        parent = rows[parent_id]
+        if inline[0] is not None:
+            led = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, inline[0], "")
+            writes.append(_record(WriteRecord, led))
+    else:
+        return place._replace(checkpoint_id=first.id)
+    return FoundCheckpoint(first, parent, rows, writes, epoch)
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:
-    """What `Queries.found` has found; BrokenChainError if there should be more, and
+    """What `Statements.found` has found; BrokenChainError if there should be more, and
     DamagedRowError if the registry says that an older checkpoint is the latest."""
     rows: dict[str, CheckpointRecord] = {}
     writes = []
