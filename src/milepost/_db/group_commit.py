@@ -97,9 +97,11 @@ class Committer(Generic[Step]):
             queue.popleft()  # it was broken off in between
         taken: list[Waiting[Step]] = []
         steps: list[Step] = []
-        while len(taken) < len(queue) and len(steps) < MOST:
-            taken.append(queue[len(taken)])
-            steps += taken[-1].steps
+        for waiting in queue.copy():  # others add to it meanwhile
+            taken.append(waiting)
+            steps += waiting.steps
+            if len(steps) >= MOST:
+                break
         start = time.monotonic()
         try:
             outcome: Outcome = yield partial(self._storer.steps, steps)

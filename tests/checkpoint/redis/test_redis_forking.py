@@ -26,6 +26,7 @@ from forks import LIMIT, Child
 from graphs import single, thread, two_nodes
 from milepost.cache.redis import RedisCache
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
+from milepost.errors import ForkedProcessError
 from milepost.store.redis import AsyncRedisStore, RedisStore
 
 DONE = {"foo": "b", "bar": ["a", "b"]}
@@ -243,4 +244,78 @@ print("done")
         timeout=2 * LIMIT,
         check=False,
     )
+    assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr
+
+
+def test_the_parents_loop_goes_on_after_a_child_has_let_go_of_its_connections(redis_url):
+    """In a program of its own, where a warning is no error and connections are finalized: what a
+    child closes on the parent's loop would no longer wake the parent."""
+    program = """
+import asyncio, gc, os, sys
+from milepost.checkpoint.redis import AsyncRedisSaver
+from milepost.store.redis import AsyncRedisStore
+
+async def use(saver, store, name):
+    async with asyncio.timeout(10):
+        await asyncio.gather(*[saver.aget_tuple({"configurable": {"thread_id": name}})] * 3)
+        await store.aput(("a",), name, {})
+        return [item.key for item in await store.asearch(("a",))]
+
+async def main():
+    url = sys.argv[1]
+    async with (
+        AsyncRedisSaver.from_conn_string(url) as saver,
+        AsyncRedisStore.from_conn_string(url) as store,
+    ):
+        await use(saver, store, "p")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                assert asyncio.run(use(saver, store, "c")) == ["c", "p"]
+                gc.collect()
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert await use(saver, store, "q") == ["q", "c", "p"]
+
+asyncio.run(main())
+print("done")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program, redis_url],
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT,
+        check=False,
+    )
     assert (ended.stdout, ended.stderr) == ("done\n", "")
+
+
+def test_an_async_cluster_client_from_before_the_fork_is_refused(redis_cluster):
+    """redis-py has no way to leave the connections of one alone."""
+
+    async def main() -> None:
+        options: Any = {"connection_args": {"cluster": True}, "wait_aof": False}
+        async with AsyncRedisSaver.from_conn_string(redis_cluster.url, **options) as saver:
+            await aruns(saver, "before")
+
+            def refused() -> str:
+                with pytest.raises(ForkedProcessError) as told:
+                    in_loop(partial(aruns, saver, "c"))
+                return str(told.value)
+
+            assert "after the fork" in Child(refused).result()
+            assert await aruns(saver, "after") == DONE
+
+    asyncio.run(main())
+
+
+def test_a_sync_cluster_client_is_used_in_a_child(redis_cluster):
+    options: Any = {"connection_args": {"cluster": True}, "wait_aof": False}
+    redis_cluster.flush()
+    with RedisSaver.from_conn_string(redis_cluster.url, **options) as saver:
+        assert runs(saver, "before") == DONE
+        assert Child(partial(runs, saver, "c")).result() == DONE
+        assert runs(saver, "after") == DONE

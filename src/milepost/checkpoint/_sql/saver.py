@@ -56,7 +56,7 @@ from milepost.types import MISSING, RunnableConfig
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
     from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
     from milepost.checkpoint._sql.threads.retention import SqlThreads
@@ -71,7 +71,7 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 
 
 @cache
-def queries_for(dialect: Dialect) -> Statements:
+def queries_for(dialect: Traits) -> Statements:
     """The statements in one dialect."""
     module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
     found: Statements = module.STATEMENTS
@@ -84,7 +84,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 ):
     """Keeps threads in a database."""
 
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[Traits]
     registry: ClassVar[type[Registry]] = Registry
     engine: Engine
     _last_version: tuple[str | None, int] = (None, 0)

@@ -1,6 +1,8 @@
 """What the savers in PostgreSQL have in common."""
 
-from milepost._db.dialect import POSTGRES
+from typing import ClassVar
+
+from milepost._db.dialect import POSTGRES, Traits
 from milepost.checkpoint.base import BaseCheckpointSaver
 
 __all__ = ["BasePostgresSaver"]
@@ -16,6 +18,6 @@ class BasePostgresSaver(BaseCheckpointSaver[str]):
         False
     """
 
-    dialect = POSTGRES
+    dialect: ClassVar[Traits] = POSTGRES
     supports_pipeline = True
     """Statements that belong together are sent together, by every libpq that psycopg 3 needs."""

@@ -13,13 +13,14 @@ from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.core import Deserializer
+from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._sql.api import SqlStore
 from milepost.store._sql.core import SqlCore
-from milepost.store._sql.statements import PG
+from milepost.store._sql.dialects import PG
 from milepost.store._vectors.ann import PostgresIndexConfig
 from milepost.store._vectors.postgres import PgVectors
+from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore
@@ -55,8 +56,8 @@ class PoolConfig(TypedDict, total=False):
     """How each connection is opened."""
 
 
-class BasePostgresStore(SqlStore):
-    """What the stores in PostgreSQL have in common.
+class BasePostgresStore(BaseStore):
+    """A store in PostgreSQL: `isinstance` tells it from others.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -66,7 +67,7 @@ class BasePostgresStore(SqlStore):
     """
 
 
-class PostgresStore(BasePostgresStore):
+class PostgresStore(EngineStore, BasePostgresStore):
     """Keeps items in PostgreSQL. The tables are made on first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either

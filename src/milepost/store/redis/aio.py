@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from milepost._db.redis.client import make_client
 from milepost.store._core.engine_api import AsyncUpkeep
-from milepost.store.redis import BaseRedisStore
+from milepost.store.redis import RedisStore
 
 __all__ = ["AsyncRedisStore"]
 
 
-class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
+class AsyncRedisStore(AsyncUpkeep, RedisStore):
     """`RedisStore` on an async client, whose upkeep is awaited.
 
     A client that the store has made is closed by `async with` or `aclose`. The sync methods work
@@ -63,7 +63,9 @@ class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
+    async def from_conn_string(  # type: ignore[override]
+        cls, conn_string: str, **settings: Any
+    ) -> AsyncIterator[Self]:
         """A store on a server; use it with `async with`.
 
         Args:

@@ -11,13 +11,14 @@ from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal import log
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.core import Deserializer
+from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._sql.api import SqlStore
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
-from milepost.store._sql.statements import LITE
+from milepost.store._sql.dialects import LITE
 from milepost.store._vectors.sqlite import LiteVectors
+from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.sqlite.aio import AsyncSqliteStore
@@ -43,8 +44,8 @@ class SqliteIndexConfig(IndexConfig, total=False):
     """
 
 
-class BaseSqliteStore(SqlStore):
-    """What the stores in SQLite have in common.
+class BaseSqliteStore(BaseStore):
+    """A store in SQLite: `isinstance` tells it from others.
 
     Examples:
         >>> from milepost.store.memory import InMemoryStore
@@ -54,7 +55,7 @@ class BaseSqliteStore(SqlStore):
     """
 
 
-class SqliteStore(BaseSqliteStore):
+class SqliteStore(EngineStore, BaseSqliteStore):
     """Keeps items in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. The connection can be a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._internal.dataclass_tools import record
@@ -74,28 +75,25 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
     """
     rows: dict[str, CheckpointRecord] = {}
     writes: list[WriteRecord] = []
-    inline: list[bytes | None] = []
+    inline: dict[str, bytes | None] = {}
     head: str | None = None
     status: str | None = None
     epoch: int | None = None
     for row in answer:
-        tag = row[0]
-        if tag == 0:
-            rows[row[1]] = _record(CheckpointRecord, (*row[1:7], None))
-            inline.append(row[7])
-        elif tag < 0:
-            rows[row[1]] = _record(CheckpointRecord, (*row[1:7], None))
-        elif tag == _WRITE:
+        if row[0] == 0:
+            id = row[1]
+            rows[id] = _record(CheckpointRecord, (*row[1:7], None))
+            inline[id] = row[7]
+        elif row[0] == _WRITE:
             _, id, task_id, position, _, kind, data, _, *about = row
-            write = (id, task_id, position, *about, kind, data, "")
-            writes.append(_record(WriteRecord, write))
+            writes.append(_record(WriteRecord, (id, task_id, position, *about, kind, data, "")))
         else:
             _, head, status, epoch, *_ = row
-    newest = [*rows][: len(inline)]
+    if {*map(type, rows), type(head)} - {str, NoneType}:
+        return place  # a cell has another type than was written
+    newest = sorted(rows, reverse=True)
     if place.checkpoint_ns == "" and status is not None:
         top = newest[0] if newest else ""
-        if type(top) is not str or not (head is None or type(head) is str):
-            return place  # a cell has another type than was written
         if status != _RUNNING and top > (head or ""):
             raise entry_behind(place.thread_id, head, top)
         if head is not None and top < head:
@@ -104,22 +102,16 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
         return None
     first = rows[newest[0]]
     parent_id = first.parent_id
-    if parent_id is None:
-        # What was before it is another line, or the beginning of one that was cut off.
-        parent = None
-        writes = [write for write in writes if write.checkpoint_id == first.id]
-        for id in newest[1:]:
-            del rows[id]
-    elif len(newest) == 1:
-        parent = None  # it was removed
-    elif newest[1] == parent_id:
-        parent = rows[parent_id]
-        if inline[0] is not None:
-            led = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, inline[0], "")
-            writes.append(_record(WriteRecord, led))
-    else:
+    if parent_id is None or len(newest) == 1:  # the parent was removed
+        here = [write for write in writes if write.checkpoint_id == first.id]
+        return FoundCheckpoint(first, None, rows, here, epoch)
+    if newest[1] != parent_id:
         return place._replace(checkpoint_id=first.id)
-    return FoundCheckpoint(first, parent, rows, writes, epoch)
+    led = inline[first.id]
+    if led is not None:
+        given = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, led, "")
+        writes.append(_record(WriteRecord, given))
+    return FoundCheckpoint(first, rows[parent_id], rows, writes, epoch)
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:

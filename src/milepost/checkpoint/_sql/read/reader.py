@@ -30,7 +30,7 @@ from milepost.checkpoint._sql.read.values import Resolver
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
 
@@ -46,7 +46,7 @@ class Reader:
     """Reads through one dialect's queries."""
 
     def __init__(
-        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Dialect
+        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Traits
     ) -> None:
         self.codec = codec
         self.cache = cache
@@ -99,7 +99,7 @@ class Reader:
         thread_id, ns, id = place
         at = (thread_id, ns)
         if id is None and self.q.latest:
-            latest = Query(self.q.latest, (*at, *at, *at, thread_id), last)
+            latest = Query(self.q.latest, (*at, *at, *at, *at, *at, thread_id), last)
             others: list[list[Any]] = []
             if more or self._settled:
                 answer, *others = yield from self.first(latest, *more, last=last)
@@ -144,7 +144,7 @@ class Reader:
         if parent is not None:
             record.parent = assembler.record(parent)
         if self.codec.splices:
-            if found.behind and parent is not None:
+            if parent is not None and (found.behind or not parent.complete):
                 self._learn(thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch)
             self._learn(thread_id, ns, manifests.of(row.id), found.large, resolver, epoch)
         return record

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _MOST_GRAPHS: Final = 256
 """Graphs of a run whose rows of writes are tracked."""
+_FEW_WRITES: Final = 64
+"""Rows of writes at a checkpoint that are cached with its manifest."""
 _FRESH: Final = 1.0
 """Seconds for which the registry need not hear of a run that goes on."""
 
@@ -130,7 +132,7 @@ class Storer:
                     if there is None:
                         there = self._cache.manifest(thread_id, ns, written.checkpoint_id, None)
                     if there is not None:
-                        there.written = written
+                        there.written = written if len(written.keys) <= _FEW_WRITES else None
                 fence.taken = True
                 fence.status = step.status
                 fence.thread_metadata = {}
