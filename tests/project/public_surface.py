@@ -7,12 +7,12 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import pkgutil
 import textwrap
 import typing
 import warnings
 from collections.abc import Iterator
 from itertools import zip_longest
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -22,15 +22,15 @@ import milepost
 import milepost.errors
 
 
-def public_modules() -> list[str]:
+@functools.cache
+def public_modules() -> tuple[str, ...]:
     """Modules without an underscore in their names; the command line is a program."""
-    names = (found.name for found in pkgutil.walk_packages(milepost.__path__, "milepost."))
-    return sorted(
-        name
-        for name in names
-        if not any(part.startswith("_") for part in name.split("."))
-        and not name.startswith("milepost.cli")
-    )
+    root = Path(milepost.__file__).parent
+    files = (file.relative_to(root.parent).with_suffix("") for file in root.rglob("*.py"))
+    paths = [file.parent if file.name == "__init__" else file for file in files]
+    found = [path for path in paths if not any(part[0] == "_" for part in path.parts)]
+    names = {".".join(path.parts) for path in found} - {"milepost"}
+    return tuple(sorted(name for name in names if not name.startswith("milepost.cli")))
 
 
 class Member(NamedTuple):
@@ -41,6 +41,10 @@ class Member(NamedTuple):
     object: Any
     """The class, or the function behind whatever wraps it."""
     owner: type | None = None
+
+    @property
+    def module(self) -> str:
+        return max((one for one in public_modules() if self.name.startswith(f"{one}.")), key=len)
 
     @property
     def last_name(self) -> str:
@@ -100,7 +104,8 @@ BY_CALL = "ToolCallWithContext"
 """Made by a call, because a key begins with underscores: the text below it is its docstring."""
 
 
-def members() -> list[Member]:
+@functools.cache
+def members() -> tuple[Member, ...]:
     """Every public class and function once, each followed by its methods."""
     found: dict[Any, Member] = {}
     for module in sorted(public_modules(), key=lambda name: (name.count("."), name)):
@@ -116,7 +121,7 @@ def members() -> list[Member]:
     for member in [one for one in found.values() if one.is_class]:
         for method in methods(member):
             found.setdefault(method.object, method)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def public_names(room: ModuleType) -> list[str]:

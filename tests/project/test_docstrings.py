@@ -11,28 +11,34 @@ They are in the Google style, as the reference reads it. The rules:
   warnings are shown by what raises them.
 
 Every example runs and prints what it shows. The examples of methods continue the one of their
-class. `DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
+class, and those of a module whose docstring has one, such as `milepost.inspect`, continue that.
+`DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
 """
 
 from __future__ import annotations
 
 import doctest
 import inspect
+import sys
+from functools import cache
 from typing import Any
 
 import pytest
 from public_surface import (
     Member,
+    Sections,
     described_fields,
     fields,
     is_ours,
     is_record,
     members,
     parameters,
+    public_modules,
     raised,
 )
 
-MEMBERS = members()
+from milepost.errors import InvalidUpdateError
+
 PRINCIPAL = {
     "Pregel": "invoke stream batch get_state get_state_history update_state bulk_update_state"
     " stream_events delete_thread clear_cache get_graph get_subgraphs with_config",
@@ -50,7 +56,7 @@ PRINCIPAL = {
 def test_every_argument_is_named():
     assert [
         f"{one.name}: {', '.join(sorted(missing))}"
-        for one in MEMBERS
+        for one in members()
         if (missing := arguments_of(one) - explained(one, "Args"))
     ] == []
 
@@ -58,7 +64,7 @@ def test_every_argument_is_named():
 def test_every_field_of_a_record_is_explained():
     assert [
         f"{one.name}: {', '.join(sorted(missing))}"
-        for one in MEMBERS
+        for one in members()
         if is_record(one.object)
         and (
             missing := fields(one.object)
@@ -70,7 +76,7 @@ def test_every_field_of_a_record_is_explained():
 
 
 def test_every_error_of_ours_that_a_function_raises_is_named():
-    functions = [one for one in MEMBERS if not one.is_class]
+    functions = [one for one in members() if not one.is_class]
     assert [
         f"{one.name}: {', '.join(sorted(missing))}"
         for one in functions
@@ -80,12 +86,12 @@ def test_every_error_of_ours_that_a_function_raises_is_named():
 
 def test_every_class_and_function_and_principal_method_has_an_example():
     assert [
-        one.name for one in MEMBERS if needs_example(one) and "Examples" not in one.doc.sections
+        one.name for one in members() if needs_example(one) and "Examples" not in one.doc.sections
     ] == []
 
 
 def test_the_principal_methods_exist():
-    found = {(one.owner.__name__, one.last_name) for one in MEMBERS if one.owner}
+    found = {(one.owner.__name__, one.last_name) for one in members() if one.owner}
     named = {(cls, name) for cls, names in PRINCIPAL.items() for name in names.split()}
     assert named - found == set()
 
@@ -126,7 +132,9 @@ def forms(member: Member) -> list[Any]:
 
 def heirs(owner: type) -> list[type]:
     """The class, its bases, and the bases of the public classes that it is a part of."""
-    lines = [one.object.__mro__ for one in MEMBERS if one.is_class and owner in one.object.__mro__]
+    lines = [
+        one.object.__mro__ for one in members() if one.is_class and owner in one.object.__mro__
+    ]
     return list(dict.fromkeys(cls for line in [owner.__mro__, *lines] for cls in line))
 
 
@@ -138,31 +146,62 @@ def needs_example(member: Member) -> bool:
     return not (member.is_class and issubclass(member.object, (Exception, Warning)))
 
 
-EXAMPLES = [one for one in MEMBERS if "Examples" in one.doc.sections]
 SERVERS = {"DB_URI": "uri", "REDIS_URL": "redis_server"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("member", EXAMPLES, ids=lambda one: one.name.removeprefix("milepost."))
-def test_an_example_prints_what_it_shows(member, request, monkeypatch, tmp_path):
-    text = example(member)
-    for variable, fixture in SERVERS.items():
-        if variable in text:
-            found = request.getfixturevalue(fixture)
-            monkeypatch.setenv(variable, getattr(found, "url", found))
-    monkeypatch.chdir(tmp_path)
-    test = doctest.DocTestParser().get_doctest(
-        text, {"__name__": "__main__"}, member.name, None, None
-    )
-    told: list[str] = []
-    doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=told.append)
-    assert not told, "".join(told)
+@cache
+def with_examples() -> tuple[Member, ...]:
+    return tuple(one for one in members() if "Examples" in one.doc.sections)
 
 
 def example(member: Member) -> str:
-    """The example, after that of the class if it is one of a method."""
+    """The example, after those that it continues: of its module, and of the class of a method."""
+    of_module = Sections.of(sys.modules[member.module].__doc__).sections.get("Examples", "")
     owner = member.owner
-    classes = [one for one in EXAMPLES if owner and one.is_class and owner in one.object.__mro__]
+    classes = [one for one in with_examples() if owner and one.is_class]
+    classes = [one for one in classes if owner in one.object.__mro__]
     classes.sort(key=lambda one: one.object is not owner)
     texts = [one.doc.sections["Examples"] for one in [*classes[:1], member]]
-    return "\n\n".join(texts)
+    return "\n\n".join([of_module, *texts])
+
+
+@pytest.mark.parametrize("module", public_modules())
+def test_the_examples_print_what_they_show(module, request, monkeypatch, tmp_path):
+    told: list[str] = []
+    for number, member in enumerate(one for one in with_examples() if one.module == module):
+        text = example(member)
+        for variable, fixture in SERVERS.items():
+            if variable in text:
+                found = request.getfixturevalue(fixture)
+                monkeypatch.setenv(variable, getattr(found, "url", found))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        names = {"__name__": "__main__"}
+        test = doctest.DocTestParser().get_doctest(text, names, member.name, None, None)
+        doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(test, out=told.append)
+    assert not told, "".join(told)
+
+
+def test_the_rules_find_what_is_missing():
+    class Half:
+        """A class with one argument that is not named.
+
+        Args:
+            named: This one.
+        """
+
+        def __init__(self, named: int, left_out: int) -> None: ...
+
+        def work(self, hours: int) -> None:
+            """Do something."""
+            raise InvalidUpdateError(str(hours))
+
+    whole, work = Member("half", Half), Member("half.work", Half.work, Half)
+    Half.__init__.__module__ = "milepost.half"
+    assert arguments_of(whole) - explained(whole, "Args") == {"left_out"}
+    assert arguments_of(work) - explained(work, "Args") == {"hours"}
+    assert raised(work.object) - explained(work, "Raises") == {"InvalidUpdateError"}
+    assert needs_example(whole)
+    assert "Examples" not in whole.doc.sections
