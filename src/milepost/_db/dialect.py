@@ -29,11 +29,30 @@ class Bounds(NamedTuple):
     """Rows that add to such a value before that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """The SQL of one database for what both databases can do."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What savers ask of a database besides its words."""
 
     name: str
+    remote: bool
+    """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    refuses: bool
+    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
+    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
+    settled: tuple[str, ...]
+    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
+    each of the first five times, which takes longer than to carry it out."""
+    chain: Bounds
+
+    def placed(self, query: str) -> str:
+        """`query`, with the sign for a parameter that the driver wants."""
+        return query.replace("?", "%s") if self.name == "postgres" else query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect(Traits):
+    """The SQL of one database for what both databases can do."""
+
     bytes: str
     """The type of a column of bytes."""
     real: str
@@ -52,15 +71,6 @@ class Dialect:
     """The type of a column of 64-bit integers."""
     lock: str
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
-    remote: bool
-    """Whether each query is a round trip, so that what may be needed is asked for at once."""
-    refuses: bool
-    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
-    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
-    settled: tuple[str, ...]
-    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
-    each of the first five times, which takes longer than to carry it out."""
-    chain: Bounds
 
     def sql(self, query: str) -> str:
         """`query` in this dialect."""
@@ -77,10 +87,6 @@ class Dialect:
             lock=self.lock,
         )
         return self.placed(text)
-
-    def placed(self, query: str) -> str:
-        """`query`, with the sign for a parameter that the driver wants."""
-        return query if self.name == "sqlite" else query.replace("?", "%s")
 
 
 SQLITE = Dialect(

@@ -187,13 +187,9 @@ class SyncDriver:
 
     def _save(self, effect: Save) -> None:
         writer = effect.writer
-        if writer.instant:
-            writer.store_now(effect.steps)
-            return
-        queue = writer.queue
         if effect.wait:
-            if queue is not None:
-                self._wait_for(queue, 0)
+            if writer.queue is not None:
+                self._wait_for(writer.queue, 0)
             self._store(writer, effect.steps)
             return
         while True:

@@ -69,13 +69,6 @@ def in_parts(value: Value) -> Encoded:
     return Encoded(kind, Parts(b"", [data]), len(data))
 
 
-def in_brief(value: Value, most: int) -> Typed | None:
-    """An encoded value in one piece, unless it has more bytes than that."""
-    if isinstance(value, Encoded):
-        return (value.kind, value.parts.join()) if value.size <= most else None
-    return value if len(value[1]) <= most else None
-
-
 def size_of(value: Value) -> int:
     """How many bytes an encoded value takes."""
     return value.size if isinstance(value, Encoded) else len(value[1])
@@ -260,6 +253,8 @@ def _bound(place: tuple[str, ...], columns: Columns) -> str:
 
 def _sum(data: Buffer, place: tuple[str, ...], columns: Columns) -> bytes:
     """The checksum of a cell: of its bytes, and of all that it is bound to but the thread."""
-    bound = _bound((place[0], *place[2:]), columns)
-    start = crc32(bound.encode("utf-8", "surrogatepass"))
+    names = [place[0], *place[2:]]
+    for column in columns:
+        names.append("" if column is None else f"={column}")
+    start = crc32("\0".join(names).encode("utf-8", "surrogatepass"))
     return crc32(data, start).to_bytes(_SUM, "big")

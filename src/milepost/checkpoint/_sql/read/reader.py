@@ -32,7 +32,7 @@ from milepost.errors import BrokenChainError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
 
@@ -48,7 +48,7 @@ class Reader:
     """Reads through one dialect's queries."""
 
     def __init__(
-        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Dialect
+        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Traits
     ) -> None:
         self.codec = codec
         self.cache = cache
