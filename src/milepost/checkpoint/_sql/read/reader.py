@@ -85,7 +85,9 @@ class Reader:
             newest = latest_at(place, (yield Query(self.q.newest, given, last=True)))
             if newest is None:
                 return None
-            if not isinstance(newest, Place):
+            if isinstance(newest, Place):
+                place = newest
+            else:
                 ids = set(map(_id, newest.asked()))
                 manifests = Manifests(self.codec, *at, newest.rows, ids, {}, newest.epoch)
                 resolver = Resolver(self.codec, *at, newest.values, {})
