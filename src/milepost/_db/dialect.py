@@ -23,6 +23,8 @@ class Bounds(NamedTuple):
     """How many of those there are before a full row; of a large value a few more (`chains.py`)."""
     frames: int
     """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
+    short: int = 0
+    """Bytes up to which a value that grows is stored in full each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=Bounds(8, 16, 8),
+    chain=Bounds(8, 16, 8, short=8192),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"

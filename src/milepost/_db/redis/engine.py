@@ -11,8 +11,10 @@ from milepost._db.calls import amake_calls, make_calls
 from milepost._db.loops import from_outside, on_another_loop, running_loop
 from milepost._db.redis.commands import Effect, Program
 from milepost._db.redis.sending import Sender
+from milepost._internal import fork_guard
 from milepost._internal.asyncio_tools import in_thread
 from milepost._internal.generators import adrive, drive
+from milepost.errors import ForkedProcessError
 
 R = TypeVar("R")
 
@@ -47,16 +49,32 @@ class RedisEngine(Sender):
 
     def _bind(self) -> None:
         """Stay with the loop of the first call: connections cannot be used on another one."""
-        loop, is_forked = asyncio.get_running_loop(), self._pid != os.getpid()
-        if self._loop is loop and not is_forked:
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            self._leave_the_parents()
+        elif self._loop is loop:
             return
-        if self._loop is not None:
-            if self._loop.is_running() and not is_forked:
+        elif self._loop is not None:
+            if self._loop.is_running():
                 raise on_another_loop(self.owner)
             self.nodes.clear()
             if not self.is_cluster:
                 self.client.connection_pool.reset()  # its connections were those of the other loop
         self._loop, self._pid = loop, os.getpid()
+
+    def _leave_the_parents(self) -> None:
+        """In a forked child: open other connections, and never finalize those of the parent. They
+        would be taken off the parent's loop, whose waiting for sockets both processes share."""
+        if self.is_cluster:
+            raise ForkedProcessError(
+                f"This process was forked after the {self.owner} was made, and its cluster client "
+                "holds connections of the parent. Make the client and what uses it in each process "
+                "after the fork (with gunicorn, in `post_fork`)."
+            )
+        pool = self.client.connection_pool
+        fork_guard.keep_for_ever(dict(vars(pool)), *self.nodes.values())
+        self.nodes.clear()
+        pool.reset()
 
     def close(self) -> None:
         """Close a sync client, with all its connections."""
@@ -64,8 +82,10 @@ class RedisEngine(Sender):
         self.client.close()
 
     async def aclose(self) -> None:
-        """Close an async client, with all its connections."""
+        """Close an async client, with all its connections; in a forked child, with none."""
         self.is_closed = True
+        if self._pid != os.getpid():
+            return
         await self.close_nodes()
         await self.client.aclose()
 

@@ -9,7 +9,14 @@ __all__ = ["BasePostgresSaver"]
 
 
 class BasePostgresSaver(BaseCheckpointSaver[str]):
-    """A saver in PostgreSQL: `isinstance` tells it from others."""
+    """A saver in PostgreSQL: `isinstance` tells it from others.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.postgres.base import BasePostgresSaver
+        >>> isinstance(InMemorySaver(), BasePostgresSaver)
+        False
+    """
 
     dialect: ClassVar[Traits] = POSTGRES
     supports_pipeline = True

@@ -36,6 +36,10 @@ class TheirDatabase:
         count: int = self._execute(f"SELECT count(*) FROM {self._checkpoints}", ())[0][0]
         return count
 
+    def damaged(self) -> Sequence[str]:
+        """Nothing: a row says which thread it belongs to."""
+        return ()
+
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
         rows = self._execute(
@@ -96,6 +100,10 @@ class OurDatabase:
         query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
         count: int = self._saver.engine.run(lambda: _rows(query, ()), write=False)[0][0]
         return count
+
+    def damaged(self) -> Sequence[str]:
+        """Nothing: a row says which thread it belongs to."""
+        return ()
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
