@@ -25,6 +25,7 @@ from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal, R
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
+from milepost.store._vectors.making import Incomplete
 from milepost.store._vectors.table import VectorTable
 
 _BYTES: Final = 512 * 2**20
@@ -33,15 +34,6 @@ _GONE: Final = 1000
 """So many items may be in a copy, beside twice those that there are, before it is made again."""
 _FETCHED: Final = 2 * 2**20
 """Bytes of vectors that are fetched in one go."""
-
-
-class Incomplete(Exception):
-    """Some items lack vectors that this store can make; make them, and search again."""
-
-    def __init__(self, generation: int, roots: list[str]) -> None:
-        super().__init__(generation, roots)
-        self.generation = generation
-        self.roots = roots
 
 
 class _Owner(NamedTuple):
