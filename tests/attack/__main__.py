@@ -8,8 +8,17 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
-from attack.campaign import Campaign, Report, Settings, new_database, own_server
+from attack.campaign import (
+    Campaign,
+    OwnRedis,
+    Report,
+    Settings,
+    new_database,
+    own_server,
+    replayed,
+)
 from attack.faults import FAULTS
 from attack.places import PLACES
 from attack.workloads import WORKLOADS
@@ -42,11 +51,15 @@ def attacked(given: argparse.Namespace) -> tuple[Report, Path]:
     faults = list(FAULTS) if given.faults == "all" else given.faults.split(",")
     workloads = [*WORKLOADS] if given.workload == "both" else [given.workload]
     with contextlib.ExitStack() as stack:
-        server, address = None, str(directory / "attacked.db")
+        server: Any = None
+        address = str(directory / "attacked.db")
         if given.place.startswith("postgres"):
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-pg-"))
             server = stack.enter_context(own_server(Path(home)))
             address = new_database(server, "attacked")
+        elif given.place.startswith("redis"):
+            server = stack.enter_context(contextlib.closing(OwnRedis()))
+            address = server.url
         settings = Settings(
             place=given.place,
             address=address,
@@ -82,26 +95,6 @@ def show(report: Report) -> None:
         shown[violation.promise] += 1
         if shown[violation.promise] <= MOST:
             print(f"- {violation.promise}\n  {violation.what}")
-
-
-def replayed(directory: Path) -> Report:
-    """The checks once more, over the rounds that are left of an attack."""
-    import json
-
-    from attack.history import read
-
-    settings = json.loads((directory / "settings.json").read_text())
-    report = Report()
-    for name in settings["workloads"]:
-        checks = WORKLOADS[name].checks()
-        for old in sorted(directory.glob("round-*")):
-            found = list(checks.violations(read(old)))
-            if report.checks or old.name == "round-00000":
-                report.violations += found
-            # else: what the rounds before it have left is not known any more
-            report.checks.update(checks.made)
-            checks.made.clear()
-    return report
 
 
 def main() -> int:

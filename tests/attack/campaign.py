@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import random
 import time
 from collections import Counter
@@ -14,10 +15,13 @@ from typing import Any
 
 from attack.faults import FAULTS
 from attack.history import Event, Recorder, open_history, read
-from attack.places import PLACES
+from attack.places import PLACES, left_open
 from attack.processes import PATIENCE, Hangs, Process
 from attack.violations import Violation
 from attack.workloads import WORKLOADS
+
+KNOWN = "known"
+"""The file with what the checks remembered when a round began."""
 
 
 @dataclass
@@ -170,11 +174,12 @@ class Campaign:
             checks.made.clear()
 
     def _taken(self) -> list[Event]:
-        """The events since the last round. Their files are kept aside, for a replay."""
+        """The events since the last round. Their files are kept aside, for `replayed`."""
         events = read(self.directory)
         aside = self.directory / f"round-{self._round:05}"
         self._round += 1
         aside.mkdir()
+        (aside / KNOWN).write_bytes(pickle.dumps(self.checks))
         for path in self.directory.glob("*.jsonl"):
             data = path.read_bytes()
             (aside / path.name).write_bytes(data)
@@ -200,27 +205,24 @@ class Campaign:
                 what = f"{worker.name} left {left}"
                 self._violated(Violation("no descriptor, thread or connection is left", what))
         self.workers = []
-        if self.server is not None and (found := connections(self.address)):
+        if self.server is not None and (found := left_open(self.place(self.address))):
             what = f"the server still has {found}"
             self._violated(Violation("no descriptor, thread or connection is left", what))
 
 
-def connections(address: str) -> list[Any]:
-    """Those that others have to this database. They get a moment to go: an exit is not a farewell."""
-    import psycopg
-
-    found: list[Any] = []
-    with psycopg.connect(address, autocommit=True) as connection:
-        for _ in range(100):
-            found = connection.execute(
-                "SELECT pid, state, left(query, 200) FROM pg_stat_activity WHERE"
-                " datname = current_database() AND pid <> pg_backend_pid()"
-                " AND backend_type = 'client backend'"
-            ).fetchall()
-            if not found:
-                break
-            time.sleep(0.05)
-    return found
+def replayed(directory: Path) -> Report:
+    """The checks once more, over the rounds that are left of an attack."""
+    report = Report()
+    rounds = sorted(directory.glob("round-*"))
+    known = pickle.loads((rounds[0] / KNOWN).read_bytes()) if rounds else []
+    for aside in rounds:
+        events = read(aside)
+        for checks in known:
+            report.violations += checks.violations(events)
+            report.checks.update(checks.made)
+            checks.made.clear()
+        report.rounds += 1
+    return report
 
 
 @contextlib.contextmanager
@@ -237,6 +239,25 @@ def own_server(directory: Path) -> Iterator[Any]:
             yield server
         finally:
             server.cleanup()
+
+
+class OwnRedis:
+    """A Valkey server that an attack may stop at once and start again."""
+
+    def __init__(self) -> None:
+        from redis_servers import DURABLE, started
+
+        self._server = started(*DURABLE)
+        self.url: str = self._server.url
+
+    def stop(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
 
 
 def new_database(server: Any, name: str) -> str:

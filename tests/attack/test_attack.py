@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attack.campaign import Campaign, Settings, new_database, own_server
+from attack.campaign import Campaign, OwnRedis, Settings, new_database, own_server, replayed
 from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
 from attack.places import PLACES
@@ -25,6 +26,8 @@ LONG = bool(os.environ.get("MILEPOST_LONG"))
 
 @pytest.fixture
 def address(request: pytest.FixtureRequest, place: str, tmp_path: Path) -> Any:
+    if place.startswith("redis"):
+        return request.getfixturevalue("attacked_redis").url
     if not place.startswith("postgres"):
         return str(tmp_path / "attacked.db")
     name = f"attack_{uuid.uuid4().hex[:10]}"
@@ -40,6 +43,13 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server
 
 
+@pytest.fixture
+def attacked_redis() -> Any:
+    pytest.importorskip("redis")
+    with closing(OwnRedis()) as server:
+        yield server
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
@@ -50,6 +60,8 @@ def test_what_was_promised_holds_while_everybody_does_everything(
     server = None
     if place.startswith("postgres"):
         server = request.getfixturevalue("attacked_server")
+    elif place.startswith("redis"):
+        server = request.getfixturevalue("attacked_redis")
     settings = Settings(
         place=place,
         address=address,
@@ -68,6 +80,21 @@ def test_what_was_promised_holds_while_everybody_does_everything(
     )
     assert sum(report.operations.values()) > 0
     assert sum(report.checks.values()) > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+@pytest.mark.xdist_group("attack")
+@pytest.mark.parametrize("workload", ["threads", "store"])
+def test_the_last_rounds_can_be_checked_again_with_what_was_known_before_them(workload, tmp_path):
+    settings = Settings(
+        *("memory", "", str(tmp_path), 18, [workload]), rounds=5, count=2, limit=10.0
+    )
+    report = Campaign(settings).run()
+    again = replayed(tmp_path)
+    assert (report.rounds, again.rounds) == (5, 3)
+    assert not report.violations
+    assert not again.violations
+    assert again.checks
 
 
 @pytest.mark.parametrize("kind", [*OBJECTS])

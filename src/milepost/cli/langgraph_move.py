@@ -74,9 +74,9 @@ def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
     from milepost.integrations.langgraph._moving.addresses import (
         open_theirs,
-        our_items,
         our_saver,
-        their_items,
+        source_items,
+        target_items,
         told_plainly,
     )
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
@@ -93,7 +93,7 @@ def run_import(options: argparse.Namespace) -> int:
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
-        _move_items(their_items, our_items, options, report)
+        _move_items(source_items, target_items, options, report)
     return _conclude(report)
 
 
@@ -102,7 +102,9 @@ def run_export(options: argparse.Namespace) -> int:
     from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving.addresses import (
+        bad_address,
         check_exists,
+        is_redis,
         our_items,
         our_saver,
         their_items,
@@ -114,6 +116,8 @@ def run_export(options: argparse.Namespace) -> int:
 
     _, called = _registry(options)
     sealed = options.encrypted
+    if is_redis(options.source):
+        raise bad_address(options.source)
     check_exists(options.source)
     with (
         told_plainly(),

@@ -10,6 +10,25 @@ program that wrote them: classes that are not known are shown as data and never 
         for entry in log(db, "customer-17", limit=10):
             print(entry.checkpoint_id, entry.writes)
         print(diff(db, Ref.parse("customer-17@~1"), Ref.parse("customer-17")))
+
+The examples of this module go on from here, with a database in memory:
+
+Examples:
+    >>> from typing_extensions import TypedDict
+    >>> from milepost import inspect
+    >>> from milepost.checkpoint.memory import InMemorySaver
+    >>> from milepost.graph import StateGraph
+    >>> from milepost.inspect import Ref
+    >>> class State(TypedDict):
+    ...     n: int
+    ...     city: str
+    >>> nodes = [("find", lambda state: {"city": "Paris"}), ("count", lambda state: {"n": 2})]
+    >>> builder = StateGraph(State).add_sequence(nodes).set_entry_point("find")
+    >>> saver = InMemorySaver()
+    >>> graph = builder.compile(checkpointer=saver)
+    >>> graph.invoke({"n": 0}, {"configurable": {"thread_id": "trip"}})
+    {'n': 2, 'city': 'Paris'}
+    >>> db = inspect.Database.of(saver)
 """
 
 from typing import TYPE_CHECKING

@@ -22,7 +22,23 @@ OpenStore: TypeAlias = "Callable[[bool], Any]"
 
 
 class Database:
-    """An open database: what is stored in it, and how it may be used."""
+    """An open database: what is stored in it, and how it may be used.
+
+    Args:
+        saver: Reads and writes threads.
+        url: The address, for messages.
+        kind: "sqlite", "postgres" or another kind of saver.
+        flavour: Whether milepost or LangGraph has written it.
+        writable: Whether it may be changed.
+        store: The store in the same database.
+        source: Reads what savers do not show: sizes, tags, rows.
+        reader: Reads threads as data, if that is another saver.
+        close: Closes it.
+
+    Examples:
+        >>> db.writable, [row.thread_id for row in inspect.threads(db).items]
+        (True, ['trip'])
+    """
 
     def __init__(
         self,
@@ -72,7 +88,13 @@ class Database:
     def of(
         cls, saver: BaseCheckpointSaver[Any], store: Any = None, *, writable: bool = True
     ) -> Database:
-        """A database that is open already, such as a saver in memory."""
+        """A database that is open already, such as a saver in memory.
+
+        Args:
+            saver: The saver.
+            store: A store to look into as well.
+            writable: Whether it may be changed.
+        """
         from milepost.checkpoint._sql.saver import SqlSaver
 
         reader: Any = data_saver(saver)
@@ -122,7 +144,14 @@ class Database:
             )
 
     def check_writable(self, what: str) -> None:
-        """Raise ReadOnlyError unless the database may be changed."""
+        """Make sure that the database may be changed.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: It was opened for reading, or LangGraph has written it.
+        """
         self.check_ours(what)
         if not self.writable:
             raise ReadOnlyError(

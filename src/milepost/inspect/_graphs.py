@@ -26,10 +26,24 @@ class GraphNotFoundError(InspectError, LookupError):
 
 
 def load_graph(spec: str) -> Any:
-    """The graph that is meant by `module:attribute`, `file.py:attribute`, or `langgraph.json`.
+    """The graph that a text means. The program is imported.
 
-    Of a file that names several graphs, `langgraph.json:NAME` chooses one. The program is
-    imported. A builder is compiled, a function that makes a graph is called.
+    Args:
+        spec: `module:attribute`, `file.py:attribute`, or `langgraph.json`; of a file that names
+            several graphs, `langgraph.json:NAME` chooses one. A builder is compiled, a function
+            that makes a graph is called.
+
+    Raises:
+        GraphNotFoundError: There is none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("trips_of_today.py").write_text('''
+        ... from milepost.graph import START, StateGraph
+        ... builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        ... ''')
+        >>> sorted(inspect.load_graph("trips_of_today.py:builder").nodes)
+        ['__start__', 'work']
     """
     place, _, name = spec.rpartition(":")
     if spec.endswith(".json"):
@@ -177,7 +191,17 @@ def refusing(graph: Any) -> dict[str, Any]:
 
 
 def attached(graph: Any, db: Database) -> Any:
-    """The graph with the threads and the store of a database, whatever it was compiled with."""
+    """The graph with the threads and the store of a database, whatever it was compiled with.
+
+    Args:
+        graph: The compiled graph.
+        db: The database.
+
+    Examples:
+        >>> bare = builder.compile()
+        >>> inspect.attached(bare, db).get_state({"configurable": {"thread_id": "trip"}}).values
+        {'n': 2, 'city': 'Paris'}
+    """
     if not is_langgraph(graph):
         changes: dict[str, Any] = {"checkpointer": db.saver}
         if db.store is not None:

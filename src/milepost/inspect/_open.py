@@ -25,13 +25,25 @@ def open_database(
     create: bool = False,
     serde: SerializerProtocol | None = None,
 ) -> Database:
-    """The database at an address; without one, at the address in MILEPOST_DB.
+    """The database at an address.
 
-    An address is `sqlite:///file.db`, a bare path to a file, `postgresql://…` or `redis://…`
-    (`rediss`, `valkey`, `unix`; `redis+cluster` for a cluster). Without `write`
-    nothing in it can be changed. With `create` (and `write`) a file or tables that are not there
-    are made. `serde` is the serializer that it was written with, if that is not the usual one; if
-    MILEPOST_AES_KEY is set, values that are sealed with that key are opened.
+    If MILEPOST_AES_KEY is set, values that are sealed with that key are opened.
+
+    Args:
+        url: `sqlite:///file.db`, a bare path to a file, `postgresql://…` or `redis://…` (`rediss`,
+            `valkey`, `unix`; `redis+cluster` for a cluster); without one, the address in
+            MILEPOST_DB.
+        write: Whether it may be changed.
+        create: With `write`: make a file or tables that are not there.
+        serde: The serializer that it was written with, if that is not the usual one.
+
+    Raises:
+        CannotOpenError: There is no database, or none of a kind that is known.
+
+    Examples:
+        >>> with inspect.open_database("sqlite:///agent.db", write=True, create=True) as other:
+        ...     inspect.threads(other).total
+        0
     """
     if url is None:
         url = os.environ.get(VARIABLE)

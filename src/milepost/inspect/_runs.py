@@ -30,11 +30,20 @@ if TYPE_CHECKING:
 
 
 class RunEvent(NamedTuple):
-    """Something that happens in a run, as `stream` tells it."""
+    """Something that happens in a run, as `stream` tells it.
+
+    Examples:
+        >>> events = list(inspect.run(db, graph, "other", {"n": 0}))
+        >>> [event.data for event in events if event.mode == "updates"][-1]
+        {'count': {'n': 2}}
+    """
 
     mode: str
+    """The stream mode."""
     namespace: Sequence[str]
+    """The graph that it comes from."""
     data: Any
+    """What the mode carries, as data."""
 
 
 def fork(
@@ -45,11 +54,23 @@ def fork(
     graph: Any = None,
     as_node: str | None = None,
 ) -> Ref:
-    """A new checkpoint after `ref` in which some keys are different; the original stays.
+    """A new checkpoint after another one in which some keys are different; the original stays.
 
-    With a graph the values go through its reducers, as in `update_state`. Without one the keys are
-    set to the values, and what was to run next still is. ThreadConflict if a run has the thread, or
-    another fork is being made.
+    Args:
+        db: The database.
+        ref: The checkpoint before.
+        values: Keys and their new values.
+        graph: The compiled graph: the values go through its reducers, as in `update_state`. Without
+            one the keys are set to the values, and what was to run next still is.
+        as_node: The node that counts as the writer.
+
+    Raises:
+        ThreadConflict: A run has the thread, or another fork is being made.
+
+    Examples:
+        >>> ref = inspect.fork(db, Ref.parse("trip@~1"), {"city": "Rome"})
+        >>> inspect.show(db, ref).values
+        {'n': 0, 'city': 'Rome'}
     """
     db.check_writable("fork")
     saved = resolve(db, ref)
@@ -121,7 +142,21 @@ def answer(
 ) -> Iterator[RunEvent]:
     """Answer what a thread asks, and let it go on; what happens then.
 
-    Without an id there must be one question. An id may be the beginning of one.
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+        value: The answer.
+        interrupt_id: The question, or the beginning of its id; not needed if there is one.
+
+    Examples:
+        >>> from milepost.types import interrupt
+        >>> asking = StateGraph(State).add_node("ask", lambda state: {"city": interrupt("Where?")})
+        >>> asking = asking.set_entry_point("ask").compile(checkpointer=saver)
+        >>> _ = asking.invoke({}, {"configurable": {"thread_id": "asks"}})
+        >>> _ = list(inspect.answer(db, asking, "asks", "Rome"))
+        >>> inspect.show(db, Ref.parse("asks")).values
+        {'city': 'Rome'}
     """
     db.check_writable("answer")
     questions = [one.id for one in show(db, Ref(thread_id), limit=1_000).interrupts]
@@ -141,7 +176,18 @@ def answer(
 
 
 def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:
-    """Go on where a thread stopped; from an older checkpoint, replay what came after it."""
+    """Go on where a thread stopped; from an older checkpoint, replay what came after it.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        ref: The checkpoint.
+
+    Examples:
+        >>> _ = list(inspect.resume(db, graph, Ref.parse("trip@~1")))
+        >>> len(list(inspect.log(db, "trip"))) > 4  # the replay is a branch of its own
+        True
+    """
     db.check_writable("resume")
     config = resolve(db, ref).config
     if ref.at is None and not ref.back:
@@ -150,7 +196,19 @@ def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:
 
 
 def run(db: Database, graph: Any, thread_id: str, input: Any) -> Iterator[RunEvent]:
-    """Give a thread an input; what happens then."""
+    """Give a thread an input; what happens then.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+        input: The input.
+
+    Examples:
+        >>> _ = list(inspect.run(db, graph, "other", {"n": 0}))
+        >>> inspect.show(db, Ref.parse("other")).values
+        {'n': 2, 'city': 'Paris'}
+    """
     db.check_writable("run")
     return _events(db, graph, input, Place(thread_id, "", None).config())
 

@@ -19,18 +19,38 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
 
 class TagRow(NamedTuple):
-    """A tag of a thread."""
+    """A tag of a thread.
+
+    Examples:
+        >>> row = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> row.name, row.exists
+        ('booked', True)
+    """
 
     name: str
+    """The tag."""
     thread_id: str
+    """The thread."""
     namespace: str
+    """The graph: "" for the outermost."""
     checkpoint_id: str
+    """The checkpoint."""
     exists: bool
     """Whether the checkpoint is still there."""
 
 
 def tags(db: Database, thread_id: str) -> list[TagRow]:
-    """The tags of a thread by name."""
+    """The tags of a thread by name.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> [row.name for row in inspect.tags(db, "trip")]
+        ['booked']
+    """
     return [
         TagRow(
             name,
@@ -45,7 +65,18 @@ def tags(db: Database, thread_id: str) -> list[TagRow]:
 
 def tag(db: Database, ref: Ref, name: str) -> TagRow:
     """Name a checkpoint; a tag of the same name moves there, and of two at once the later one is
-    kept."""
+    kept.
+
+    Args:
+        db: The database.
+        ref: The checkpoint.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip@~1"), "before")
+        >>> inspect.show(db, Ref.parse("trip@before")).next
+        ('count',)
+    """
     db.check_writable("tag")
     if not _NAME.fullmatch(name):
         raise BadReferenceError(
@@ -59,7 +90,19 @@ def tag(db: Database, ref: Ref, name: str) -> TagRow:
 
 
 def untag(db: Database, thread_id: str, name: str) -> None:
-    """Remove a tag; the checkpoint stays."""
+    """Remove a tag; the checkpoint stays.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> inspect.untag(db, "trip", "booked")
+        >>> inspect.tags(db, "trip")
+        []
+    """
     db.check_writable("untag")
     known = _known(db, thread_id)
     if name not in known:

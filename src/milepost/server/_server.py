@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one answer may hold."""
+    """How much one answer may hold.
+
+    Examples:
+        >>> from milepost.server import Limits
+        >>> Limits(streams=10).streams
+        10
+    """
 
     value: int = 64 * 1024
     """Characters of a part of a state on the page; what is larger is asked for by its path."""

@@ -32,8 +32,20 @@ from milepost.types import MISSING, RunnableConfig
 class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what prune returns
     """Keeps threads in memory; they are lost when the process ends.
 
-    `factory` makes the three mappings `storage`, `writes` and `blobs`; it is called like
-    `collections.defaultdict`.
+    Args:
+        serde: Turns values into bytes and back.
+        factory: Makes the three mappings `storage`, `writes` and `blobs`; it is called like
+            `collections.defaultdict`.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> saver = InMemorySaver()
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> graph.invoke({}, config)
+        {'n': 1}
     """
 
     _last_version: tuple[str | None, int, bool] = (None, 0, False)

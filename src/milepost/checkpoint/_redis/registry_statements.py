@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Scan
+from milepost.checkpoint._redis.calls import Calls, Entries, Everything, Listed
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.transaction import unlist
 from milepost.checkpoint._redis.view import Entry, entry_in
@@ -187,7 +187,7 @@ class RegistryStatements:
         return found
 
     def unlisted(self) -> Calls[Rows]:
-        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Scan()))
+        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Everything()))
         found = (yield Entries(ids)) if ids else []
         rows: Rows = []
         for id, (cells, _) in zip(ids, found, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint._redis.calls import Argument, Calls, Read
+from milepost._db.redis.commands import Argument
+from milepost.checkpoint._redis.calls import Calls, Read
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
 from milepost.errors import DamagedRowError
 
