@@ -11,7 +11,7 @@ They are in the Google style, as the reference reads it. The rules:
   warnings are shown by what raises them.
 
 Every example runs and prints what it shows. The examples of methods continue the one of their
-class, and those of a module whose docstring has one, such as `milepost.inspect`, continue that.
+class, and those below a module whose docstring has one, such as `milepost.inspect`, continue that.
 `DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
 """
 
@@ -157,13 +157,14 @@ def with_examples() -> tuple[Member, ...]:
 
 def example(member: Member) -> str:
     """The example, after those that it continues: of its module, and of the class of a method."""
-    of_module = Sections.of(sys.modules[member.module].__doc__).sections.get("Examples", "")
+    rooms = [one for one in public_modules() if member.name.startswith(f"{one}.")]
+    begun = [Sections.of(sys.modules[one].__doc__).sections.get("Examples", "") for one in rooms]
     owner = member.owner
     classes = [one for one in with_examples() if owner and one.is_class]
     classes = [one for one in classes if owner in one.object.__mro__]
     classes.sort(key=lambda one: one.object is not owner)
     texts = [one.doc.sections["Examples"] for one in [*classes[:1], member]]
-    return "\n\n".join([of_module, *texts])
+    return "\n\n".join([*begun, *texts])
 
 
 @pytest.mark.parametrize("module", public_modules())
