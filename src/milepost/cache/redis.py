@@ -27,9 +27,24 @@ R = TypeVar("R")
 class RedisCache(StoredCache[ValueT]):
     """Keeps values in Redis, in their stored form; the server drops what has expired.
 
-    `redis` is a client of redis-py or valkey-py (`pip install redis`), sync or async, also one of
-    a cluster: a sync one serves both kinds of methods, an async one the async methods. While the
-    server cannot be reached, or is full, nothing is found or kept, and a warning is logged.
+    While the server cannot be reached, or is full, nothing is found or kept, and a warning is
+    logged.
+
+    Args:
+        redis: A client of redis-py or valkey-py (`pip install redis`), sync or async, also one of a
+            cluster: a sync one serves both kinds of methods, an async one the async methods.
+        serde: Turns values into bytes and back.
+        prefix: What the names of its keys begin with.
+
+    Examples:
+        >>> import os
+        >>> import redis
+        >>> from milepost.cache.redis import RedisCache
+        >>> with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        ...     cache = RedisCache(client)
+        ...     cache.set({(("cities",), "paris"): ("France", 60)})
+        ...     cache.get([(("cities",), "paris")])
+        {(('cities',), 'paris'): 'France'}
     """
 
     def __init__(

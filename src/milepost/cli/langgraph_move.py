@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
+from milepost.cli.names import BARE
 from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
@@ -20,7 +21,7 @@ def register(commands: Any) -> None:
     """Add both commands to the command line."""
     importing = commands.add_parser(
         "import",
-        help="copy threads and store items from a LangGraph database",
+        help=BARE["import"],
         description=(
             "Copies threads with their checkpoints and pending writes, and the items of the store. "
             "The source is not changed. It can be run again: what is there is left, what is "
@@ -32,7 +33,7 @@ def register(commands: Any) -> None:
     importing.set_defaults(run=run_import)
     exporting = commands.add_parser(
         "export",
-        help="copy threads and store items to a LangGraph database",
+        help=BARE["export"],
         description="The way back: copies threads so that LangGraph can go on with them.",
     )
     exporting.add_argument("--from", required=True, metavar="ADDRESS", dest="source")

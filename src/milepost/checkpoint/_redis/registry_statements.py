@@ -106,6 +106,11 @@ class RegistryStatements:
         """How long a thread lives: a statement of this saver's own."""
         return (yield from self._change(id, _any, ttl=ttl))
 
+    def ttl_of(self, id: str) -> Calls[Rows]:
+        """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
+        entry = yield from self.view(id).load()
+        return [(entry.ttl,)] if entry else []
+
     def thread_metadata(self, id: str) -> Calls[Rows]:
         entry = yield from self.view(id).load()
         return [(entry.metadata,)] if entry else []

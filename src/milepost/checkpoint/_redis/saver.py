@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
-from milepost._db.dialect import Bounds, Dialect
+from milepost._db.dialect import Bounds, Traits
 from milepost._db.operations import Query
 from milepost._db.redis.client import make_client
 from milepost.checkpoint._contract.names import check_name
@@ -30,25 +30,9 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint.serde.base import SerializerProtocol
 
-_NOTHING: Final = ""
-DIALECT: Final = Dialect(
-    name="redis",
-    bytes=_NOTHING,
-    real=_NOTHING,
-    text=_NOTHING,
-    json=_NOTHING,
-    compact=_NOTHING,
-    packed=_NOTHING,
-    pairs=_NOTHING,
-    items=_NOTHING,
-    int=_NOTHING,
-    lock=_NOTHING,
-    remote=True,
-    refuses=False,
-    settled=(),
-    chain=Bounds(16, 32, 16),
+TRAITS: Final = Traits(
+    name="redis", remote=True, refuses=False, settled=(), chain=Bounds(16, 32, 16)
 )
-"""What a saver asks of a dialect besides its words, of which there are none here."""
 _PAGE: Final = 200
 
 
@@ -83,7 +67,7 @@ def _before(prefix: str | None) -> str:
 class RedisStorage(SqlSaver):
     """Keeps threads in Redis or Valkey, by a sync or an async client."""
 
-    dialect = DIALECT
+    dialect = TRAITS
     registry = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]

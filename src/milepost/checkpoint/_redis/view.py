@@ -305,8 +305,7 @@ class ThreadView:
         if self.entry is None:
             return [*found, "K"]
         found += entry_changes(self._before, self.entry)
-        if self.is_wiped:
-            raise NotImplementedError("a thread without rows is removed as a whole")
+        assert not self.is_wiped, "a thread without rows is removed as a whole"
         for field, row in self.changed.items():
             found += ["D", field] if row is None else ["S", field, pack(row)]
         return found

@@ -60,16 +60,36 @@ __all__ = [
 class RedisSaver(RedisStorage):
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
-    Give it an address or a client of redis-py, for one server or for a cluster; several threads
-    may share it. `connection_args` go to the client that is made for an address; with
-    `cluster=True` among them it is a cluster's.
+    Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
+    one thread is kept.
 
-    `ttl={"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after their
-    last step, or their last use; `saver.threads.set_ttl` and `saver.threads.pin` decide for one.
-    `wait_replicas`: how many replicas must have a step before it is acknowledged. `wait_aof=False`
-    does not wait for the server's disk. `allow_eviction=True` accepts a server that drops threads
-    when its memory is full. `scripts=False` uses none. `checkpoint_write_prefix` is not used: all
-    keys begin with `checkpoint_prefix`.
+    Args:
+        redis_url: The address.
+        redis_client: A client of redis-py, for one server or for a cluster, in place of the
+            address.
+        connection_args: For the client that is made for an address; with `cluster=True` among them
+            it is a cluster's.
+        ttl: `{"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after
+            their last step, or their last use.
+        checkpoint_prefix: What all keys begin with.
+        checkpoint_write_prefix: Not used.
+        serde: Turns values into bytes and back.
+        wait_aof: Whether to wait for the server's disk before a step is acknowledged.
+        wait_replicas: How many replicas must have a step before it is acknowledged.
+        allow_eviction: Accept a server that drops threads when its memory is full.
+        scripts: Whether to use scripts on the server.
+        **threads: `thread_metadata`: keys of a run's metadata that are stored with the thread;
+            `seal_thread_metadata`: whether they are encrypted there.
+
+    Examples:
+        >>> import os
+        >>> from milepost.checkpoint.redis import RedisSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> with RedisSaver.from_conn_string(os.environ["REDIS_URL"]) as saver:
+        ...     graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        ...     graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
 
     is_async = False
@@ -77,7 +97,12 @@ class RedisSaver(RedisStorage):
     @classmethod
     @contextmanager
     def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> Iterator[Self]:
-        """A saver on a client of its own; use it with `with`. Takes what the class takes."""
+        """A saver on a client of its own; use it with `with`.
+
+        Args:
+            redis_url: The address.
+            **options: Those of the class.
+        """
         with cls(redis_url, **options) as saver:
             yield saver
 

@@ -16,9 +16,34 @@ __all__ = ["AsyncRedisSaver"]
 class AsyncRedisSaver(RedisStorage):
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
-    Give it an address or an async client of redis-py, for one server or for a cluster. The sync
-    methods work from threads other than the loop's, while it runs. See `RedisSaver` for the
-    options.
+    The sync methods work from threads other than the loop's, while it runs.
+
+    Args:
+        redis_url: The address.
+        redis_client: An async client of redis-py, for one server or for a cluster, in place of the
+            address.
+        connection_args: See `RedisSaver`.
+        ttl: See `RedisSaver`.
+        checkpoint_prefix: What all keys begin with.
+        checkpoint_write_prefix: Not used.
+        serde: Turns values into bytes and back.
+        wait_aof: Whether to wait for the server's disk before a step is acknowledged.
+        wait_replicas: How many replicas must have a step before it is acknowledged.
+        allow_eviction: Accept a server that drops threads when its memory is full.
+        scripts: Whether to use scripts on the server.
+        **threads: See `RedisSaver`.
+
+    Examples:
+        >>> import asyncio, os
+        >>> from milepost.checkpoint.redis.aio import AsyncRedisSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> async def main():
+        ...     async with AsyncRedisSaver.from_conn_string(os.environ["REDIS_URL"]) as saver:
+        ...         graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        ...         return await graph.ainvoke({}, {"configurable": {"thread_id": "1"}})
+        >>> asyncio.run(main())
+        {'n': 1}
     """
 
     is_async = True
@@ -28,7 +53,12 @@ class AsyncRedisSaver(RedisStorage):
     async def from_conn_string(
         cls, redis_url: str | None = None, **options: Any
     ) -> AsyncIterator[Self]:
-        """A saver on a client of its own; use it with `async with`. Takes what the class takes."""
+        """A saver on a client of its own; use it with `async with`.
+
+        Args:
+            redis_url: The address.
+            **options: Those of the class.
+        """
         async with cls(redis_url, **options) as saver:
             yield saver
 

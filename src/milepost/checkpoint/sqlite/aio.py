@@ -29,6 +29,25 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
     Give it an aiosqlite connection or a sqlite3 one, or let `from_conn_string` open and close one.
     The loop never waits for the disk. The sync methods work too; with an aiosqlite connection,
     from every thread but the loop's own.
+
+    Args:
+        conn: A connection of aiosqlite or sqlite3.
+        serde: Turns values into bytes and back.
+        synchronous: See `SqliteSaver`.
+        **threads: See `SqliteSaver`.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> async def main():
+        ...     async with AsyncSqliteSaver.from_conn_string("threads.db") as saver:
+        ...         graph = builder.compile(checkpointer=saver)
+        ...         return await graph.ainvoke({}, {"configurable": {"thread_id": "1"}})
+        >>> asyncio.run(main())
+        {'n': 1}
     """
 
     dialect = SQLITE
@@ -66,7 +85,14 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
         synchronous: str = "FULL",
         **threads: Unpack[ThreadOptions],
     ) -> AsyncIterator[Self]:
-        """A saver on a file, or on `":memory:"`; use it with `async with`."""
+        """A saver on a file, or in memory; use it with `async with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            serde: As for the class.
+            synchronous: As for the class.
+            **threads: As for the class.
+        """
         check_options(serde, threads)
         connection = await in_thread(open_sqlite, conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous, **threads)

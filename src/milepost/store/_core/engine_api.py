@@ -56,7 +56,11 @@ class EngineStore(CoreStore, ProcessBound, BaseStore):
         return await self._engine_core.atransact(self._engine, request)
 
     def use(self, engine: Any) -> None:
-        """Carry out requests with this engine from now on."""
+        """Carry out requests with this engine from now on.
+
+        Args:
+            engine: Reads and writes the database.
+        """
         self._engine = engine
 
     def setup(self) -> None:

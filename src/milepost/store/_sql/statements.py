@@ -1,70 +1,87 @@
-"""The statements of a store, by name. `?` is a parameter; `render` makes them a database's own."""
+"""The statements of a store, by name, each in one piece.
+
+`?` is a parameter. Words in percent signs are a database's own (`dialects.py`); those in at signs
+are what a call makes of them: `@where@` the filter of a search, `@order@` its order, `@values@` the
+rows of a put. `indexed` is -1 (`LACKING`) where an item lacks its vectors.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from milepost.store._core.records import Order
-from milepost.store._vectors.generations import LACKING
 
-COLUMNS: Final = "i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
 ALIVE: Final = "(i.expires IS NULL OR i.expires > ?)"
 
-GET: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND {ALIVE}"
+GET: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE i.ns = ? AND i.key = ? AND (i.expires IS NULL OR i.expires > ?)"
+)
 GET_MANY: Final = (
-    f"SELECT {COLUMNS} FROM %pairs% p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b"
-    f" WHERE {ALIVE}"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM %pairs% p JOIN"
+    " milepost_items i ON i.ns = p.a AND i.key = p.b WHERE (i.expires IS NULL OR i.expires > ?)"
 )
 SEARCH: Final = (
-    f"SELECT {COLUMNS} FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
 )
 # The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
 # prefix: once it has planned so for a wide one, it may keep the plan for all.
-SEARCH_BELOW: Final = SEARCH.replace("@order@", "@sum@")
+SEARCH_BELOW: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE @where@ ORDER BY @sum@ LIMIT ? OFFSET ?"
+)
 # Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
 # sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
 # the prefix is searched as well.
 SEARCH_NEWEST: Final = (
-    f"SELECT {COLUMNS} FROM (SELECT * FROM milepost_items ORDER BY updated DESC LIMIT ?) i"
-    " WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT * FROM"
+    " milepost_items ORDER BY updated DESC LIMIT ?) i WHERE @where@ ORDER BY @order@ LIMIT ?"
+    " OFFSET ?"
 )
 # SQLite would read all of the subquery before it sorts.
 SEARCH_NEWEST_LITE: Final = (
-    f"SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_updated WHERE i.updated >"
-    " ifnull((SELECT updated FROM milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0)"
-    " AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " INDEXED BY milepost_items_updated WHERE i.updated > ifnull((SELECT updated FROM"
+    " milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0) AND @where@ ORDER BY @order@"
+    " LIMIT ? OFFSET ?"
 )
 IS_WIDE: Final = "SELECT 1 FROM milepost_items i WHERE @below@ LIMIT 1 OFFSET ?"
 # SQLite sorts whole rows. Without the values they are much smaller.
 SEARCH_IDS_FIRST: Final = (
-    f"SELECT {COLUMNS} FROM (SELECT i.id AS found FROM milepost_items i WHERE @where@"
-    " ORDER BY @order@ LIMIT ? OFFSET ?) JOIN milepost_items i ON i.id = found ORDER BY @order@"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT i.id AS"
+    " found FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?) JOIN"
+    " milepost_items i ON i.id = found ORDER BY @order@"
 )
 # In one namespace the index has the order, so that the search ends with its page. If there are
 # others below it, the last row is empty, and says that the rest is not what was asked for.
 SEARCH_LEVEL: Final = (
-    f"SELECT * FROM (SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_newest"
-    " WHERE i.ns = ? AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?)"
-    f" UNION ALL SELECT {', '.join(['NULL'] * len(COLUMNS.split(',')))}"
+    "SELECT * FROM (SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
+    " milepost_items i INDEXED BY milepost_items_newest WHERE i.ns = ? AND @where@ ORDER BY"
+    " @order@ LIMIT ? OFFSET ?) UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
     " WHERE EXISTS (SELECT 1 FROM milepost_items WHERE ns > ? AND ns < ?)"
 )
-BY_IDS: Final = f"SELECT {COLUMNS} FROM %items% p JOIN milepost_items i ON i.id = %integer% WHERE "
+BY_IDS: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM %items% p JOIN"
+    " milepost_items i ON i.id = %integer% WHERE (i.expires IS NULL OR i.expires > ?)"
+)
 # From one namespace to the next, through the index; DISTINCT would read every item.
 NAMESPACES: Final = (
-    "WITH RECURSIVE n(ns) AS ("
-    "SELECT min(ns) FROM milepost_items WHERE ns >= ? AND ns < ? UNION ALL"
-    " SELECT (SELECT min(ns) FROM milepost_items WHERE ns > n.ns AND ns < ?) FROM n"
-    " WHERE n.ns IS NOT NULL"
-    ") SELECT n.ns FROM n WHERE n.ns IS NOT NULL"
-    f" AND EXISTS (SELECT 1 FROM milepost_items i WHERE i.ns = n.ns AND {ALIVE})"
+    "WITH RECURSIVE n(ns) AS (SELECT min(ns) FROM milepost_items WHERE ns >= ? AND ns < ? UNION"
+    " ALL SELECT (SELECT min(ns) FROM milepost_items WHERE ns > n.ns AND ns < ?) FROM n WHERE n.ns"
+    " IS NOT NULL) SELECT n.ns FROM n WHERE n.ns IS NOT NULL AND EXISTS (SELECT 1 FROM"
+    " milepost_items i WHERE i.ns = n.ns AND (i.expires IS NULL OR i.expires > ?))"
 )
 VERSIONS: Final = (
-    "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ?"
-    f" AND {ALIVE} %lock%"
+    "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND"
+    " (i.expires IS NULL OR i.expires > ?) %lock%"
 )
 
-_CHANGED: Final = (
-    "kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
+PUT: Final = (
+    "INSERT INTO milepost_items"
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed)"
+    " @values@ ON CONFLICT (ns, key) DO UPDATE SET"
+    " kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
     " ttl = excluded.ttl, expires = excluded.expires, indexed = excluded.indexed,"
     " reindexed = excluded.reindexed,"
     # What has expired is gone, and its successor is a new item.
@@ -74,22 +91,20 @@ _CHANGED: Final = (
     " updated = CASE WHEN milepost_items.updated >= excluded.updated"
     " THEN milepost_items.updated + 1 ELSE excluded.updated END"
 )
-_INSERT: Final = (
-    "INSERT INTO milepost_items"
-    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) "
-)
+"""Its values are those of one item (`ONE`, `ONE_PLAIN`), or of several (`SEVERAL`)."""
 # Larger than every version that was deleted, should the clock have gone back since: a version is
 # never used twice, also where an item was deleted and put again. The row is shared until the
 # transaction ends, and a delete takes it before it deletes: so none comes between this look and
 # the put, which may have to wait for a delete of the same item.
-_VERSION: Final = (
-    "%max%(?, coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? %share%), 0))"
+ONE: Final = (
+    "VALUES (?, ?, ?, ?, %json%, ?, ?, %max%(?, coalesce((SELECT version + 1 FROM milepost_deleted"
+    " WHERE shard = ? %share%), 0)), ?, ?, ?, ?)"
 )
-_VALUES: Final = f"(?, ?, ?, ?, %json%, ?, ?, {_VERSION}, ?, ?, ?, ?)"
-_PLAIN: Final = f"(?, ?, 'msgpack', ?, %json%, NULL, ?, {_VERSION}, NULL, NULL, {{}}, {{}})"
+ONE_PLAIN: Final = (
+    "VALUES (?, ?, 'msgpack', ?, %json%, NULL, ?, %max%(?, coalesce((SELECT version + 1 FROM"
+    " milepost_deleted WHERE shard = ? %share%), 0)), NULL, NULL, {}, {})"
+)
 """Of an item that has nothing special: what is not sent needs not be read."""
-
-
 # Of many rows at once, the versions that were deleted are looked at once for all.
 _ROW: Final = (
     "(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint, ?::integer,"
@@ -99,7 +114,7 @@ _PLAIN_ROW: Final = (
     "(?::text, ?::text, 'msgpack', ?::bytea, ?::jsonb, NULL::text, ?::bigint, ?::bigint,"
     " ?::integer, NULL::bigint, NULL::bigint, {}, {})"
 )
-_FROM_ROWS: Final = (
+SEVERAL: Final = (
     "SELECT ns, key, kind, data, view, idx, created, %max%(updated, coalesce((SELECT max(version)"
     " + 1 FROM milepost_deleted), 0)), ttl, expires, indexed, reindexed FROM (VALUES {}) AS p"
     " (ns, key, kind, data, view, idx, created, updated, shard, ttl, expires, indexed, reindexed)"
@@ -109,43 +124,44 @@ _FROM_ROWS: Final = (
 def put(rows: int = 1, plain: tuple[int, int] | None = None) -> str:
     """Store so many items, or so many plain ones with these marks; after their values comes the
     time."""
-    one, many = (_VALUES, _ROW) if plain is None else (_PLAIN, _PLAIN_ROW)
+    one, row = (ONE, _ROW) if plain is None else (ONE_PLAIN, _PLAIN_ROW)
     if plain is not None:
         marks = tuple(map(int, plain))
-        one, many = one.format(*marks), many.format(*marks)
-    values = f"VALUES {one}" if rows == 1 else _FROM_ROWS.format(", ".join([many] * rows))
-    return f"{_INSERT}{values} ON CONFLICT (ns, key) DO UPDATE SET {_CHANGED}"
+        one, row = one.format(*marks), row.format(*marks)
+    values = one if rows == 1 else SEVERAL.format(", ".join([row] * rows))
+    return PUT.replace("@values@", values)
 
 
-PUT: Final = put()
-PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
+PUT_NEW: Final = PUT.replace("@values@", ONE) + " WHERE milepost_items.expires <= ?"
 """Refuses to replace an item that is there."""
 DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
-_IF_LARGER: Final = (
-    " ON CONFLICT (shard) DO UPDATE SET version = excluded.version"
-    " WHERE excluded.version > milepost_deleted.version"
-)
 NOTE_DELETED: Final = (
-    "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), updated"
-    f" FROM milepost_items WHERE ns = ? AND key = ?{_IF_LARGER}"
+    "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), updated FROM"
+    " milepost_items WHERE ns = ? AND key = ? ON CONFLICT (shard) DO UPDATE SET version ="
+    " excluded.version WHERE excluded.version > milepost_deleted.version"
 )
 """Before an item is deleted: that its version was used."""
 DELETE_ONE: Final = (
-    "WITH shards AS (SELECT CAST(? AS INTEGER) AS shard),"
-    " gone AS (DELETE FROM milepost_items WHERE ns = ? AND key = ? RETURNING updated)"
-    " INSERT INTO milepost_deleted (shard, version) SELECT shard, updated FROM gone, shards"
-    f"{_IF_LARGER}"
+    "WITH shards AS (SELECT CAST(? AS INTEGER) AS shard), gone AS (DELETE FROM milepost_items"
+    " WHERE ns = ? AND key = ? RETURNING updated) INSERT INTO milepost_deleted (shard, version)"
+    " SELECT shard, updated FROM gone, shards ON CONFLICT (shard) DO UPDATE SET version ="
+    " excluded.version WHERE excluded.version > milepost_deleted.version"
 )
 """Both in one, where a statement can."""
-SHARDS: Final = (
+SHARE_SHARDS: Final = (
     "SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT %integer% FROM %items% p)"
-    " ORDER BY d.shard "
+    " ORDER BY d.shard FOR KEY SHARE OF d"
 )
-SHARE_SHARDS: Final = f"{SHARDS} FOR KEY SHARE OF d"
 """Before several items are put: no other transaction deletes one of them until this one ends."""
-TAKE_SHARDS: Final = f"{SHARDS} FOR UPDATE OF d"
+TAKE_SHARDS: Final = (
+    "SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT %integer% FROM %items% p)"
+    " ORDER BY d.shard FOR UPDATE OF d"
+)
 """Before items are deleted: no other transaction puts or deletes one until this one ends."""
-NOTE_VERSION: Final = f"INSERT INTO milepost_deleted (shard, version) VALUES (?, ?){_IF_LARGER}"
+NOTE_VERSION: Final = (
+    "INSERT INTO milepost_deleted (shard, version) VALUES (?, ?) ON CONFLICT (shard) DO UPDATE"
+    " SET version = excluded.version WHERE excluded.version > milepost_deleted.version"
+)
 RENEW: Final = (
     "UPDATE milepost_items SET expires = %max%(expires, ? + ttl)"
     " WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
@@ -154,14 +170,16 @@ SEE_EXPIRED: Final = (
     "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
     " ORDER BY i.expires LIMIT ?"
 )
-EXPIRED: Final = f"{SEE_EXPIRED} %lock_free%"
+EXPIRED: Final = (
+    "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ? ORDER BY"
+    " i.expires LIMIT ? %lock_free%"
+)
 DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
 META: Final = (
-    "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END"
-    " FROM milepost_store_meta"
-    " UNION ALL SELECT 'lacking', ''"
-    f" WHERE EXISTS (SELECT 1 FROM milepost_items WHERE indexed = {LACKING})"
+    "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END FROM"
+    " milepost_store_meta UNION ALL SELECT 'lacking', '' WHERE EXISTS (SELECT 1 FROM"
+    " milepost_items WHERE indexed = -1)"
 )
 SET_META: Final = (
     "INSERT INTO milepost_store_meta (name, value) VALUES (?, ?)"
@@ -183,9 +201,13 @@ ADD_VECTOR: Final = (
     "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items"
     " WHERE ns = ? AND key = ?"
 )
-OTHER_VECTOR_OF: Final = VECTORS_OF_ONE + " AND vector <> %vector%"
+OTHER_VECTOR_OF: Final = (
+    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
+    " AND vector <> %vector%"
+)
 ADD_ONLY_VECTOR: Final = (
-    ADD_VECTOR + " AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
+    "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items WHERE ns = ? AND"
+    " key = ? AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
 )
 
 COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
@@ -195,7 +217,7 @@ STALE: Final = (
 )
 LACKING_ITEMS: Final = (
     "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx, i.id FROM milepost_items i"
-    f" WHERE i.indexed = {LACKING} AND i.id > ? ORDER BY i.id LIMIT ?"
+    " WHERE i.indexed = -1 AND i.id > ? ORDER BY i.id LIMIT ?"
 )
 SET_REINDEXED: Final = (
     "UPDATE milepost_items SET reindexed = ?,"
@@ -203,12 +225,10 @@ SET_REINDEXED: Final = (
     " WHERE ns = ? AND key = ?"
 )
 SET_INDEXED: Final = (
-    f"UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = {LACKING}"
+    "UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = -1"
 )
-HAVE_VECTORS: Final = (
-    f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING} AND reindexed = ?"
-)
-LACK_VECTORS: Final = f"UPDATE milepost_items SET indexed = {LACKING} WHERE reindexed <> ?"
+HAVE_VECTORS: Final = "UPDATE milepost_items SET indexed = ? WHERE indexed = -1 AND reindexed = ?"
+LACK_VECTORS: Final = "UPDATE milepost_items SET indexed = -1 WHERE reindexed <> ?"
 LOCK_ITEM: Final = "SELECT 1 FROM milepost_items i WHERE i.ns = ? AND i.key = ? %lock%"
 # In one order everywhere, so that two transactions cannot wait for each other.
 LOCK_ITEMS: Final = (

@@ -69,7 +69,7 @@ class VectorIndex(ABC):
         page = list(scores)[search.offset : wanted]
         if not page:
             return []
-        text = self.store_sql.render(f"{sql.BY_IDS}{sql.ALIVE}")
+        text = self.store_sql.render(sql.BY_IDS)
         rows = yield Query(text, (json.dumps(page), now), last=alone)
         by_id = {row[6]: row for row in rows}
         return [(scores[item], by_id[item]) for item in page if item in by_id]

@@ -36,11 +36,23 @@ def __getattr__(name: str) -> Any:
 
 
 class SqliteIndexConfig(IndexConfig, total=False):
-    """`IndexConfig`, for a store in SQLite."""
+    """`IndexConfig`, for a store in SQLite.
+
+    Examples:
+        >>> from milepost.store.sqlite.base import SqliteIndexConfig
+        >>> index: SqliteIndexConfig = {"dims": 1536, "embed": "openai:text-embedding-3-small"}
+    """
 
 
 class BaseSqliteStore(BaseStore):
-    """A store in SQLite: `isinstance` tells it from others."""
+    """A store in SQLite: `isinstance` tells it from others.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.sqlite.base import BaseSqliteStore
+        >>> isinstance(InMemoryStore(), BaseSqliteStore)
+        False
+    """
 
 
 class SqliteStore(EngineStore, BaseSqliteStore):
@@ -48,7 +60,25 @@ class SqliteStore(EngineStore, BaseSqliteStore):
 
     Give it a connection, or let `from_conn_string` open and close one. The connection can be a
     saver's as well: the two take turns. The async methods work too: they hand their work to a
-    thread. With `deserializer` the values of items are what it makes of their JSON text.
+    thread.
+
+    Args:
+        conn: A connection of `sqlite3`.
+        deserializer: Makes the values of items from their JSON text.
+        index: Enables search by meaning.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+        synchronous: With "NORMAL" commits are faster, and a power cut may take back the last of
+            them.
+
+    Examples:
+        >>> from milepost.store.sqlite import SqliteStore
+        >>> with SqliteStore.from_conn_string("store.db") as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
 
     def __init__(
@@ -107,7 +137,12 @@ class SqliteStore(EngineStore, BaseSqliteStore):
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
-        """A store on a file, or on `":memory:"`; use it with `with`. Takes the same settings."""
+        """A store on a file, or in memory; use it with `with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            **settings: Those of the class.
+        """
         conn = open_sqlite(conn_string)
         try:
             store = cls(conn, **settings)
