@@ -155,19 +155,27 @@ Checkpointer: TypeAlias = Union[None, bool, "BaseCheckpointSaver[Any]"]
 
 
 class RunnableConfig(TypedDict, total=False):
-    """What a caller says about a run. Every key is optional."""
+    """What a caller says about a run. Every key is optional.
+
+    Examples:
+        >>> from milepost.types import RunnableConfig
+        >>> config: RunnableConfig = {"configurable": {"thread_id": "1"}, "recursion_limit": 50}
+    """
 
     configurable: dict[str, Any]
     """`thread_id`, `checkpoint_id`, `checkpoint_ns`, and whatever the program's nodes read."""
     metadata: dict[str, Any]
     """Saved with every checkpoint of the run."""
     tags: list[str]
+    """Passed on to LangChain runnables, and shown by tracers."""
     recursion_limit: int
     """How many super-steps the run may take."""
     max_concurrency: int | None
     """How many tasks may run at the same time."""
     run_id: Any
+    """Names the run in its checkpoints and in traces; made by the run if it is not given."""
     run_name: str
+    """What tracers call the run."""
     callbacks: Any
     """Passed on to LangChain runnables untouched."""
 
@@ -180,6 +188,12 @@ class RunOptions(TypedDict, Generic[ContextT], total=False):
     """What `invoke`, `stream`, `batch` and their async forms take by keyword. All are optional.
 
     A function that passes them on declares `**options: Unpack[RunOptions]`.
+
+    Examples:
+        >>> from typing_extensions import Unpack
+        >>> from milepost.types import RunOptions
+        >>> def carefully(graph, value, config, **options: Unpack[RunOptions]):
+        ...     return graph.invoke(value, config, durability="sync", **options)
     """
 
     context: ContextT | None
@@ -225,7 +239,17 @@ MISSING: Final = _Missing()
 
 
 def _retry_by_default(exc: Exception) -> bool:
-    """Retry what may pass: connections, timeouts, server errors; but no programming errors."""
+    """Retry what may pass: connections, timeouts, server errors; but no programming errors.
+
+    Args:
+        exc: What the node raised.
+
+    Examples:
+        >>> from milepost.types import RetryPolicy
+        >>> decide = RetryPolicy().retry_on
+        >>> decide(ConnectionError("refused")), decide(ValueError("typo"))
+        (True, False)
+    """
     if isinstance(exc, (ConnectionError, NodeTimeoutError)):
         return True
     httpx = sys.modules.get("httpx")
@@ -252,7 +276,14 @@ def _retry_by_default(exc: Exception) -> bool:
 
 
 class RetryPolicy(NamedTuple):
-    """How often, and after which pauses, a failed node is tried again."""
+    """How often, and after which pauses, a failed node is tried again.
+
+    Examples:
+        >>> from milepost.graph import StateGraph
+        >>> from milepost.types import RetryPolicy
+        >>> policy = RetryPolicy(max_attempts=5, retry_on=ConnectionError)
+        >>> builder = StateGraph(dict).add_node("call", lambda state: state, retry_policy=policy)
+    """
 
     initial_interval: float = 0.5
     """Seconds before the first retry."""
@@ -272,7 +303,15 @@ class RetryPolicy(NamedTuple):
 
 @frozen(kw_only=True)
 class TimeoutPolicy:
-    """How long one attempt of an async node may take, in seconds or as a timedelta."""
+    """How long one attempt of an async node may take, in seconds or as a timedelta.
+
+    Examples:
+        >>> from milepost.graph import StateGraph
+        >>> from milepost.types import TimeoutPolicy
+        >>> async def call(state): ...
+        >>> limits = TimeoutPolicy(run_timeout=60, idle_timeout=10)
+        >>> builder = StateGraph(dict).add_node("call", call, timeout=limits)
+    """
 
     run_timeout: float | timedelta | None = None
     """From the start of the attempt."""
@@ -295,7 +334,11 @@ class TimeoutPolicy:
 
     @classmethod
     def coerce(cls, value: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
-        """The policy that a shorthand means, in seconds; None if it sets no limit."""
+        """The policy that a shorthand means, in seconds; None if it sets no limit.
+
+        Args:
+            value: Seconds, a timedelta or a policy; `None` for no limit.
+        """
         if value is None:
             return None
         given = value if isinstance(value, TimeoutPolicy) else cls(run_timeout=value)
@@ -315,14 +358,27 @@ class TracePolicy:
 
     A function returns what is recorded; if it fails, the value is recorded as it is. This saves
     space in traces. It is no way to keep secrets: models that the node calls record their own.
+
+    Examples:
+        >>> from milepost.graph import StateGraph
+        >>> from milepost.types import TracePolicy, omit_payload
+        >>> policy = TracePolicy(process_inputs=omit_payload)
+        >>> builder = StateGraph(dict).add_node("read", lambda state: state, trace_policy=policy)
     """
 
     process_inputs: Callable[[Any], Any] | None = None
+    """What is recorded of the node's input; `None` records it as it is."""
     process_outputs: Callable[[Any], Any] | None = None
+    """What is recorded of the node's output; `None` records it as it is."""
 
 
 def omit_payload(_value: Any) -> dict[str, Any]:
-    """For a TracePolicy: record nothing of a value."""
+    """For a TracePolicy: record nothing of a value.
+
+    Examples:
+        >>> from milepost.types import TracePolicy, omit_payload
+        >>> policy = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
+    """
     return {}
 
 
@@ -332,10 +388,18 @@ def seconds(value: float | timedelta | None) -> float | None:
 
 
 class CacheKey(NamedTuple):
-    """Where the result of a node or task is cached."""
+    """Where the result of a node or task is cached.
+
+    Examples:
+        >>> from milepost.types import CacheKey
+        >>> CacheKey(namespace=("answers",), key="paris", ttl=60)
+        CacheKey(namespace=('answers',), key='paris', ttl=60)
+    """
 
     namespace: tuple[str, ...]
+    """The group of results that it belongs to: `clear` takes namespaces."""
     key: str
+    """What the `key_func` of the policy has made of the input."""
     ttl: int | None
     """Seconds until it expires."""
 
@@ -350,7 +414,18 @@ def _cache_key_by_default(*args: Any, **kwargs: Any) -> bytes:
 
 @frozen(kw_only=True)
 class CachePolicy:
-    """Whether a node's result may be taken from the graph's cache."""
+    """Whether a node's result may be taken from the graph's cache.
+
+    Examples:
+        >>> from milepost.cache.memory import InMemoryCache
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import CachePolicy
+        >>> builder = StateGraph(dict).add_edge(START, "work")
+        >>> builder = builder.add_node("work", print, cache_policy=CachePolicy(ttl=60))
+        >>> graph = builder.compile(cache=InMemoryCache())
+        >>> _ = graph.invoke({"n": 1}), graph.invoke({"n": 1})  # the node runs once
+        {'n': 1}
+    """
 
     key_func: Callable[..., str | bytes] = _cache_key_by_default
     """Makes the key from the node's input; nodes with equal keys share a result."""
@@ -361,7 +436,19 @@ class CachePolicy:
 @final
 @frozen()
 class Interrupt:
-    """A question that a paused run is waiting to have answered."""
+    """A question that a paused run is waiting to have answered.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import interrupt
+        >>> builder = StateGraph(dict).add_node("ask", lambda state: interrupt("Go on?"))
+        >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+        >>> result = graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        >>> [question] = result["__interrupt__"]
+        >>> question.value
+        'Go on?'
+    """
 
     value: Any
     """What `interrupt(value)` was called with."""
@@ -395,7 +482,13 @@ class Interrupt:
 
     @classmethod
     def from_ns(cls, value: Any, ns: str, *, response_schema: Any = None) -> Interrupt:
-        """The interrupt of the task that has this namespace, with the id that LangGraph gives."""
+        """The interrupt of the task that has this namespace, with the id that LangGraph gives.
+
+        Args:
+            value: What `interrupt` was called with.
+            ns: The checkpoint namespace of the task.
+            response_schema: JSON Schema of the answer.
+        """
         from milepost._internal.ids import interrupt_id_of_ns
 
         return cls(value, interrupt_id_of_ns(ns), response_schema=response_schema)
@@ -413,22 +506,44 @@ class Interrupt:
 
 
 class StateUpdate(NamedTuple):
-    """One update of `bulk_update_state`."""
+    """One update of `bulk_update_state`.
+
+    Examples:
+        >>> from milepost.types import StateUpdate
+        >>> StateUpdate(values={"city": "Paris"}, as_node="find")
+        StateUpdate(values={'city': 'Paris'}, as_node='find', task_id=None)
+    """
 
     values: dict[str, Any] | Any | None
+    """What the node would have returned."""
     as_node: str | None = None
+    """The node that the update comes from."""
     task_id: str | None = None
+    """The task that the update comes from, where a node has several."""
 
 
 class TaskError(str):
-    """Why a task failed, as text: what `repr` gives for its exception."""
+    """Why a task failed, as text: what `repr` gives for its exception.
+
+    Examples:
+        >>> from milepost.types import TaskError
+        >>> error = TaskError.of(ValueError("no city"))
+        >>> error
+        "ValueError('no city')"
+        >>> error.exception
+        ValueError('no city')
+    """
 
     exception: BaseException | None = None
     """The exception itself, if the saver has kept it."""
 
     @classmethod
     def of(cls, error: BaseException | str) -> TaskError:
-        """The text of an error that is stored as an exception or as text."""
+        """The text of an error that is stored as an exception or as text.
+
+        Args:
+            error: The exception, or its text.
+        """
         if isinstance(error, str):
             return cls(error)
         text = cls(repr(error))
@@ -437,63 +552,143 @@ class TaskError(str):
 
 
 class PregelTask(NamedTuple):
-    """A task of a step, as `StateSnapshot.tasks` shows it."""
+    """A task of a step, as `StateSnapshot.tasks` shows it.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        >>> graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["work"])
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> _ = graph.invoke({}, config)
+        >>> [task] = graph.get_state(config).tasks
+        >>> task.name
+        'work'
+    """
 
     id: str
+    """The same for every attempt at the task."""
     name: str
+    """The name of its node."""
     path: tuple[Any, ...]
+    """How the step came to it: an edge, or which `Send` of which task."""
     error: TaskError | None = None
+    """Why its last attempt failed."""
     interrupts: tuple[Interrupt, ...] = ()
+    """Its open interrupts."""
     state: Union[RunnableConfig, StateSnapshot, None] = None  # noqa: UP007
     """For a subgraph: where its state is, or with `subgraphs=True` the state itself."""
     result: Any | None = None
+    """What it wrote, if it has finished and its step has not."""
 
 
 @dataclass(frozen=True, slots=True)
 class PregelExecutableTask:
-    """A task with all that is needed to run it, for code that makes and runs tasks itself."""
+    """A task with all that is needed to run it, for code that makes and runs tasks itself.
+
+    Examples:
+        >>> from collections import deque
+        >>> from milepost.types import PregelExecutableTask
+        >>> task = PregelExecutableTask(
+        ...     name="work", input={}, proc=print, writes=deque(), config={}, triggers=["start"],
+        ...     retry_policy=[], cache_key=None, id="1", path=(),
+        ... )
+        >>> task.proc(task.input)
+        {}
+    """
 
     name: str
+    """The name of its node."""
     input: Any
+    """What the node is called with."""
     proc: Any
     """What is called with the input."""
     writes: deque[tuple[str, Any]]
+    """Pairs of a channel and what is written to it, in the order of writing."""
     config: RunnableConfig
+    """The config that the node gets."""
     triggers: Sequence[str]
+    """The channels whose writes have started it."""
     retry_policy: Sequence[RetryPolicy]
+    """When to try again; the first that fits an error counts."""
     cache_key: CacheKey | None
+    """Where its result is cached."""
     id: str
+    """The same for every attempt at the task."""
     path: tuple[Any, ...]
+    """How the step came to it: an edge, or which `Send` of which task."""
     writers: Sequence[Any] = ()
+    """What turns the node's result into writes."""
     subgraphs: Sequence[Any] = ()
+    """The graphs that the node calls."""
     timeout: TimeoutPolicy | None = None
+    """How long one attempt may take."""
 
 
 class StateSnapshot(NamedTuple):
-    """The state of a thread at one of its checkpoints."""
+    """The state of a thread at one of its checkpoints.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> _ = graph.invoke({"n": 0}, config)
+        >>> [(snapshot.values, snapshot.next) for snapshot in graph.get_state_history(config)]
+        [({'n': 1}, ()), ({'n': 0}, ('work',)), (None, ('__start__',))]
+    """
 
     values: dict[str, Any] | Any
+    """The state: a dictionary of its keys, or the value of a state that has no keys."""
     next: tuple[str, ...]
     """Names of the nodes that run next; empty when the graph has come to its end."""
     config: RunnableConfig
     """Pass it to `invoke(None, config)` to replay from here."""
     metadata: CheckpointMetadata | None
+    """How the checkpoint came to be: `source`, `step`, `writes`, and the metadata of the run."""
     created_at: str | None
+    """When it was saved, in ISO 8601."""
     parent_config: RunnableConfig | None
+    """The config of the checkpoint before this one."""
     tasks: tuple[PregelTask, ...]
+    """The tasks of the next step, with what is known of them."""
     interrupts: tuple[Interrupt, ...]
     """The open interrupts of all tasks."""
 
 
 @final
 class Send:
-    """Runs a node in the next step with an input of its own."""
+    """Runs a node in the next step with an input of its own.
+
+    Args:
+        node: The name of the node.
+        arg: What the node gets as its state.
+        timeout: How long the task may take, in place of the node's own limit.
+
+    Examples:
+        >>> import operator
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import Send
+        >>> class State(TypedDict):
+        ...     sizes: Annotated[list[int], operator.add]
+        >>> builder = StateGraph(State).add_node("size", lambda word: {"sizes": [len(word)]})
+        >>> words = lambda state: [Send("size", word) for word in ("a", "four")]
+        >>> graph = builder.add_conditional_edges(START, words).compile()
+        >>> graph.invoke({})
+        {'sizes': [1, 4]}
+    """
 
     __slots__ = ("arg", "node", "timeout")
 
     node: str
+    """The name of the node."""
     arg: Any
+    """What the node gets as its state."""
     timeout: TimeoutPolicy | None
+    """How long the task may take."""
 
     def __init__(
         self, /, node: str, arg: Any, *, timeout: float | timedelta | TimeoutPolicy | None = None
@@ -537,16 +732,28 @@ class Command(Generic[N], _ToolOutput):
     """Updates the state, answers interrupts and says where to go, in one value.
 
     A node may return it, and a run may be started with it.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import Command
+        >>> builder = StateGraph(dict).add_edge(START, "look")
+        >>> builder = builder.add_node("look", lambda state: Command(update={"n": 1}, goto="end"))
+        >>> graph = builder.add_node("end", lambda state: {"n": state["n"] + 1}).compile()
+        >>> graph.invoke({})
+        {'n': 2}
     """
 
     graph: str | None = None
     """Which graph it is for: `None` for this one, `Command.PARENT` for the enclosing one."""
     update: Any | None = None
+    """What the node writes, or what is written before the run goes on."""
     resume: Any | None = None
     """An answer to the open interrupt, or a dict of interrupt ids and their answers."""
     goto: Send | Sequence[Send | N] | N = ()
+    """What runs next: the name of a node, a `Send`, or several of them."""
 
     PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
+    """For `graph`: the graph that this one is a subgraph of."""
 
     def __repr__(self) -> str:
         said = [
@@ -570,10 +777,25 @@ class Command(Generic[N], _ToolOutput):
 
 @frozen()
 class Overwrite:
-    """A write that replaces the value of a reducer channel instead of passing through it."""
+    """A write that replaces the value of a reducer channel instead of passing through it.
+
+    Examples:
+        >>> import operator
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import Overwrite
+        >>> class State(TypedDict):
+        ...     log: Annotated[list[str], operator.add]
+        >>> builder = StateGraph(State).add_node("clear", lambda state: {"log": Overwrite([])})
+        >>> builder.add_edge(START, "clear").compile().invoke({"log": ["a", "b"]})
+        {'log': []}
+    """
 
     value: Any
+    """The new value of the channel."""
     type: Literal["__overwrite__"] = field(default="__overwrite__", repr=False)
+    """Tells it from other values where it is stored as JSON."""
 
 
 class _Answered(NamedTuple):
@@ -601,11 +823,29 @@ def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None 
     resumed with `Command(resume=answer)` the node starts again from its top, and this call
     returns the answer. Needs a checkpointer.
 
-    `response_schema` says what the answer has to be; callers find it as JSON Schema in
-    `Interrupt.response_schema`. A dict is JSON Schema, and is only shown. With a pydantic model, a
-    TypedDict or a dataclass the answer is validated, and the validated object is returned. An
-    answer that does not fit raises pydantic's ValidationError (`errors.is_invalid_resume` tells
-    it from others), and the interrupt waits for another one.
+    Args:
+        value: The question: anything that can be saved.
+        response_schema: What the answer has to be; callers find it as JSON Schema in
+            `Interrupt.response_schema`. A dict is JSON Schema, and is only shown. With a pydantic
+            model, a TypedDict or a dataclass the answer is validated, and the validated object is
+            returned.
+
+    Raises:
+        OutsideRunError: It is called outside of a node.
+        ValidationError: Pydantic's, if an answer does not fit (`errors.is_invalid_resume` tells it
+            from others); the interrupt waits for another one.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import Command, interrupt
+        >>> builder = StateGraph(dict).add_node("ask", lambda state: {"name": interrupt("Name?")})
+        >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> graph.invoke({}, config)["__interrupt__"][0].value
+        'Name?'
+        >>> graph.invoke(Command(resume="Ada"), config)
+        {'name': 'Ada'}
     """
     from milepost._engine.context.task_context import current_context
 
@@ -618,7 +858,21 @@ def interrupt(value: Any, *, response_schema: type[Any] | dict[str, Any] | None 
 
 
 def ensure_valid_checkpointer(checkpointer: Any) -> Checkpointer:
-    """`checkpointer` itself if a graph can be compiled with it; TypeError otherwise."""
+    """`checkpointer` itself if a graph can be compiled with it.
+
+    Args:
+        checkpointer: What a program would pass to `compile`.
+
+    Raises:
+        TypeError: It is no saver: a class, or a context manager that has not been entered.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.types import ensure_valid_checkpointer
+        >>> saver = InMemorySaver()
+        >>> ensure_valid_checkpointer(saver) is saver
+        True
+    """
     from milepost.checkpoint.base import BaseCheckpointSaver
 
     if checkpointer is None or isinstance(checkpointer, (bool, BaseCheckpointSaver)):
