@@ -44,6 +44,10 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
+class LoopBlockedError(ColourError, asyncio.InvalidStateError):
+    """A sync method was called on the event loop; LangGraph raises the second of its bases."""
+
+
 class _Sleeper(NamedTuple):
     """One who waits until its steps are stored."""
 
@@ -234,7 +238,7 @@ class AsyncPostgresEngine:
         except RuntimeError:
             pass
         else:
-            raise ColourError(
+            raise LoopBlockedError(
                 "A sync method of AsyncPostgresSaver or AsyncPostgresStore would block the event "
                 "loop that runs in this thread. Use the async method."
             )
