@@ -22,7 +22,7 @@ from typing import Any
 from bench.cases import ALL, chosen
 from bench.context import FULL, QUICK, TINY, Case, Context, Plan, Skipped, told
 from bench.libraries import NEEDED
-from bench.pictures import GROWTH, SCALING, pictures
+from bench.pictures import GROWTH, pictures
 from bench.records import Record
 from bench.table import table, verdict
 from milepost._internal.progress import Progress, shown
@@ -137,7 +137,8 @@ def machine(folder: Path) -> str:
         f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, "
         f"SQLite {sqlite3.sqlite_version}, milepost {_version('milepost')} "
         f"{'with' if AVAILABLE else 'without'} its accelerator in C, "
-        f"LangGraph {_version('langgraph')}; databases in {folder}{f' ({kind})' if kind else ''}"
+        f"LangGraph {_version('langgraph')}; databases in {folder}{f' ({kind})' if kind else ''}; "
+        f"load {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
     )
 
 
@@ -172,8 +173,7 @@ def _try_out(options: argparse.Namespace) -> None:
         _try_to_write(options.json)
     if options.svg:
         options.svg.mkdir(parents=True, exist_ok=True)
-        for name in (GROWTH, SCALING):
-            _try_to_write(options.svg / name)
+        _try_to_write(options.svg / GROWTH)
 
 
 def _try_to_write(file: Path) -> None:

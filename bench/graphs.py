@@ -85,6 +85,25 @@ def fan_out(library: Library, width: int, saver: Any = None) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+class Edited(TypedDict):
+    n: int
+    text: str
+
+
+def editor(library: Library, saver: Any) -> Any:
+    """A node that changes a few characters in the middle of a text."""
+    builder = library.StateGraph(Edited)
+
+    def edit(state: Edited) -> dict[str, Any]:
+        text, middle = state["text"], len(state["text"]) // 2
+        return {"text": f"{text[:middle]}{state['n'] % 100_000_000:08}{text[middle + 8 :]}"}
+
+    builder.add_node("edit", edit)
+    builder.add_edge(library.START, "edit")
+    builder.add_edge("edit", library.END)
+    return builder.compile(checkpointer=saver)
+
+
 def chat(library: Library, saver: Any) -> Any:
     """A conversation; it waits for a person when the last message says so."""
     builder = library.StateGraph(Chat)
@@ -101,7 +120,7 @@ def chat(library: Library, saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-def talk(library: Library, saver: Any) -> Any:
+def talk(library: Library, saver: Any, *, is_async: bool = False) -> Any:
     """A conversation of LangChain's messages."""
     from langchain_core.messages import AIMessage
 
@@ -110,7 +129,10 @@ def talk(library: Library, saver: Any) -> Any:
     def reply(state: Any) -> dict[str, Any]:
         return {"messages": [AIMessage(text(len(state["messages"])))]}
 
-    builder.add_node("reply", reply)
+    async def areply(state: Any) -> dict[str, Any]:
+        return reply(state)
+
+    builder.add_node("reply", areply if is_async else reply)
     builder.add_edge(library.START, "reply")
     builder.add_edge("reply", library.END)
     return builder.compile(checkpointer=saver)

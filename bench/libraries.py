@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from bench.limits import use_sqlite
+
 NEEDED = ("graph", "checkpoint.sqlite.aio")
 """What every case takes from a library."""
 _PROMISE = {"journal_mode": "wal", "synchronous": 2}
@@ -49,6 +51,13 @@ class Library:
             _check({name: _setting(saver.conn, name) for name in _PROMISE})
             yield saver
 
+    @contextmanager
+    def used_sqlite(self, path: Path) -> Iterator[Any]:
+        """The same on a file that has been in use: its log is written over from its start."""
+        with self.sqlite(path) as saver:
+            use_sqlite(path)
+            yield saver
+
     @asynccontextmanager
     async def async_sqlite(self, path: Path) -> AsyncIterator[Any]:
         """The same, for use on an event loop."""
@@ -59,6 +68,7 @@ class Library:
                 await saver.conn.execute("PRAGMA synchronous=FULL")
             await saver.setup()
             _check({name: await _async_setting(saver.conn, name) for name in _PROMISE})
+            use_sqlite(path)
             yield saver
 
     @contextmanager
@@ -83,6 +93,22 @@ class Library:
         async with pool:
             await pool.wait()
             saver = module.AsyncPostgresSaver(pool)
+            await saver.setup()
+            yield saver
+
+    @contextmanager
+    def redis(self, address: str) -> Iterator[Any]:
+        """A saver on a Redis or Valkey server; LangGraph's needs modules that this one has not."""
+        module = import_module(f"{self.root}.checkpoint.redis")
+        with module.RedisSaver.from_conn_string(address) as saver:
+            saver.setup()
+            yield saver
+
+    @asynccontextmanager
+    async def async_redis(self, address: str) -> AsyncIterator[Any]:
+        """The same, for use on an event loop."""
+        module = import_module(f"{self.root}.checkpoint.redis.aio")
+        async with module.AsyncRedisSaver.from_conn_string(address) as saver:
             await saver.setup()
             yield saver
 

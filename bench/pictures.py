@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.records import Record
+from bench.records import OURS, Record
 from bench.svg import Panel, draw
 
-GROWTH, SCALING = "growth.svg", "scaling.svg"
+GROWTH = "growth.svg"
 
 
 def pictures(records: Sequence[Record], folder: Path) -> list[Path]:
@@ -18,17 +18,26 @@ def pictures(records: Sequence[Record], folder: Path) -> list[Path]:
         for record in records
         if record.case.startswith("chat.") and record.curves
     ]
-    scaling = [
-        Panel("µs of CPU time a step", record.title.partition("against ")[2], record.curves, True)
-        for record in records
-        if record.case.startswith("scaling.")
-    ]
-    written = []
-    for name, panels, columns in ((GROWTH, growth, 2), (SCALING, scaling, 3)):
-        if panels:
-            folder.joinpath(name).write_text(draw(panels, columns), "utf-8")
-            written.append(folder / name)
-    return written
+    drawn = dict(_laws(records))
+    if growth:
+        drawn[GROWTH] = growth
+    for name, panels in drawn.items():
+        folder.joinpath(name).write_text(draw(panels), "utf-8")
+    return [folder / name for name in drawn]
+
+
+def _laws(records: Sequence[Record]) -> Iterator[tuple[str, list[Panel]]]:
+    """A file for each law of cost, with the exponents in its title."""
+    for record in records:
+        group, _, name = record.case.partition(".")
+        if group == "scaling":
+            what = record.title.partition("against ")[2]
+            powers = (
+                f"{'' if curve.name == OURS else f'{curve.name} '}{curve.law.partition(',')[0]}"
+                for curve in record.curves
+            )
+            title = f"a turn, {what}: {', '.join(powers)}"
+            yield f"law-{name}.svg", [Panel(title, f"{what} (ms of CPU time)", record.curves, True)]
 
 
 def _title(record: Record) -> str:

@@ -73,7 +73,18 @@ def _relations(address: str) -> int:
     return int(row[0])
 
 
+def _keys(address: str) -> int:
+    """Bytes of memory of all keys, as the server counts them."""
+    import redis
+
+    with redis.Redis.from_url(address) as client:
+        return sum(int(client.memory_usage(key, samples=0) or 0) for key in client.scan_iter())
+
+
 NOWHERE = Place(_no_place, _no_saver)
 MEMORY = Place(_no_place, _memory)
 SQLITE = Database(Context.file, Library.sqlite, "SQLite", _pages, _files)
+USED_SQLITE = Place(Context.file, Library.used_sqlite)
+"""A file whose log is written over from its start, as it is in a file that is in use."""
 POSTGRES = Database(Context.schema, Library.postgres, "Postgres", _relations, _relations)
+REDIS = Database(Context.redis, Library.redis, "Redis", _keys, _keys)

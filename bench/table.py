@@ -36,8 +36,13 @@ def rows(record: Record) -> list[list[str]]:
         ]
         for check in record.checks
     ]
-    if record.notes or not found:
-        found.append(["; ".join(record.notes), "", "", ""])
+    others = [
+        f"{side}: {plain(told.median)} {record.unit}"
+        for side, told in record.sides.items()
+        if side not in HEAD
+    ]
+    if record.notes or others or not found:
+        found.append(["; ".join(others + record.notes), "", "", ""])
     return [[*(["" for _ in first] if at else first), *line] for at, line in enumerate(found)]
 
 
@@ -47,8 +52,13 @@ _MET = {True: "met", False: "MISSED", None: ""}
 def _compared(check: Check) -> str:
     """A ratio and what it is of: what is less than once as fast is not faster."""
     against, median = check.target.against, check.value.median
-    than = "faster" if median >= 1 else "as fast"
-    other = {THEIRS: than, LIMIT: "the limit", "ms": ""}.get(against, f"the {against}")
+    if against == "ms":
+        other = ""
+    elif check.target.at_least:
+        than = "" if against == THEIRS else f" {'than' if median >= 1 else 'as'} {against}"
+        other = f"{'faster' if median >= 1 else 'as fast'}{than}"
+    else:
+        other = f"{against}'s" if against[0].isupper() else f"the {against}"
     return f"{plain(median)}{check.target.unit} {other}".strip()
 
 

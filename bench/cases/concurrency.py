@@ -20,7 +20,7 @@ AsyncOpener = Callable[[Library, Any], AbstractAsyncContextManager[Any]]
 POOL = 16
 
 
-def _run(
+def run_at_once(
     library: Library,
     watch: Watch,
     opener: AsyncOpener,
@@ -55,7 +55,7 @@ def _case(
     def contender(context: Context, seat: Seat) -> Contender:
         runs, steps = context.plan.runs, context.plan.run_steps
         repeats = context.repeats(seat, waits=True)
-        return lambda: seat.measure(_run, opener, empty(context), runs, steps, repeats)
+        return lambda: seat.measure(run_at_once, opener, empty(context), runs, steps, repeats)
 
     def run(context: Context) -> list[Record]:
         contenders = {seat.name: contender(context, seat) for seat in context.seats}

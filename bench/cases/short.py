@@ -30,7 +30,7 @@ def _grown(graph: Any, threads: int) -> None:
             graph.invoke(spoken_turn(number), on_thread(str(thread)), durability="sync")
 
 
-def _warm(
+def warm(
     library: Library, watch: Watch, database: Database, where: Any, threads: int, work: Work
 ) -> None:
     """All threads on the saver that they were made with."""
@@ -43,7 +43,7 @@ def _warm(
                 work(graph, on_thread(str(thread)))
 
 
-def _cold(
+def cold(
     library: Library, watch: Watch, database: Database, where: Any, threads: int, work: Work
 ) -> None:
     """All threads on a saver that has not seen them."""
@@ -65,12 +65,12 @@ def _made_before() -> None:
         text(number)
 
 
-def _turn(graph: Any, config: dict[str, Any]) -> None:
+def turn(graph: Any, config: dict[str, Any]) -> None:
     result = graph.invoke(spoken_turn(TURNS), config, durability="sync")
     assert len(result["messages"]) == 2 * TURNS + 2
 
 
-def _state(graph: Any, config: dict[str, Any]) -> None:
+def state(graph: Any, config: dict[str, Any]) -> None:
     assert len(graph.get_state(config).values["messages"]) == 2 * TURNS
 
 
@@ -99,10 +99,10 @@ def _case(
 
 def _cases(database: Database) -> tuple[Case, ...]:
     return (
-        _case(database, "turn", "a turn of a short thread, `sync`", _warm, _turn, 4),
-        _case(database, "state", "`get_state` of a thread not seen", _cold, _state, 2),
-        _case(database, "cold-turn", "a turn on a thread not seen, `sync`", _cold, _turn, 3),
-        _case(database, "newest", "ten newest of a thread not seen", _cold, _newest, 2),
+        _case(database, "turn", "a turn of a short thread, `sync`", warm, turn, 4),
+        _case(database, "state", "`get_state` of a thread not seen", cold, state, 2),
+        _case(database, "cold-turn", "a turn on a thread not seen, `sync`", cold, turn, 3),
+        _case(database, "newest", "ten newest of a thread not seen", cold, _newest, 2),
     )
 
 

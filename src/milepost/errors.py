@@ -76,7 +76,13 @@ if TYPE_CHECKING:
 
 
 class ErrorCode(Enum):
-    """Short names of mistakes that programs share, for messages and for searching."""
+    """Short names of mistakes that programs share, for messages and for searching.
+
+    Examples:
+        >>> from milepost.errors import ErrorCode
+        >>> ErrorCode.GRAPH_RECURSION_LIMIT.value
+        'GRAPH_RECURSION_LIMIT'
+    """
 
     GRAPH_RECURSION_LIMIT = "GRAPH_RECURSION_LIMIT"
     INVALID_CONCURRENT_GRAPH_UPDATE = "INVALID_CONCURRENT_GRAPH_UPDATE"
@@ -86,7 +92,18 @@ class ErrorCode(Enum):
 
 
 def create_error_message(*, message: str, error_code: ErrorCode) -> str:
-    """The text of an error, with its code on a line below."""
+    """The text of an error, with its code on a line below.
+
+    Args:
+        message: What went wrong, and how to repair it.
+        error_code: The name of the mistake.
+
+    Examples:
+        >>> from milepost.errors import ErrorCode, create_error_message
+        >>> code = ErrorCode.GRAPH_RECURSION_LIMIT
+        >>> create_error_message(message="Too many steps.", error_code=code).splitlines()[0]
+        'Too many steps.'
+    """
     return f"{message}\nError code: {error_code.value}"
 
 
@@ -275,7 +292,13 @@ class MissingNodeError(CheckpointError):
 
     @classmethod
     def of(cls, nodes: Sequence[str], thread: str, graph: str) -> Self:
-        """The error for these nodes."""
+        """The error for these nodes.
+
+        Args:
+            nodes: Nodes that the thread waits for and the graph does not have.
+            thread: The thread.
+            graph: The name of the graph.
+        """
         names = " and ".join(f"'{node}'" for node in nodes)
         error = cls(
             f"Thread '{thread}' waits for {names}, which graph '{graph}' does not have. Say what "
@@ -375,7 +398,13 @@ class SerdeError(MilepostError):
     def at(
         self, *, thread: str | None = None, node: str | None = None, channel: str | None = None
     ) -> Self:
-        """This error, with what is known about the place; what it knew already stays."""
+        """This error, with what is known about the place; what it knew already stays.
+
+        Args:
+            thread: The thread.
+            node: The node whose write it is.
+            channel: The key of the state.
+        """
         self.thread = self.thread if self.thread is not None else thread
         self.node = self.node if self.node is not None else node
         self.channel = self.channel if self.channel is not None else channel
@@ -542,7 +571,18 @@ _INVALID_RESUME = "_milepost_invalid_resume"
 
 
 def mark_invalid_resume(error: BaseException) -> None:
-    """Remember that an answer which does not fit its `response_schema` has caused an error."""
+    """Remember that an answer which does not fit its `response_schema` has caused an error.
+
+    Args:
+        error: What the validation raised.
+
+    Examples:
+        >>> from milepost.errors import is_invalid_resume, mark_invalid_resume
+        >>> error = ValueError("not a number")
+        >>> mark_invalid_resume(error)
+        >>> is_invalid_resume(error)
+        True
+    """
     setattr(error, _INVALID_RESUME, True)
 
 
@@ -550,5 +590,13 @@ def is_invalid_resume(error: BaseException) -> bool:
     """Whether `interrupt(..., response_schema=)` raised it because the answer does not fit.
 
     The interrupt is still open then, and waits for another answer.
+
+    Args:
+        error: What a run raised.
+
+    Examples:
+        >>> from milepost.errors import is_invalid_resume
+        >>> is_invalid_resume(ValueError("of the program itself"))
+        False
     """
     return getattr(error, _INVALID_RESUME, False) is True

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from functools import partial
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -19,28 +20,50 @@ from bench import libraries
 from bench.__main__ import file_system, main, measure
 from bench.cases import ALL, chosen
 from bench.context import TINY, Case, Context
+from bench.graphs import loop, on_thread
 from bench.libraries import Library
 from bench.measure import Reading, alternate, in_process, ratio, summary
-from bench.records import OURS, THEIRS, TIMES, Check, Record, Target, law, timed, within
+from bench.pictures import pictures
+from bench.records import (
+    OURS,
+    THEIRS,
+    TIMES,
+    Check,
+    Curve,
+    Record,
+    Target,
+    exponent,
+    law,
+    timed,
+    within,
+)
+from bench.service import SQLITE, Load, Served, serve
 from bench.table import rows, table, verdict
 from bench_probes import ends, fails, fails_oddly, loaded, process
 
 SIZES = [10, 100, 1000, 10000]
 ONE_OF_EACH = [
     "short.sqlite-turn",
-    "short.sqlite-newest",
+    "service.sqlite",
     "runs.tokens",
     "runs.interrupts",
     "steps.memory",
     "steps.sqlite-sync",
     "fanout.sqlite-sync",
     "concurrency.sqlite",
+    "dbos.sqlite-steps",
     "chat.sqlite",
     "reading.sqlite-list",
+    "redis.at-once",
+    "memory.memory",
     "threads.page",
     "imports.graph",
     "scaling.nodes",
 ]
+
+
+ALONE = {"threads.page", "redis.at-once"}
+"""What LangGraph has nothing to put beside."""
 
 
 def test_there_is_a_case_of_each_group_here():
@@ -55,12 +78,14 @@ def context():
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_a_case_runs_and_says_something_of_each_side(name, context):
-    found = measure(chosen([name]), context)
-    assert not found.skipped
-    assert not found.failed
-    assert found.records
-    for record in found.records:
-        sides = {OURS} if name == "threads.page" else {OURS, THEIRS}
+    if name.startswith("dbos."):
+        pytest.importorskip("dbos")
+    # In the processes of the case before: starting new ones is tested below, and takes long.
+    (case,) = chosen([name])
+    records = case.run(context)
+    assert records
+    for record in records:
+        sides = {OURS} if name in ALONE else {OURS, THEIRS}
         assert sides <= set(record.sides)
         assert all(0 < side.low <= side.median <= side.high for side in record.sides.values())
         curves = record.curves + record.walls
@@ -127,6 +152,41 @@ def test_cases_on_a_server_that_does_not_start_are_skipped(monkeypatch):
     reason = "no PostgreSQL here: RuntimeError: initdb: no room"
     assert found.skipped == {"steps.postgres-sync": reason, "chat.postgres": reason}
     assert len(started) == 1
+
+
+def test_cases_of_dbos_say_how_to_install_it(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("bench.cases.dbos.version", missing)
+    with Context(TINY) as context:
+        found = measure(chosen(["dbos.sqlite-steps", "dbos.postgres-recovery"]), context)
+    reason = "DBOS is not installed: pip install -e '.[test,bench]'"
+    assert found.skipped == {"dbos.sqlite-steps": reason, "dbos.postgres-recovery": reason}
+
+
+def test_the_log_of_a_file_in_use_is_written_over_from_its_start(tmp_path):
+    file, log = tmp_path / "a.db", tmp_path / "a.db-wal"
+    library = Library("milepost", "milepost")
+    with library.used_sqlite(file) as saver:
+        before = log.stat().st_size
+        start = log.read_bytes()[:200]
+        graph = loop(library, saver)
+        graph.invoke({"n": 0, "last": 5}, on_thread("1"), durability="sync")
+        assert log.stat().st_size == before > 4_000_000
+        assert log.read_bytes()[:200] != start
+
+
+def test_the_turns_of_a_service_are_shared_out_and_their_percentiles_told():
+    part = Load(threads=1000, in_flight=200, turns=1600, processes=4, rate=100).shared()
+    assert (part.in_flight, part.turns, part.rate) == (50, 100, 25)
+    served = Served(10, 12, 1, [float(n) for n in range(100, 0, -1)])
+    assert (served.percentile(50), served.percentile(99), served.wall) == (51, 100, 2)
+
+
+def test_a_process_of_a_service_that_fails_is_told(tmp_path):
+    with pytest.raises(RuntimeError, match="unable to open database file"):
+        serve("milepost", SQLITE, tmp_path / "none" / "a.db", Load(4, 2, 4, processes=2))
 
 
 def test_the_command_names_what_is_not_installed(capsys, monkeypatch):
@@ -255,6 +315,17 @@ def test_the_command_lists_its_cases_and_refuses_others(capsys):
     assert "nothing.such" in capsys.readouterr().err
 
 
+def test_a_law_is_drawn_with_its_exponents_in_the_title(tmp_path):
+    curves = [
+        Curve(OURS, [(1, 2), (10, 2)], "n^0.00, flat"),
+        Curve(THEIRS, [(1, 2), (10, 20)], "n^1.00, linear"),
+    ]
+    record = Record("scaling.keys", "CPU time of a turn against keys", "ms", curves=curves)
+    assert pictures([record], tmp_path) == [tmp_path / "law-keys.svg"]
+    text = (tmp_path / "law-keys.svg").read_text("utf-8")
+    assert ">a turn, keys: n^0.00, LangGraph n^1.00<" in text
+
+
 def test_contenders_take_turns():
     order = []
 
@@ -299,6 +370,11 @@ def test_notes_stand_below_the_targets():
         [f"1.5{TIMES} the limit", "", f"≤ 2{TIMES}", "met"],
         ["one; two", "", "", ""],
     ]
+
+
+@pytest.mark.parametrize("power", [0, 0.5, 1, 2])
+def test_the_exponent_of_a_law_is_found(power):
+    assert exponent([(size, 3 * size**power) for size in SIZES]) == pytest.approx(power)
 
 
 @pytest.mark.parametrize(

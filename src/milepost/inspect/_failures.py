@@ -17,6 +17,7 @@ from milepost.errors import (
     NotSetUpError,
     SaverError,
     SerdeError,
+    ThreadConflict,
 )
 from milepost.inspect._errors import CannotOpenError, DamagedError, InspectError
 
@@ -43,7 +44,7 @@ def told_plainly(what: str) -> Iterator[None]:
     """Errors of databases as errors that say what to do."""
     try:
         yield
-    except InspectError:
+    except (InspectError, ThreadConflict):
         raise
     except (SerdeError, BrokenChainError) as error:
         raise DamagedError(f"{what}: {error}") from error

@@ -32,7 +32,7 @@ def graph(saver: Any) -> Any:
 def fill(saver: Any, thread_id: str = "t", turns: int = 12, **metadata: Any) -> Any:
     config = {"configurable": {"thread_id": thread_id}, "metadata": metadata}
     for turn in range(turns):
-        graph(saver).invoke({"lines": [f"turn {turn} " * 30]}, config, durability="sync")
+        graph(saver).invoke({"lines": [f"turn {turn} " * 100]}, config, durability="sync")
     return {"configurable": {"thread_id": thread_id}}
 
 

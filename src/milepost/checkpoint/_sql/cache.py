@@ -18,6 +18,7 @@ from milepost.checkpoint._delta.split import split_like
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from milepost.checkpoint._contract.step_saver import StoredWrites
     from milepost.checkpoint._delta.diff import Buffer, Parts
     from milepost.checkpoint._delta.encode import Codec, Encoded
     from milepost.checkpoint._sql.manifest import Manifest
@@ -116,6 +117,10 @@ class CachedManifest(CachedRow):
     """Bytes of the complete one."""
     partial: bool = False
     """Whether `manifest.inline` still has channels that are INHERITED."""
+    held: int = 0
+    """What it takes in memory while it is cached, about."""
+    written: StoredWrites | None = None
+    """What runs of this process have stored at the checkpoint, as far as that is known."""
 
 
 class EarlyWrite(NamedTuple):
@@ -140,11 +145,22 @@ class _Graph:
     values: dict[str, list[CachedValue]] = field(default_factory=dict)
     early: list[EarlyWrite] = field(default_factory=list)
 
+    def held(self) -> int:
+        """What all of it takes in memory, about."""
+        size = sum(manifest.held for manifest in self.manifests)
+        size += sum(_held(cached) for line in self.values.values() for cached in line)
+        return size + sum(write.encoded.size for write in self.early)
+
+
+def _held(cached: CachedValue) -> int:
+    return cached.size + _VALUE_SIZE
+
 
 class _Thread(dict[str, _Graph]):
     """The graphs of one thread; the one that was used last is at the end."""
 
-    size = 0
+    def __init__(self) -> None:
+        self.size = _THREAD_SIZE
 
     def graph(self, ns: str) -> _Graph:
         """One of them, in its new place; an inner graph that was not used for long makes room."""
@@ -154,27 +170,38 @@ class _Thread(dict[str, _Graph]):
         self[ns] = graph
         if len(self) > _GRAPHS:
             dropped = self.pop(next(iter(self)))
-            self.size -= _MANIFEST_SIZE * len(dropped.manifests)
-            self.size -= sum(cached.size for line in dropped.values.values() for cached in line)
+            self.size -= dropped.held()
         return graph
 
 
+_NO_GRAPHS: Mapping[str, _Graph] = {}
+"""Of a thread of which nothing is cached."""
 _KEPT = 3
 """Versions of a value, and manifests, that are cached: one for each of a few branches."""
 _GRAPHS = 256
 """Graphs of one thread. A node that calls a graph makes a new one each time it runs."""
-_MANIFEST_SIZE = 512
-"""About what a manifest takes, in bytes."""
+
+# About what the objects take besides the bytes of values: seen with tracemalloc.
+_THREAD_SIZE = 700
+_MANIFEST_SIZE = 650
+_CHANNEL_SIZE = 220
+_VALUE_SIZE = 900
+
+CACHE_LIMIT = 64 * 1024 * 1024
+"""Bytes that a saver caches unless it is told otherwise."""
 
 _MOST_EARLY = 256
 """Large writes of one graph that are cached."""
 
 
 class ThreadCache:
-    """Threads that were not used for long are forgotten first."""
+    """Threads that were not used for long are forgotten first.
 
-    def __init__(self, limit: int = 256 * 1024 * 1024) -> None:
-        self._limit = limit
+    What is cached takes at most `limit` bytes, besides the thread that is used now.
+    """
+
+    def __init__(self, limit: int = CACHE_LIMIT) -> None:
+        self.limit = limit
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
@@ -182,7 +209,7 @@ class ThreadCache:
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is cached of a graph's checkpoints."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             return graph is not None and bool(graph.manifests)
 
     def manifest(
@@ -190,7 +217,7 @@ class ThreadCache:
     ) -> CachedManifest | None:
         """The manifest of a checkpoint, if a run with this token may build on it."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.manifests) if graph is not None else ():
                 if cached.checkpoint_id == id and (cached.owner is None or cached.owner == token):
                     return cached
@@ -201,7 +228,7 @@ class ThreadCache:
     ) -> CachedValue | None:
         """The most recent version of a value that a run with this token may build on."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.values.get(channel, ())) if graph is not None else ():
                 if cached.owner in (None, token):
                     return cached
@@ -210,7 +237,7 @@ class ThreadCache:
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> CachedValue | None:
         """One version of a value, if it is stored."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in graph.values.get(channel, ()) if graph is not None else ():
                 if cached.version == version and cached.owner is None:
                     return cached
@@ -230,21 +257,23 @@ class ThreadCache:
                 thread = self._threads[thread_id] = _Thread()
             else:
                 self._threads.move_to_end(thread_id)
-            before = thread.size
+                self._size -= thread.size
             graph = thread.graph(ns)
             manifests = graph.manifests
             if manifest is not None and not (manifests and manifests[-1] is manifest):
-                count = len(manifests)
                 if manifest.checkpoint_id > graph.newest:  # mostly it is
                     graph.newest = manifest.checkpoint_id
                 else:
-                    manifests[:] = [
-                        m for m in manifests if m.checkpoint_id != manifest.checkpoint_id
-                    ]
+                    for known in manifests:
+                        if known.checkpoint_id == manifest.checkpoint_id:
+                            manifests.remove(known)
+                            thread.size -= known.held
+                            break
+                manifest.held = _MANIFEST_SIZE + _CHANNEL_SIZE * len(manifest.manifest.versions)
                 manifests.append(manifest)
+                thread.size += manifest.held
                 if len(manifests) > _KEPT:
-                    del manifests[0]
-                thread.size += _MANIFEST_SIZE * (len(manifests) - count)
+                    thread.size -= manifests.pop(0).held
             for channel, cached in values.items():
                 line = graph.values.setdefault(channel, [])
                 if line and line[-1] is cached:
@@ -252,32 +281,43 @@ class ThreadCache:
                 for old in line:
                     if old.version == cached.version:
                         line.remove(old)
-                        thread.size -= old.size
+                        thread.size -= _held(old)
                         break
                 line.append(cached)
-                thread.size += cached.size
+                thread.size += _held(cached)
                 if len(line) > _KEPT:
-                    thread.size -= line.pop(0).size
-            self._size += thread.size - before
-            while self._size > self._limit and len(self._threads) > 1:
-                _, dropped = self._threads.popitem(last=False)
-                self._size -= dropped.size
+                    thread.size -= _held(line.pop(0))
+            self._size += thread.size
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self._size > self.limit and len(self._threads) > 1:
+            _, dropped = self._threads.popitem(last=False)
+            self._size -= dropped.size
 
     def note_early(self, thread_id: str, ns: str, write: EarlyWrite) -> None:
         """Cache a large write until its step ends."""
         self.learn(thread_id, ns, None, {})
         with self._lock:
-            graph = self._graph(thread_id, ns)
-            if graph is not None and len(graph.early) < _MOST_EARLY:
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
+            if thread is not None and graph is not None and len(graph.early) < _MOST_EARLY:
                 graph.early.append(write)
+                thread.size += write.encoded.size
+                self._size += write.encoded.size
+                self._make_room()
 
     def take_early(self, thread_id: str, ns: str, id: str, token: str) -> list[EarlyWrite]:
         """The large writes that a run has stored at a checkpoint."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
-            if graph is None or not graph.early:
+            thread = self._threads.get(thread_id)
+            graph = thread.get(ns) if thread is not None else None
+            if thread is None or graph is None or not graph.early:
                 return []
             found, graph.early = graph.early, []
+            size = sum(write.encoded.size for write in found)
+            thread.size -= size
+            self._size -= size
             return [w for w in found if w.checkpoint_id == id and w.token == token]
 
     def forget(self, thread_id: str) -> None:
@@ -286,7 +326,3 @@ class ThreadCache:
             thread = self._threads.pop(thread_id, None)
             if thread is not None:
                 self._size -= thread.size
-
-    def _graph(self, thread_id: str, ns: str) -> _Graph | None:
-        thread = self._threads.get(thread_id)
-        return thread.get(ns) if thread is not None else None

@@ -11,7 +11,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from milepost._db.group_commit import Committer, Outcome
 from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
@@ -41,7 +40,7 @@ from milepost.checkpoint._contract.thread_admin import Sweeping
 from milepost.checkpoint._contract.thread_metadata import ThreadMetadata, keys_of_thread
 from milepost.checkpoint._contract.versions import counter_in, counter_text
 from milepost.checkpoint._delta.encode import Codec
-from milepost.checkpoint._sql.cache import ThreadCache
+from milepost.checkpoint._sql.cache import CACHE_LIMIT, ThreadCache
 from milepost.checkpoint._sql.read.delta_history import history
 from milepost.checkpoint._sql.read.listing import Listing
 from milepost.checkpoint._sql.read.reader import Reader
@@ -57,7 +56,7 @@ from milepost.types import MISSING, RunnableConfig
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
     from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
     from milepost.checkpoint._sql.threads.retention import SqlThreads
@@ -72,7 +71,7 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 
 
 @cache
-def queries_for(dialect: Dialect) -> Statements:
+def queries_for(dialect: Traits) -> Statements:
     """The statements in one dialect."""
     module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
     found: Statements = module.STATEMENTS
@@ -85,10 +84,11 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 ):
     """Keeps threads in a database."""
 
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[Traits]
     registry: ClassVar[type[Registry]] = Registry
     engine: Engine
     _last_version: tuple[str | None, int] = (None, 0)
+    _cache_limit = CACHE_LIMIT
 
     def __init__(
         self,
@@ -111,13 +111,12 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
     def _assemble(self) -> None:
         """Make the parts that work with the serializer."""
         self._codec = Codec(self.serde)
-        self._cache = ThreadCache()
+        self._cache = ThreadCache(self._cache_limit)
         self._metadata = ThreadMetadata(self.serde, self._seal_thread_metadata)
         self._registry = self.registry(self.dialect, self._queries, self._metadata)
         self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
         self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)
-        self._committer = Committer(self._storer)
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
@@ -128,6 +127,18 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         twin = super().with_serde(serde)
         twin._assemble()
         return twin
+
+    @property
+    def cache_limit(self) -> int:
+        """Bytes of memory, about, that the saver caches of threads, besides the one in use.
+
+        It can be set at any time. A thread that is not cached is read again for its next turn.
+        """
+        return self._cache_limit
+
+    @cache_limit.setter
+    def cache_limit(self, limit: int) -> None:
+        self._cache_limit = self._cache.limit = limit
 
     @property
     def threads(self) -> SqlThreads:
@@ -172,12 +183,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def weight(self, step: Prepared) -> int:
         return step.weight
-
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.commit(self._committer, self._committer.add(steps))
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await self.engine.acommit(self._committer, self._committer.add(steps))
 
     def hold(self, thread_id: str, fence: Fence) -> None:
         fence.held(self.engine.run(self._hold(thread_id, fence), write=True))

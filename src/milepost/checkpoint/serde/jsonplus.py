@@ -32,19 +32,27 @@ class JsonPlusSerializer:
     are written with a warning: a subclass of a built-in type, such as a `class Name(str)`, as that
     type, an exception as a RemoteError, and a data type (a dataclass, an enum, a pydantic model) as
     itself, which this process reads back, and another one if its graphs show the type.
-    `strict=True` refuses such values, and so does MILEPOST_STRICT=1 in the environment.
-    `pickle_fallback=True` writes
-    such values with pickle instead, and is needed to read them: anyone who can change stored pickle
-    can run code in the reader, so it is off unless asked for.
 
-    `registry` holds the types that may be saved; all serializers share one by default.
+    Args:
+        pickle_fallback: Write what would be refused with pickle instead, and read such values.
+            Anyone who can change stored pickle can run code in the reader, so it is off unless
+            asked for.
+        registry: The types that may be saved; all serializers share one by default.
+        strict: Refuse all types that are not registered; so does MILEPOST_STRICT=1 in the
+            environment.
+        allowed_json_modules: Adds to `allowed_msgpack_modules`.
+        allowed_msgpack_modules: Types that this serializer may also save: classes, or pairs of a
+            module and a name, `[("shop.models", "Order")]`. They never take away what is
+            registered, but a list, or None, that is given here refuses every other data type. A
+            class that is named is imported when its first value is met. `True` allows every data type, and imports what stored bytes name: use it
+            only where no one else can write to the database.
 
-    `allowed_msgpack_modules` and `allowed_json_modules` add to it, for this serializer: classes, or
-    pairs of a module and a name, `[("shop.models", "Order")]`. They never take away what is
-    registered, but a list, or None, that is given as `allowed_msgpack_modules` refuses every other
-    data type. A class that is named is imported when its first
-    value is met. `True` allows every data type, and imports what stored bytes name: use it only
-    where no one else can write to the database.
+    Examples:
+        >>> from datetime import date
+        >>> from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+        >>> serde = JsonPlusSerializer()
+        >>> serde.loads_typed(serde.dumps_typed({"day": date(2026, 1, 2)}))
+        {'day': datetime.date(2026, 1, 2)}
     """
 
     def __init__(
@@ -86,7 +94,11 @@ class JsonPlusSerializer:
         self._use(extended)
 
     def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> Self:
-        """A copy that also writes and reads these types; see `allowed_msgpack_modules`."""
+        """A copy that also writes and reads these types; see `allowed_msgpack_modules`.
+
+        Args:
+            extra_allowlist: Classes, or pairs of a module and a name.
+        """
         named = list(extra_allowlist)
         if not named:
             return self
@@ -95,7 +107,14 @@ class JsonPlusSerializer:
         return twin
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """The value as `(kind, data)`; SerializationError says what was refused, and where."""
+        """The value as `(kind, data)`.
+
+        Args:
+            obj: The value.
+
+        Raises:
+            SerializationError: Says what was refused, and where.
+        """
         if obj is None:
             return "null", b""
         if type(obj) is bytes:
@@ -131,7 +150,15 @@ class JsonPlusSerializer:
         return None
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value that was written; DeserializationError if these bytes are not one."""
+        """The value that was written.
+
+        Args:
+            data: The kind and the bytes.
+
+        Raises:
+            DeserializationError: These bytes are not one.
+            UnregisteredTypeError: They name a type that is not allowed.
+        """
         kind, body = data
         if kind == "msgpack":
             if native_unpack is None:
@@ -182,25 +209,49 @@ class JsonPlusSerializer:
             raise DeserializationError(f"the stored pickle does not load: {error}") from error
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
-        """The first of two steps: see `TwoStep`."""
+        """The first of two steps: see `TwoStep`.
+
+        Args:
+            obj: The value.
+        """
         return self.dumps_typed(obj)
 
     def decode(self, kind: str, data: bytes) -> Any:
-        """The value that `encode` was given."""
+        """The value that `encode` was given.
+
+        Args:
+            kind: What `encode` returned.
+            data: What `encode` returned.
+        """
         return self.loads_typed((kind, data))
 
     def decode_pieces(self, kind: str, pieces: Sequence[Buffer]) -> Any:
-        """The same for data that is in pieces: they are joined once, for reading."""
+        """The same for data that is in pieces: they are joined once, for reading.
+
+        Args:
+            kind: What `encode` returned.
+            pieces: What `encode` returned, in pieces.
+        """
         if kind != "msgpack":
             return self.loads_typed((kind, b"".join(pieces)))
         return engine.unpack_pieces(self.level, pieces)
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
-        """The second step: nothing to do, since this serializer keeps no secrets."""
+        """The second step: nothing to do, since this serializer keeps no secrets.
+
+        Args:
+            data: What `encode` returned.
+            place: Where it is stored.
+        """
         return data
 
     def unseal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
-        """What was sealed."""
+        """What was sealed.
+
+        Args:
+            data: What `seal` returned.
+            place: Where it is stored.
+        """
         return data
 
 

@@ -132,7 +132,18 @@ def is_plain(text: str) -> bool:
 
 
 def validate_op_namespace(op: Op) -> None:
-    """Raise InvalidNamespaceError if `op` names a namespace that cannot exist."""
+    """Check the namespace of an operation.
+
+    Args:
+        op: The operation.
+
+    Raises:
+        InvalidNamespaceError: Such a namespace cannot exist.
+
+    Examples:
+        >>> from milepost.store.base import PutOp, validate_op_namespace
+        >>> validate_op_namespace(PutOp(("users", "ada"), "city", {"name": "Paris"}))
+    """
     if isinstance(op, PutOp):
         check_put(op.namespace)
     elif isinstance(op, GetOp):

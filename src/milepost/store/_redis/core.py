@@ -7,11 +7,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
+from milepost._db.migrations import TableSetup
 from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.server import check_eviction
 from milepost.checkpoint.serde import _rotation
 from milepost.errors import DatabaseBusyError, ReindexConflict, StoreError
-from milepost.store._core.core import StoreCore
+from milepost.store._core.engine_api import EngineCore
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -30,12 +31,13 @@ from milepost.store._redis.keys import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
 from milepost.store._redis.read import Reader, Renewal
-from milepost.store._redis.reindex import embed_lacking, reindexing, verifying
+from milepost.store._redis.reindex import RedisMaking
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import resealing, sweeping
 from milepost.store._redis.vectors import Incomplete, Ranker
 from milepost.store._redis.write import Writer
 from milepost.store._vectors.generations import Generations, RegistryState, Unverified
+from milepost.store._vectors.making import embed_lacking, reindexing, verifying
 
 _STRICT: Final = 8
 """How often reads begin again because others write below the same root. After that a search takes
@@ -45,7 +47,7 @@ _SWITCHES: Final = 20
 """How many reindexes may end during one call."""
 
 
-class RedisCore(StoreCore):
+class RedisCore(EngineCore):
     """The logic of a store on Redis, neither sync nor async."""
 
     makes_views = False
@@ -84,6 +86,14 @@ class RedisCore(StoreCore):
             yield Transact(self._set_up, write=True)
             self._ready = True
 
+    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        assert isinstance(request, Transact)
+        return engine.run(request.work())
+
+    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        assert isinstance(request, Transact)
+        return await engine.arun(request.work())
+
     def _set_up(self) -> RedisProgram[None]:
         if not self._allow_eviction:
             yield from check_eviction("A store")
@@ -108,11 +118,11 @@ class RedisCore(StoreCore):
                     partial(self._do, groups, completed), write
                 )
             except Incomplete as found:
-                yield from embed_lacking(self, found.roots)
+                yield from embed_lacking(RedisMaking(self), found.roots)
                 # What is lacking still, could not be embedded or was put since.
                 completed = found.generation
             except Unverified as unverified:
-                yield from verifying(self, unverified.number)
+                yield from verifying(RedisMaking(self), unverified.number)
             else:
                 return outcomes
         raise ReindexConflict(
@@ -212,7 +222,7 @@ class RedisCore(StoreCore):
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
-        return (yield from reindexing(self, progress, size))
+        return (yield from reindexing(RedisMaking(self), progress, size))
 
     def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
         self.check_encrypts()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 from milepost._db.redis.commands import Program, command
@@ -20,7 +21,7 @@ from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Row, Search
 from milepost.store._redis.keys import Keys, from_member
 from milepost.store._redis.marks import Marks, RootGenerations, unpacked
-from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal
+from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal, Rescore
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
@@ -227,7 +228,18 @@ class Ranker:
             # Of what was not asked for, some may be nearer than the last of these.
             return Candidates(ranked[:depth] if more else ranked, more)
 
-        return (yield from self._reader.page(search, candidates, snapshot, now, renewed))
+        # Where reads are of several moments, vectors are read together with their items.
+        rescore = None
+        if not snapshot.is_strict:
+            rescore = Rescore(generation.number, partial(self._score, vector))
+        return (yield from self._reader.page(search, candidates, snapshot, now, renewed, rescore))
+
+    def _score(self, vector: Packed, name: bytes, stored: bytes | None) -> float | None:
+        """How near an item is by its vectors; None if it has none."""
+        copy = _Copy(CopyOf(0, None), self._width // 4)
+        copy.put(name, stored)
+        best = copy.nearest(vector, "", 1).found
+        return best[0][0] if best else None
 
     def _refresh(
         self, root: str, generation: Generation, known: Generations, snapshot: Snapshot
@@ -246,6 +258,8 @@ class Ranker:
                 command("ZCOUNT", keys.marks, "(0", "+inf"),
             ],
         )
+        # Other reads may see later changes; the next search asks for those.
+        seq = snapshot.seq(root)
         there = RootGenerations(*(None if one is None else int(one) for one in (current, coming)))
         if there.current != number:
             yield from self._marks.follow(root, there, known)
@@ -263,5 +277,5 @@ class Ranker:
             replies = yield from snapshot.read([root], [keys.vectors], fields(keys.vectors, names))
             stored = [one for reply in replies for one in reply]
             changed += zip(names, stored, strict=True)
-        self._copies.update(root, version, (since, snapshot.seq(root)), changed)
+        self._copies.update(root, version, (since, seq), changed)
         return bool(lacking)

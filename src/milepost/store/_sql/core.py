@@ -11,7 +11,7 @@ from milepost._db.migrations import TableSetup, is_migrated, migrate
 from milepost._db.operations import Operation, Work
 from milepost.checkpoint.serde import _rotation
 from milepost.errors import MilepostError, ReindexConflict, StoreError, VersionConflict
-from milepost.store._core.core import StoreCore
+from milepost.store._core.engine_api import EngineCore
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -25,22 +25,23 @@ from milepost.store._core.tasks import (
     Transact,
     Write,
 )
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.read import Incomplete, Reader
 from milepost.store._sql.reencrypt import resealing
-from milepost.store._sql.reindex import embed_lacking, reindexing, verifying
+from milepost.store._sql.reindex import SqlMaking
 from milepost.store._sql.schema import schema
-from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._sql.write import SWEPT_AT_ONCE, Raced, Writer
 from milepost.store._vectors.generations import Generations, Unverified
+from milepost.store._vectors.making import embed_lacking, reindexing, verifying
 
 _ATTEMPTS = 5
 _SWITCHES = 20
 """How many reindexes may end during one search."""
 
 
-class SqlCore(StoreCore):
+class SqlCore(EngineCore):
     """What the stores on SQLite and on PostgreSQL have in common: everything but the SQL."""
 
     def __init__(self, store_sql: StoreSql, vectors: VectorIndex | None, **settings: Any) -> None:
@@ -63,6 +64,16 @@ class SqlCore(StoreCore):
                     raise
                 raise self.vectors.explain(error) from error
             self._ready = True
+
+    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        if isinstance(request, TableSetup):
+            return engine.set_up(request)
+        return engine.run(request.work, write=request.write)
+
+    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        if isinstance(request, TableSetup):
+            return await engine.aset_up(request)
+        return await engine.arun(request.work, write=request.write)
 
     def _is_set_up(self) -> Operation[bool]:
         dialect = self.store_sql.dialect
@@ -94,13 +105,13 @@ class SqlCore(StoreCore):
                         "The store was reindexed again and again while it was searched, so that "
                         "most items had no vectors yet. Search again when the reindexing has ended."
                     ) from None
-                yield from embed_lacking(self)
+                yield from embed_lacking(SqlMaking(self))
                 # What is lacking still, could not be embedded or was put since. But another
                 # reindex may have made a new generation, which lacks items of its own.
                 completed = found.generation
                 continue
             except Unverified as unverified:
-                yield from verifying(self, unverified.number)
+                yield from verifying(SqlMaking(self), unverified.number)
                 continue
             except Raced:
                 attempts += 1
@@ -211,7 +222,7 @@ class SqlCore(StoreCore):
 
     def reindex(self, progress: Progress | None, size: int) -> Program[int]:
         yield from self.ready()
-        return (yield from reindexing(self, progress, size))
+        return (yield from reindexing(SqlMaking(self), progress, size))
 
     def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
         self.check_encrypts()

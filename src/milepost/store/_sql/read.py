@@ -12,9 +12,9 @@ from milepost.store._core import namespaces
 from milepost.store._core.tasks import Get, Group, Listing, Outcome, Row, Search, Task
 from milepost.store._sql import prefixes
 from milepost.store._sql import statements as sql
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.prefixes import Prefixes
-from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import Generations
 

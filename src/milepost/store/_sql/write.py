@@ -16,9 +16,9 @@ from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.tasks import Group, Outcome, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._sql import statements as sql
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.schema import SHARDS
-from milepost.store._sql.statements import StoreSql
 from milepost.store._sql.vector_writes import (
     Place,
     many,
