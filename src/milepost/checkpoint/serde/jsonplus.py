@@ -44,8 +44,9 @@ class JsonPlusSerializer:
         allowed_msgpack_modules: Types that this serializer may also save: classes, or pairs of a
             module and a name, `[("shop.models", "Order")]`. They never take away what is
             registered, but a list, or None, that is given here refuses every other data type. A
-            class that is named is imported when its first value is met. `True` allows every data type, and imports what stored bytes name: use it
-            only where no one else can write to the database.
+            class that is named is imported when its first value is met. `True` allows every data
+            type, and imports what stored bytes name: use it only where no one else can write to
+            the database.
 
     Examples:
         >>> from datetime import date
