@@ -20,21 +20,47 @@ OutputT = TypeVar("OutputT", default=Any)
 
 
 class TaskPayload(TypedDict):
-    """A task has begun."""
+    """A task has begun.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> begun, ended = graph.stream({}, stream_mode="tasks")
+        >>> begun["name"], begun["input"], begun["triggers"]
+        ('work', {}, ('branch:to:work',))
+    """
 
     id: str
+    """The same in the payload of its end."""
     name: str
+    """The name of its node."""
     input: Any
+    """What the node is called with."""
     triggers: tuple[str, ...]
+    """The channels whose writes have started it."""
     metadata: NotRequired[dict[str, Any]]
+    """The metadata of its node."""
 
 
 class TaskResultPayload(TypedDict):
-    """A task has ended."""
+    """A task has ended.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> begun, ended = graph.stream({}, stream_mode="tasks")
+        >>> ended["name"], ended["error"], ended["interrupts"]
+        ('work', None, [])
+    """
 
     id: str
+    """The same as in the payload of its start."""
     name: str
+    """The name of its node."""
     error: str | None
+    """Why it failed."""
     interrupts: list[dict[str, Any]]
     """Its open questions."""
     result: dict[str, Any]
@@ -42,26 +68,58 @@ class TaskResultPayload(TypedDict):
 
 
 class CheckpointTask(TypedDict):
-    """A task in a `CheckpointPayload`."""
+    """A task in a `CheckpointPayload`.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> payloads = list(graph.stream({}, config, stream_mode="checkpoints"))
+        >>> [[task["name"] for task in payload["tasks"]] for payload in payloads]
+        [['__start__'], ['work'], []]
+    """
 
     id: str
+    """The same for every attempt at the task."""
     name: str
+    """The name of its node."""
     error: NotRequired[str]
+    """Why its last attempt failed."""
     result: NotRequired[Any]
+    """What it wrote, if it has finished."""
     interrupts: NotRequired[tuple[dict[str, Any], ...]]
+    """Its open questions."""
     state: StateSnapshot | RunnableConfig | None
     """Of a graph inside: where its state is."""
 
 
 class CheckpointPayload(TypedDict, Generic[StateT]):
-    """A checkpoint was made."""
+    """A checkpoint was made.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> [payload["next"] for payload in graph.stream({}, config, stream_mode="checkpoints")]
+        [['__start__'], ['work'], []]
+    """
 
     config: RunnableConfig | None
+    """Names the checkpoint."""
     metadata: dict[str, Any]
+    """How it came to be."""
     values: StateT
+    """The state."""
     next: list[str]
+    """Names of the nodes that run next."""
     parent_config: RunnableConfig | None
+    """Names the checkpoint before."""
     tasks: list[CheckpointTask]
+    """The tasks of the next step."""
 
 
 class _DebugCheckpointPayload(TypedDict, Generic[StateT]):
@@ -94,62 +152,149 @@ DebugPayload = TypeAliasType(
 
 
 class ValuesStreamPart(TypedDict, Generic[OutputT]):
-    """Of the `values` mode: the whole state after a step, as its schema where that has fields."""
+    """Of the `values` mode: the whole state after a step, as its schema where that has fields.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> [part["data"] for part in graph.stream({"n": 0}, stream_mode="values", version="v2")]
+        [{'n': 0}, {'n': 1}]
+    """
 
     type: Literal["values"]
+    """The mode."""
     ns: tuple[str, ...]
     """The graph that it comes from: () for the outermost."""
     data: OutputT
+    """The state."""
     interrupts: tuple[Interrupt, ...]
     """The questions that the run has stopped at."""
 
 
 class UpdatesStreamPart(TypedDict):
-    """Of the `updates` mode: what a node wrote, by its name."""
+    """Of the `updates` mode: what a node wrote, by its name.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> [part["data"] for part in graph.stream({}, stream_mode="updates", version="v2")]
+        [{'work': {'n': 1}}]
+    """
 
     type: Literal["updates"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: dict[str, Any]
+    """The node's name and what it wrote."""
 
 
 class MessagesStreamPart(TypedDict):
-    """Of the `messages` mode: a message or a piece of one, with metadata."""
+    """Of the `messages` mode: a message or a piece of one, with metadata.
+
+    Examples:
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.messages import convert_to_messages
+        >>> answer = lambda state: {"messages": convert_to_messages([("ai", "Hello")])}
+        >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+        >>> question = {"messages": [("user", "Hi")]}
+        >>> [part] = builder.compile().stream(question, stream_mode="messages", version="v2")
+        >>> message, metadata = part["data"]
+        >>> message.content, metadata["langgraph_node"]
+        ('Hello', 'answer')
+    """
 
     type: Literal["messages"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: tuple[Any, dict[str, Any]]
+    """The message, and where it comes from."""
 
 
 class CustomStreamPart(TypedDict):
-    """Of the `custom` mode: what a node gave its stream writer."""
+    """Of the `custom` mode: what a node gave its stream writer.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.runtime import Runtime
+        >>> def work(state: dict, runtime: Runtime):
+        ...     runtime.stream_writer("half done")
+        >>> graph = StateGraph(dict).add_node("work", work).add_edge(START, "work").compile()
+        >>> list(graph.stream({}, stream_mode="custom", version="v2"))
+        [{'type': 'custom', 'ns': (), 'data': 'half done'}]
+    """
 
     type: Literal["custom"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: Any
+    """What the node sent."""
 
 
 class CheckpointStreamPart(TypedDict, Generic[StateT]):
-    """Of the `checkpoints` mode."""
+    """Of the `checkpoints` mode.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> parts = graph.stream({}, config, stream_mode="checkpoints", version="v2")
+        >>> [part["data"]["next"] for part in parts]
+        [['__start__'], ['work'], []]
+    """
 
     type: Literal["checkpoints"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: CheckpointPayload[StateT]
+    """The checkpoint."""
 
 
 class TasksStreamPart(TypedDict):
-    """Of the `tasks` mode: a task has begun, or has ended."""
+    """Of the `tasks` mode: a task has begun, or has ended.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> parts = graph.stream({}, stream_mode="tasks", version="v2")
+        >>> ["end" if "result" in part["data"] else "begin" for part in parts]
+        ['begin', 'end']
+    """
 
     type: Literal["tasks"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: TaskPayload | TaskResultPayload
+    """The task as it begins, or what it did; the second has a `result`."""
 
 
 class DebugStreamPart(TypedDict, Generic[StateT]):
-    """Of the `debug` mode."""
+    """Of the `debug` mode.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> parts = graph.stream({}, stream_mode="debug", version="v2")
+        >>> {part["data"]["type"] for part in parts} >= {"task", "task_result"}
+        True
+    """
 
     type: Literal["debug"]
+    """The mode."""
     ns: tuple[str, ...]
+    """The graph that it comes from: () for the outermost."""
     data: DebugPayload[StateT]
+    """A checkpoint, or a task as it begins or ends."""
 
 
 StreamPart = TypeAliasType(
@@ -168,7 +313,15 @@ StreamPart = TypeAliasType(
 
 @dataclass(frozen=True)
 class GraphOutput(Generic[OutputT]):
-    """What `invoke(..., version="v2")` returns."""
+    """What `invoke(..., version="v2")` returns.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> graph.invoke({}, version="v2")
+        GraphOutput(value={'n': 1}, interrupts=())
+    """
 
     value: OutputT
     """The output, as its schema where that has fields."""

@@ -42,13 +42,20 @@ GraphLifecycleStatus: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class GraphInterruptEvent:
-    """A graph has paused."""
+    """A graph has paused.
+
+    Examples:
+        >>> from milepost.callbacks import GraphInterruptEvent
+        >>> def questions(event: GraphInterruptEvent) -> list:
+        ...     return [one.value for one in event.interrupts]
+    """
 
     run_id: UUID | None
     """The id of the graph's run, as chain events have it."""
     status: GraphLifecycleStatus
     """`pending` if a node asked; otherwise which kind of breakpoint it was."""
     checkpoint_id: str
+    """The checkpoint that the graph has paused at."""
     checkpoint_ns: tuple[str, ...]
     """Which graph: () for the outermost one."""
     interrupts: tuple[Interrupt, ...]
@@ -57,11 +64,18 @@ class GraphInterruptEvent:
 
 @dataclass(frozen=True)
 class GraphResumeEvent:
-    """A graph goes on from a checkpoint."""
+    """A graph goes on from a checkpoint.
+
+    Examples:
+        >>> from milepost.callbacks import GraphResumeEvent
+        >>> def is_outermost(event: GraphResumeEvent) -> bool:
+        ...     return event.checkpoint_ns == ()
+    """
 
     run_id: UUID | None
     """The id of the graph's run, as chain events have it."""
     status: GraphLifecycleStatus
+    """How the graph was left: as in `GraphInterruptEvent`."""
     checkpoint_id: str
     """The checkpoint that it goes on from."""
     checkpoint_ns: tuple[str, ...]
@@ -73,13 +87,36 @@ GraphLifecycleEvent: TypeAlias = GraphInterruptEvent | GraphResumeEvent
 
 
 class GraphCallbackHandler(BaseCallbackHandler):
-    """Base class of handlers for interrupts and resumes. Methods may be `async def`."""
+    """Base class of handlers for interrupts and resumes. Methods may be `async def`.
+
+    Examples:
+        >>> from milepost.callbacks import GraphCallbackHandler
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import interrupt
+        >>> class Ring(GraphCallbackHandler):
+        ...     def on_interrupt(self, event):
+        ...         print("asked:", event.interrupts[0].value)
+        >>> builder = StateGraph(dict).add_node("ask", lambda state: interrupt("Go on?"))
+        >>> graph = builder.add_edge(START, "ask").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}, "callbacks": [Ring()]}
+        >>> _ = graph.invoke({}, config)
+        asked: Go on?
+    """
 
     def on_interrupt(self, event: GraphInterruptEvent) -> Any:
-        """A graph has paused."""
+        """A graph has paused.
+
+        Args:
+            event: Where, and what was asked.
+        """
 
     def on_resume(self, event: GraphResumeEvent) -> Any:
-        """A graph goes on from a checkpoint."""
+        """A graph goes on from a checkpoint.
+
+        Args:
+            event: Where.
+        """
 
 
 def graph_handlers(handlers: Sequence[Any]) -> list[Any]:
@@ -172,12 +209,30 @@ class _AsyncGraphCallbackManager(_Manager):
 def get_sync_graph_callback_manager_for_config(
     config: RunnableConfig, *, run_id: UUID | None = None
 ) -> _GraphCallbackManager:
-    """A manager of the graph handlers in a config, for sync code."""
+    """A manager of the graph handlers in a config, for sync code.
+
+    Args:
+        config: What it finds under `callbacks`.
+        run_id: The id of the graph's run.
+
+    Examples:
+        >>> from milepost.callbacks import get_sync_graph_callback_manager_for_config
+        >>> manager = get_sync_graph_callback_manager_for_config({"callbacks": []})
+    """
     return _GraphCallbackManager.configure(config.get("callbacks"), run_id=run_id)
 
 
 def get_async_graph_callback_manager_for_config(
     config: RunnableConfig, *, run_id: UUID | None = None
 ) -> _AsyncGraphCallbackManager:
-    """A manager of the graph handlers in a config, for an event loop."""
+    """A manager of the graph handlers in a config, for an event loop.
+
+    Args:
+        config: What it finds under `callbacks`.
+        run_id: The id of the graph's run.
+
+    Examples:
+        >>> from milepost.callbacks import get_async_graph_callback_manager_for_config
+        >>> manager = get_async_graph_callback_manager_for_config({"callbacks": []})
+    """
     return _AsyncGraphCallbackManager.configure(config.get("callbacks"), run_id=run_id)

@@ -15,7 +15,19 @@ __all__ = ["get_config", "get_store", "get_stream_writer"]
 
 
 def get_config() -> RunnableConfig:
-    """The config of the running node."""
+    """The config of the running node.
+
+    Raises:
+        OutsideRunError: It is called outside of a node.
+
+    Examples:
+        >>> from milepost.config import get_config
+        >>> from milepost.graph import START, StateGraph
+        >>> who = lambda state: {"by": get_config()["configurable"]["user"]}
+        >>> graph = StateGraph(dict).add_node("who", who).add_edge(START, "who").compile()
+        >>> graph.invoke({}, {"configurable": {"user": "Ada"}})
+        {'by': 'Ada'}
+    """
     return current_context("get_config").config
 
 
@@ -23,6 +35,21 @@ def get_store() -> BaseStore:
     """The store that the graph was compiled with.
 
     None if it has none: a strict graph raises OutsideRunError then, any other warns.
+
+    Raises:
+        OutsideRunError: It is called outside of a node, or in a strict graph without a store.
+
+    Examples:
+        >>> from milepost.config import get_store
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.store.memory import InMemoryStore
+        >>> def remember(state):
+        ...     get_store().put(("facts",), "home", {"city": state["city"]})
+        >>> store = InMemoryStore()
+        >>> builder = StateGraph(dict).add_node("remember", remember).add_edge(START, "remember")
+        >>> _ = builder.compile(store=store).invoke({"city": "Paris"})
+        >>> store.get(("facts",), "home").value
+        {'city': 'Paris'}
     """
     run = current_context("get_store").run
     store = run.resources.store
@@ -39,5 +66,18 @@ def get_store() -> BaseStore:
 
 
 def get_stream_writer() -> StreamWriter:
-    """A function that sends to the `custom` stream."""
+    """A function that sends to the `custom` stream.
+
+    Raises:
+        OutsideRunError: It is called outside of a node.
+
+    Examples:
+        >>> from milepost.config import get_stream_writer
+        >>> from milepost.graph import START, StateGraph
+        >>> def work(state):
+        ...     get_stream_writer()("half done")
+        >>> graph = StateGraph(dict).add_node("work", work).add_edge(START, "work").compile()
+        >>> list(graph.stream({}, stream_mode="custom"))
+        ['half done']
+    """
     return current_context("get_stream_writer").stream_writer

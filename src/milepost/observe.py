@@ -36,13 +36,25 @@ def instrument(
 ) -> None:
     """Trace all runs of this process that begin from now on.
 
-    Spans and measurements go to the given providers, or to the global ones. `record_values` also
-    puts inputs, outputs, what interrupts ask and the texts of exceptions into the spans: all of
-    them may hold what users have said. A second call takes the place of the first.
+    A second call takes the place of the first.
 
-    `detail` says how much is traced, and with it what tracing costs: "run" makes spans of runs
-    and loads alone, and measures nothing of single steps; "task" adds tasks and their retries;
-    "all" adds super-steps and commits.
+    Args:
+        tracer_provider: Gets the spans; by default the global one.
+        meter_provider: Gets the measurements; by default the global one.
+        record_values: Also puts inputs, outputs, what interrupts ask and the texts of exceptions
+            into the spans: all of them may hold what users have said.
+        detail: How much is traced, and with it what tracing costs: "run" makes spans of runs and
+            loads alone, and measures nothing of single steps; "task" adds tasks and their retries;
+            "all" adds super-steps and commits.
+
+    Raises:
+        MissingDependencyError: OpenTelemetry's API is not installed.
+
+    Examples:
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> from milepost.observe import instrument, uninstrument
+        >>> instrument(TracerProvider(), detail="task")
+        >>> uninstrument()
     """
     if detail not in get_args(Detail):
         raise ValueError(f"detail={detail!r} is not known. Use one of: run, task, all.")
@@ -60,16 +72,30 @@ def progress(
 ) -> AbstractContextManager[Progress]:
     """Show how far a long operation has come, on standard error: a bar, or lines in a log.
 
-        with progress("prune", "threads") as tell:
-            saver.prune(thread_ids, progress=tell)
+    Operations with an argument `progress` call it with what is done and how much there is.
 
-    Operations with such an argument call it with what is done and how much there is.
+    Args:
+        label: What is being done.
+        unit: What is counted.
+        quiet: Show nothing.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.observe import progress
+        >>> saver = InMemorySaver()
+        >>> with progress("prune", "threads", quiet=True) as tell:
+        ...     _ = saver.prune(["1", "2"], progress=tell)
     """
     return shown(label, unit, quiet=quiet)
 
 
 def uninstrument() -> None:
-    """Trace no further runs; those that are under way are traced to their ends."""
+    """Trace no further runs; those that are under way are traced to their ends.
+
+    Examples:
+        >>> from milepost.observe import uninstrument
+        >>> uninstrument()
+    """
     from sys import modules
 
     if "milepost.integrations._otel.switch" in modules:

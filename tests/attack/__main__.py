@@ -8,8 +8,17 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
-from attack.campaign import Campaign, Report, Settings, new_database, own_server, replayed
+from attack.campaign import (
+    Campaign,
+    OwnRedis,
+    Report,
+    Settings,
+    new_database,
+    own_server,
+    replayed,
+)
 from attack.faults import FAULTS
 from attack.places import PLACES
 from attack.workloads import WORKLOADS
@@ -42,11 +51,15 @@ def attacked(given: argparse.Namespace) -> tuple[Report, Path]:
     faults = list(FAULTS) if given.faults == "all" else given.faults.split(",")
     workloads = [*WORKLOADS] if given.workload == "both" else [given.workload]
     with contextlib.ExitStack() as stack:
-        server, address = None, str(directory / "attacked.db")
+        server: Any = None
+        address = str(directory / "attacked.db")
         if given.place.startswith("postgres"):
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="attack-pg-"))
             server = stack.enter_context(own_server(Path(home)))
             address = new_database(server, "attacked")
+        elif given.place.startswith("redis"):
+            server = stack.enter_context(contextlib.closing(OwnRedis()))
+            address = server.url
         settings = Settings(
             place=given.place,
             address=address,

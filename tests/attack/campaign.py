@@ -15,7 +15,7 @@ from typing import Any
 
 from attack.faults import FAULTS
 from attack.history import Event, Recorder, open_history, read
-from attack.places import PLACES
+from attack.places import PLACES, left_open
 from attack.processes import PATIENCE, Hangs, Process
 from attack.violations import Violation
 from attack.workloads import WORKLOADS
@@ -205,7 +205,7 @@ class Campaign:
                 what = f"{worker.name} left {left}"
                 self._violated(Violation("no descriptor, thread or connection is left", what))
         self.workers = []
-        if self.server is not None and (found := connections(self.address)):
+        if self.server is not None and (found := left_open(self.place(self.address))):
             what = f"the server still has {found}"
             self._violated(Violation("no descriptor, thread or connection is left", what))
 
@@ -225,24 +225,6 @@ def replayed(directory: Path) -> Report:
     return report
 
 
-def connections(address: str) -> list[Any]:
-    """Those that others have to this database. They get a moment to go: an exit is not a farewell."""
-    import psycopg
-
-    found: list[Any] = []
-    with psycopg.connect(address, autocommit=True) as connection:
-        for _ in range(100):
-            found = connection.execute(
-                "SELECT pid, state, left(query, 200) FROM pg_stat_activity WHERE"
-                " datname = current_database() AND pid <> pg_backend_pid()"
-                " AND backend_type = 'client backend'"
-            ).fetchall()
-            if not found:
-                break
-            time.sleep(0.05)
-    return found
-
-
 @contextlib.contextmanager
 def own_server(directory: Path) -> Iterator[Any]:
     """A PostgreSQL server that an attack may stop and start."""
@@ -257,6 +239,25 @@ def own_server(directory: Path) -> Iterator[Any]:
             yield server
         finally:
             server.cleanup()
+
+
+class OwnRedis:
+    """A Valkey server that an attack may stop at once and start again."""
+
+    def __init__(self) -> None:
+        from redis_servers import DURABLE, started
+
+        self._server = started(*DURABLE)
+        self.url: str = self._server.url
+
+    def stop(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.close()
 
 
 def new_database(server: Any, name: str) -> str:

@@ -24,6 +24,7 @@ BY_HARM = {
     "StorageFullError": ("full",),
     "DatabaseBusyError": ("stop", "restart", "terminate", "full"),
     "ConnectionUnusableError": ("restart", "terminate"),
+    "OutcomeUnknownError": ("restart", "terminate"),
     "SaverError": ("restart", "terminate", "full"),
     "Hindered": ("stop", "restart", "terminate", "full"),
 }

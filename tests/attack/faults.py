@@ -49,13 +49,7 @@ def full(campaign: Any) -> None:
 
 def terminate(campaign: Any) -> None:
     """The server ends some of the connections."""
-    import psycopg
-
-    with psycopg.connect(campaign.address, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            " AND datname = current_database() AND random() < 0.5"
-        )
+    campaign.place(campaign.address).end_connections(campaign.random)
 
 
 def restart(campaign: Any) -> None:

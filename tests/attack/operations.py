@@ -495,7 +495,14 @@ def _saver(*names: str) -> tuple[str, ...]:
 
 
 _RUNS = ("graph.invoke", "saver.commit", "saver.prepare", "saver.hold", "saver.head")
-_DATABASES = ("sqlite", "sqlite-encrypted", "postgres", "postgres-pool")
+_DATABASES = (
+    "sqlite",
+    "sqlite-encrypted",
+    "postgres",
+    "postgres-pool",
+    "redis",
+    "redis-no-scripts",
+)
 
 OPERATIONS = [
     Operation("invoke", invoke, _RUNS, 10),

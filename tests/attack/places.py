@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
@@ -28,6 +29,8 @@ class Place:
     """Names of what the parent may do to it and its workers."""
     is_shared = True
     """Whether several processes can have it open."""
+    can_fork = True
+    """Whether children by fork() get through their runs while all workers use the same threads."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -38,6 +41,14 @@ class Place:
     def saver(self) -> Any:
         """A context manager with a new saver that answers in both colours."""
         raise NotImplementedError
+
+    def end_connections(self, rng: random.Random) -> None:
+        """Let the server end some of the connections that it has."""
+        raise NotImplementedError
+
+    def connections(self) -> list[Any]:
+        """Those that others have to the database."""
+        return []
 
     @asynccontextmanager
     async def async_saver(self) -> AsyncIterator[Any]:
@@ -59,7 +70,7 @@ class Place:
 class Memory(Place):
     name = "memory"
     faults = ("clock",)
-    is_shared = False
+    is_shared = can_fork = False
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -123,6 +134,25 @@ class Postgres(Place):
         with self.saver() as saver:
             saver.setup()
 
+    def end_connections(self, rng: random.Random) -> None:
+        import psycopg
+
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+                " pid <> pg_backend_pid() AND datname = current_database() AND random() < 0.5"
+            )
+
+    def connections(self) -> list[Any]:
+        import psycopg
+
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            return connection.execute(
+                "SELECT pid, state, left(query, 200) FROM pg_stat_activity WHERE"
+                " datname = current_database() AND pid <> pg_backend_pid()"
+                " AND backend_type = 'client backend'"
+            ).fetchall()
+
     def saver(self) -> Any:
         from milepost.checkpoint.postgres import PostgresSaver
 
@@ -182,6 +212,98 @@ class PostgresPool(Postgres):
         return AsyncPostgresStore.from_conn_string(self.address, pool_config=POOL, **settings)
 
 
+class Redis(Place):
+    """A server that has each step on its disk before it answers."""
+
+    name = "redis"
+    faults = ("kill", "stop", "clock", "terminate", "restart")
+
+    def prepare(self) -> None:
+        with self.saver() as saver:
+            saver.setup()
+
+    def end_connections(self, rng: random.Random) -> None:
+        with self._client() as client:
+            for one in self._others(client):
+                if rng.random() < 0.5:
+                    client.client_kill_filter(_id=one["id"])
+
+    def connections(self) -> list[Any]:
+        with self._client() as client:
+            return [(one["id"], one["cmd"]) for one in self._others(client)]
+
+    def _client(self) -> Any:
+        import redis
+
+        return redis.Redis.from_url(self.address, decode_responses=True)
+
+    @staticmethod
+    def _others(client: Any) -> list[Any]:
+        own = str(client.client_id())
+        return [one for one in client.client_list() if one["id"] != own]
+
+    def saver(self) -> Any:
+        from milepost.checkpoint.redis import RedisSaver
+
+        return RedisSaver.from_conn_string(self.address)
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        from milepost.checkpoint.redis import AsyncRedisSaver
+
+        async with AsyncRedisSaver.from_conn_string(self.address) as saver:
+            yield saver
+
+    def store(self, **settings: Any) -> Any:
+        from milepost.store.redis import RedisStore
+
+        return RedisStore.from_conn_string(self.address, **settings)
+
+    def async_store(self, **settings: Any) -> Any:
+        from milepost.store.redis import AsyncRedisStore
+
+        return AsyncRedisStore.from_conn_string(self.address, **settings)
+
+
+class RedisWithoutScripts(Redis):
+    """The savers use WATCH, MULTI and EXEC. A step begins again whenever another was stored on its
+    thread meanwhile: that is slow where many write to one."""
+
+    name = "redis-no-scripts"
+    can_fork = False
+
+    def saver(self) -> Any:
+        from milepost.checkpoint.redis import RedisSaver
+
+        return RedisSaver.from_conn_string(self.address, scripts=False)
+
+    @asynccontextmanager
+    async def async_saver(self) -> AsyncIterator[Any]:
+        from milepost.checkpoint.redis import AsyncRedisSaver
+
+        async with AsyncRedisSaver.from_conn_string(self.address, scripts=False) as saver:
+            yield saver
+
+
+def left_open(place: Place) -> list[Any]:
+    """Connections that others have. They get a moment to go: an exit is not a farewell."""
+    found: list[Any] = []
+    for _ in range(100):
+        if not (found := place.connections()):
+            break
+        time.sleep(0.05)
+    return found
+
+
 PLACES: dict[str, type[Place]] = {
-    place.name: place for place in (Sqlite, EncryptedSqlite, Postgres, PostgresPool, Memory)
+    place.name: place
+    for place in (
+        Sqlite,
+        EncryptedSqlite,
+        Postgres,
+        PostgresPool,
+        Redis,
+        RedisWithoutScripts,
+        Memory,
+    )
 }

@@ -181,13 +181,13 @@ def sweeper_keeps_its_ttl() -> None:
 
 def half_committed() -> None:
     """A StopIteration of a parameter was taken for the end of the operation."""
-    from milepost._db.sqlite.transaction import Transaction
+    from milepost._db.sqlite.transaction import Session
 
-    drive = Transaction.drive
+    run = Session.run
 
-    def until_any_stop(self: Any, operation: Any) -> Any:
+    def until_any_stop(self: Any, operation: Any, begin: str) -> Any:
         try:
-            return drive(self, operation)
+            return run(self, operation, begin)
         except RuntimeError as error:
             if not isinstance(error.__cause__, StopIteration):
                 raise
@@ -195,7 +195,7 @@ def half_committed() -> None:
                 self._cursor.execute("COMMIT")
             return None
 
-    Transaction.drive = until_any_stop  # type: ignore[method-assign]
+    Session.run = until_any_stop  # type: ignore[method-assign]
 
 
 def batch_goes_on() -> None:

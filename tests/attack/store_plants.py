@@ -11,7 +11,7 @@ DATABASES = ("sqlite", *POSTGRES)
 
 def switch_without_waiting() -> None:
     """A reindex ended beside puts that knew the old table: they were never found by meaning."""
-    from milepost.store._sql.statements import PG
+    from milepost.store._sql.dialects import PG
 
     object.__setattr__(PG, "take", None)
     object.__setattr__(PG, "share", None)

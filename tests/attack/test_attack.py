@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attack.campaign import Campaign, Settings, new_database, own_server, replayed
+from attack.campaign import Campaign, OwnRedis, Settings, new_database, own_server, replayed
 from attack.coverage import NOT_ATTACKED, OBJECTS, covered, public_methods
 from attack.faults import FAULTS
 from attack.places import PLACES
@@ -25,6 +26,8 @@ LONG = bool(os.environ.get("MILEPOST_LONG"))
 
 @pytest.fixture
 def address(request: pytest.FixtureRequest, place: str, tmp_path: Path) -> Any:
+    if place.startswith("redis"):
+        return request.getfixturevalue("attacked_redis").url
     if not place.startswith("postgres"):
         return str(tmp_path / "attacked.db")
     name = f"attack_{uuid.uuid4().hex[:10]}"
@@ -40,6 +43,13 @@ def attacked_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield server
 
 
+@pytest.fixture
+def attacked_redis() -> Any:
+    pytest.importorskip("redis")
+    with closing(OwnRedis()) as server:
+        yield server
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 @pytest.mark.xdist_group("attack")
 @pytest.mark.parametrize("place", [*PLACES])
@@ -50,6 +60,8 @@ def test_what_was_promised_holds_while_everybody_does_everything(
     server = None
     if place.startswith("postgres"):
         server = request.getfixturevalue("attacked_server")
+    elif place.startswith("redis"):
+        server = request.getfixturevalue("attacked_redis")
     settings = Settings(
         place=place,
         address=address,

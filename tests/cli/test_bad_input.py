@@ -11,6 +11,7 @@ import pytest
 
 from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.cli import main
+from milepost.cli.names import COMMANDS
 from milepost.cli.plain import plain, plain_lines
 
 SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
@@ -127,14 +128,6 @@ class TestStatuses:
         assert (status, out) == (2, ""), err
         assert "Traceback" not in err
 
-    def test_a_status_that_no_thread_can_have(self, milepost):
-        status, _, err = milepost("threads", "--status", "asleep")
-        assert (status, "idle, interrupted" in err) == (1, True)
-
-    @pytest.mark.parametrize(
-        "address",
-        ["none.db", "sqlite:///none.db", ".", "mysql://x", "postgresql://me:pw@127.0.0.1:1/x"],
-    )
     def test_a_database_that_cannot_be_opened(self, milepost, address):
         for place in (["--db", address, "threads"], ["threads", "--db", address]):
             status, out, err = milepost(*place)
@@ -301,3 +294,35 @@ def test_a_shell_completes_threads_and_checkpoints(file):
 
     assert complete("milepost show do") == ["done"]
     assert len(complete("milepost show done@")) == 5
+
+
+class TestAtFirstSight:
+    def test_a_status_or_a_port_that_does_not_exist_is_a_wrong_use(self, milepost, capsys):
+        for command in ("threads", "delete", "prune"):
+            status, _, err = milepost(command, "--status", "foo")
+            assert (status, "interrupted" in err) == (2, True)
+        with pytest.raises(SystemExit) as stopped:
+            main(["ui", "--port", "99999"])
+        assert stopped.value.code == 2
+        assert "is no port" in capsys.readouterr().err
+
+    def test_a_list_of_nothing_says_so(self, milepost, tmp_path):
+        empty = tmp_path / "empty.db"
+        with SqliteSaver.from_conn_string(str(empty)) as saver:
+            saver.setup()
+        assert milepost("threads", "--db", empty) == (0, "", "There are no threads yet.\n")
+        assert milepost("threads", "-s", "nothing") == (0, "", "There is no such thread.\n")
+
+    def test_every_option_of_every_command_says_what_it_does(self):
+        import click
+
+        from milepost.cli.app import app
+
+        context = click.Context(app)
+        silent = [
+            f"{name} {option.opts[0]}"
+            for name in COMMANDS
+            for option in app.get_command(context, name).params
+            if isinstance(option, click.Option) and not option.help
+        ]
+        assert silent == []

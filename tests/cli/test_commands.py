@@ -1,69 +1,23 @@
-"""Every command of the extra `cli`: in a process of its own on SQLite, in this one elsewhere."""
+"""The commands of the extra `cli` and their options; test_each_command.py has each of them."""
 
 import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from milepost.checkpoint.sqlite import SqliteSaver
-from milepost.cli import main
 from milepost.cli.names import COMMANDS
-from milepost.inspect import open_database
 
 SHOP = Path(__file__).parents[1] / "inspect" / "inspect_shop.py"
 GRAPH = f"{SHOP}:graph"
 PATIENCE = 120
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    sys.path.insert(0, str(SHOP.parent))
-    from inspect_shop import fill
-
-    path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with SqliteSaver.from_conn_string(str(path)) as saver:
-        fill(saver)
-    return path
-
-
-@pytest.fixture
-def file(filled, tmp_path):
-    return Path(shutil.copy(filled, tmp_path / "shop.db"))
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request, filled, tmp_path):
-    """A database with the same threads, of each kind."""
-    if request.param == "sqlite":
-        return str(shutil.copy(filled, tmp_path / "shop.db"))
-    from milepost.inspect import dump, load_dump
-
-    uri = request.getfixturevalue("shared_uri")
-    with open_database(str(filled)) as source, open_database(uri, write=True, create=True) as db:
-        for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "threads"):
-            db.saver.conn.execute(f"DELETE FROM {table}")
-        load_dump(db, dump(source))
-    return uri
-
-
-@pytest.fixture
-def milepost(capsys, address, monkeypatch):
-    """Runs a command here: its status, output and errors."""
-    monkeypatch.setenv("MILEPOST_DB", address)
-    monkeypatch.delenv("MILEPOST_GRAPH", raising=False)
-
-    def run(*arguments):
-        status = main([str(one) for one in arguments])
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+LONG = bool(os.environ.get("MILEPOST_LONG"))
+ALWAYS = {"threads", "answer", "completion"}
+"""In processes of their own even in the short form; the others run in this one, on each backend."""
 
 
 def succeeded(done):
@@ -104,83 +58,30 @@ def test_each_command_in_a_process_of_its_own(file, tmp_path):
         (["completion", "bash"], "_MILEPOST_COMPLETE"),
     ]
     assert {arguments[0] for arguments, _ in story} == set(COMMANDS)
+    for arguments, said in story:
+        if not LONG and arguments[0] not in ALWAYS:
+            continue
+        status, out, err = in_a_process(arguments, file, tmp_path)
+        assert status == 0, (arguments, err)
+        assert said in out, (arguments, out)
+        assert "\x1b" not in out, "no terminal, no colours"
+
+
+def in_a_process(arguments, file, folder):
+    """A command as a user starts it: its status, output and errors."""
     env = {**os.environ, "MILEPOST_DB": f"sqlite:///{file}"}
-    with Processes(env, tmp_path) as processes:
-        for arguments, said in story:
-            status, out, err = processes.run(arguments)
-            assert status == 0, (arguments, err)
-            assert said in out, (arguments, out)
-            assert "\x1b" not in out, "no terminal, no colours"
-
-
-class Processes:
-    """Runs each command in a process of its own.
-
-    Most are forked from one that has imported what commands need: to import it takes longer than
-    all the rest. Some start as a user starts them; with MILEPOST_LONG all do.
-    """
-
-    SERVER = """
-import json, os, sys
-import milepost.checkpoint.sqlite, milepost.cli.app, milepost.inspect
-from milepost.cli import main
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.environ.update(job["env"])
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for number, file in ((1, job["out"]), (2, job["err"])):
-            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        status = main(job["arguments"])
-        sys.stdout.flush()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-    AS_USERS_DO = frozenset({"threads", "run", "load", "completion"})
-
-    def __init__(self, env, folder):
-        self.env, self.folder = env, folder
-        self.alone = bool(os.environ.get("MILEPOST_LONG")) or not hasattr(os, "fork")
-
-    def __enter__(self):
-        if not self.alone:
-            self.server = subprocess.Popen(
-                [sys.executable, "-c", self.SERVER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=self.env,
-                cwd=self.folder,
-            )
-        return self
-
-    def __exit__(self, *_):
-        if not self.alone:
-            self.server.stdin.close()
-            self.server.wait(PATIENCE)
-            self.server.stdout.close()
-
-    def run(self, arguments):
-        # Without a key, but for the command that needs one.
-        env = {"MILEPOST_AES_KEY": "k" * 16} if arguments[0] == "reencrypt" else {}
-        if self.alone or arguments[0] in self.AS_USERS_DO:
-            done = subprocess.run(
-                [sys.executable, "-m", "milepost.cli", *arguments],
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                stdin=subprocess.DEVNULL,
-                env={**self.env, **env},
-                cwd=self.folder,
-            )
-            return done.returncode, done.stdout, done.stderr
-        out, err = self.folder / "out", self.folder / "err"
-        job = {"arguments": arguments, "env": env, "out": str(out), "err": str(err)}
-        self.server.stdin.write(json.dumps(job) + "\n")
-        self.server.stdin.flush()
-        status = int(self.server.stdout.readline())
-        return status, out.read_text(), err.read_text()
+    if arguments[0] == "reencrypt":
+        env["MILEPOST_AES_KEY"] = "k" * 16
+    done = subprocess.run(
+        [sys.executable, "-m", "milepost.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        env=env,
+        cwd=folder,
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 class TestReading:

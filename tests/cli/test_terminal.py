@@ -2,6 +2,7 @@
 
 import os
 import select
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -92,3 +93,51 @@ def test_ctrl_c_ends_a_tail_that_follows(file):
     os.close(terminal)
     assert status == 130
     assert shown.count(b"\n") == 5
+
+
+def test_a_table_is_the_same_with_rich_and_without_it():
+    from rich.console import Console
+
+    from milepost.cli.lines import Text, plain_table, rich_table
+
+    header, numbers = ("thread", "bytes", "what is said"), (False, True, False)
+    rows = [
+        [Text("a"), Text("12 kB"), Text("one", style="red") + Text(" two")],
+        [Text("a longer name"), Text("9 B"), Text("")],
+        [Text("日本語 é"), Text("100.5 MB"), Text("[bold]x[/bold] :smile:")],
+    ]
+    console = Console(width=1000, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(rich_table(header, rows, numbers, 1000))
+    drawn = [line.rstrip() for line in captured.get().splitlines()]
+    assert list(plain_table(header, rows, numbers)) == drawn
+
+
+def test_a_narrow_terminal_cuts_the_last_column_off_first(file):
+    status, shown = on_a_terminal(
+        ["blame", "done", "messages", "--no-pager"],
+        MILEPOST_DB=str(file),
+        NO_COLOR="1",
+        COLUMNS="72",
+    )
+    lines = shown.splitlines()
+    assert (status, max(map(len, lines))) == (0, 72)
+    assert lines[1].startswith("messages.0  ")
+    assert [line.split()[3] for line in lines[1:]] == ["input", "plan"]
+    assert all(line.endswith("…") for line in lines[2:])
+
+
+def test_rich_is_imported_only_for_a_terminal(file):
+    program = (
+        "import sys; from milepost.cli import main\n"
+        "status = main(['log', 'done']) or main(['threads'])\n"
+        "print(status, 'rich.text' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "MILEPOST_DB": str(file)},
+    )
+    assert done.stderr == "0 False\n"

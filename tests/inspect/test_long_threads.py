@@ -109,14 +109,18 @@ def test_100_000_checkpoints_are_looked_at_within_a_second(tmp_path):
         "blame t last",
         "tail t",
     ):
-        taken = min(cpu(f"{sys.executable} -m milepost.cli {command}", path) for _ in range(3))
-        # Of the processor: other programs may take their turns meanwhile.
-        assert taken < 1.0, command
+        taken = min(
+            cpu(f"{sys.executable} -m milepost.cli {command}", path, tmp_path) for _ in range(4)
+        )
+        # Of the processor, with the start of Python: other programs may take their turns meanwhile.
+        assert taken < 0.4, command
 
 
-def cpu(command: str, database: str) -> float:
+def cpu(command: str, database: str, folder: Any) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    env = {**os.environ, "MILEPOST_DB": database}
+    # With compiled modules, as after an installation: the first time makes them.
+    env = {**os.environ, "MILEPOST_DB": database, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run(["sh", "-c", command], check=True, capture_output=True, timeout=120, env=env)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -1,17 +1,15 @@
 """Databases by their addresses: what is opened, and that reading changes nothing."""
 
 import hashlib
-import operator
 import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
 
 import pytest
 from inspect_shop import at, builder, fill
+from langgraph_shop import fill_theirs, theirs
 
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
 from milepost.checkpoint.sqlite import SqliteSaver
@@ -304,36 +302,3 @@ class TestLangGraph:
             assert db.writable is False
             with pytest.raises(ReadOnlyError, match="import --from-langgraph"):
                 tag(db, Ref("t"), "x")
-
-
-@contextmanager
-def theirs(address: str) -> Any:
-    if address.startswith("postgres"):
-        from langgraph.checkpoint.postgres import PostgresSaver as Saver
-    else:
-        from langgraph.checkpoint.sqlite import SqliteSaver as Saver
-    with Saver.from_conn_string(address) as saver:
-        yield saver
-
-
-class Theirs(TypedDict, total=False):
-    messages: Annotated[list[Any], operator.add]
-    n: int
-
-
-def fill_theirs(saver: Any) -> None:
-    from langchain_core.messages import AIMessage, HumanMessage
-    from langgraph.graph import START, StateGraph
-    from langgraph.types import interrupt
-
-    def ask(_: Theirs) -> Any:
-        return {"messages": [AIMessage(interrupt({"q": "ok?"}))]}
-
-    graph = StateGraph(Theirs)
-    graph.add_node("plan", lambda s: {"messages": [AIMessage("plan")], "n": s.get("n", 0) + 1})
-    graph.add_node("ask", ask)
-    graph.add_edge(START, "plan")
-    graph.add_edge("plan", "ask")
-    compiled = graph.compile(checkpointer=saver)
-    compiled.invoke({"messages": [HumanMessage("hi")]}, at("t"))
-    compiled.invoke({"messages": [HumanMessage("again")]}, at("t"))

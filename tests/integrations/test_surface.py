@@ -1,6 +1,6 @@
 """Every public module, name, method and parameter of LangGraph is here too, or the page says why not.
 
-docs/from-langgraph.md has a table of what is not there. A row begins with paths, as
+docs/compatibility.md has a table of what is not there. A row begins with paths, as
 `tests/integrations/surface.py` writes them; `*` stands for any text.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from surface import Gap, gaps, modules
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-langgraph.md"
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 DISTRIBUTIONS = (
     "langgraph",
     "langgraph-checkpoint",
@@ -49,7 +49,7 @@ def missing() -> tuple[Gap, ...]:
 
 def rows() -> list[str]:
     """The paths in the first column of the table."""
-    section = PAGE.read_text("utf-8").partition("### Names that are not there")[2]
+    section = PAGE.read_text("utf-8").partition("## Names that are not there")[2]
     table = section.partition("\n#")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     return [path for cell in cells for path in re.findall(r"`([^`]+)`", cell)]

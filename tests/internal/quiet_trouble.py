@@ -17,12 +17,9 @@ from milepost._db.redis.commands import Confirmed, RunScript, Script, command
 from milepost._db.redis.engine import RedisEngine
 from milepost.cache.redis import RedisCache
 from milepost.cache.sqlite import SqliteCache
-from milepost.checkpoint._redis.retries import Retries
 from milepost.checkpoint._redis.rows import Keys
-from milepost.checkpoint._redis.scripts import READ
-from milepost.checkpoint._redis.server import Pause, _eval, look_at
+from milepost.checkpoint._redis.server import look_at
 from milepost.checkpoint._redis.settings import Settings
-from milepost.checkpoint._redis.transaction import Changed
 from milepost.checkpoint.memory import InMemorySaver
 from milepost.errors import ConnectionUnusableError
 from milepost.graph import START, StateGraph
@@ -49,12 +46,10 @@ def a_cached_result_cannot_be_read(stage: Any) -> None:
 
 def a_server_of_a_cache_is_away(stage: Any) -> None:
     class Client:
-        def execute_command(self) -> None: ...
-
-        def mget(self, keys: Any) -> Any:
+        def execute_command(self, *command: Any) -> Any:
             raise Unreachable("secret")
 
-    errors: Any = SimpleNamespace(ConnectionError=Unreachable, TimeoutError=Unreachable)
+    errors: Any = SimpleNamespace(ConnectionError=Unreachable, ValkeyError=Unreachable)
     before = sys.modules.get("valkey.exceptions")
     sys.modules["valkey.exceptions"] = errors
     try:
@@ -127,23 +122,11 @@ def a_server_cannot_tell_what_is_on_its_disk(stage: Any) -> None:
         waiting.send(Confirmed([1], -1, -1))
 
 
-def a_server_with_threads_is_away(stage: Any) -> None:
-    settings = Settings(Keys("secret"), is_ready=True)
-    Retries(settings, Pause(0), is_cluster=False).pause(ConnectionError("secret"))
-
-
 def a_server_with_threads_may_evict_them(stage: Any) -> None:
     looking = look_at(Settings(Keys("secret"), ttl=1.0))
     next(looking)
     with suppress(StopIteration):
-        looking.send([{"maxmemory_policy": "volatile-lru"}, {"aof_enabled": 1}, [1, 0]])
-
-
-def a_server_with_threads_bars_scripts(stage: Any) -> None:
-    asking = _eval(Settings(Keys("secret")), READ, (b"secret", b"", b""), [])
-    next(asking)
-    with suppress(Changed):
-        asking.send([ResponseError("NOPERM User secret has no permissions to run 'evalsha'")])
+        looking.send([[{"maxmemory_policy": "volatile-lru"}, {"aof_enabled": 1}, [1, 0]]])
 
 
 def a_trace_policy_fails(stage: Any) -> None:
@@ -222,13 +205,10 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
         )
     ],
     a_connection_to_redis_is_lost: [
-        ("milepost.storage", "INFO", "RedisStore connects again: OSError.")
-    ],
-    a_server_with_threads_is_away: [
         (
             "milepost.storage",
             "WARNING",
-            "Redis: attempt 1 has failed with ConnectionError; again in 0.0 s.",
+            "RedisStore: attempt 1 has failed with OSError; again in 0.0 s.",
         )
     ],
     a_server_with_threads_may_evict_them: [
@@ -238,15 +218,8 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
             "Redis may evict threads with a TTL before their time (volatile-lru).",
         )
     ],
-    a_server_with_threads_bars_scripts: [
-        (
-            "milepost.storage",
-            "WARNING",
-            "Redis: scripts are barred (ResponseError); steps are stored with WATCH and MULTI.",
-        )
-    ],
     a_server_bars_scripts: [
-        ("milepost.storage", "INFO", "RedisStore may run no scripts; it uses transactions.")
+        ("milepost.storage", "WARNING", "RedisStore may run no scripts; it uses transactions.")
     ],
     a_server_cannot_tell_what_is_on_its_disk: [
         (

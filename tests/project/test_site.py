@@ -1,15 +1,13 @@
 """The site is built from the pages, without the network, and leaves no public module out."""
 
 import os
-import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-import milepost
+from public_surface import public_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,17 +27,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert not [one for one in loaded if one.endswith((".js", ".css"))]
 
 
-def public_modules() -> set[str]:
-    names = (found.name for found in pkgutil.walk_packages(milepost.__path__, "milepost."))
-    return {
-        name
-        for name in names
-        if not any(part.startswith("_") for part in name.split("."))
-        and not name.startswith("milepost.cli")
-    }
-
-
 def test_every_public_module_has_its_place_in_the_reference():
     pages = (ROOT / "docs" / "reference").glob("*.md")
     named = {name for page in pages for name in re.findall(r"^::: (\S+)$", page.read_text(), re.M)}
-    assert named == public_modules()
+    assert named == set(public_modules())

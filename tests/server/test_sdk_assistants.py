@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
-from serving import Running
+from serving import Running, asking_graph, serving
 
 
 def test_each_graph_has_an_assistant_with_the_id_that_every_server_gives_it(sdk: Any) -> None:
@@ -123,3 +123,80 @@ def test_the_latest_version_may_be_named_in_the_query(ui: Running) -> None:
         chosen = client.post(f"/assistants/{made}/latest", params={"version": 1}).json()
         assert chosen["version"] == 1
         assert client.post(f"/assistants/{made}/latest").status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
+def test_assistants_are_there_after_a_restart(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Any
+) -> None:
+    """In a database that had no store before; a server that only reads shows them too."""
+    from milepost.inspect import open_database
+
+    if kind == "sqlite":
+        address = str(tmp_path / "threads.db")
+    else:
+        address = request.getfixturevalue("uri" if kind == "postgres" else "redis_url")
+    with open_database(address, write=True, create=True) as db:
+        assert db.store is None
+    graphs = {"asking": asking_graph(), "other": asking_graph()}
+    with serving(address, graphs=graphs, write=True) as running, running.client() as client:
+        made = client.post("/assistants", json={"graph_id": "other", "name": "Mine"}).json()
+        id = made["assistant_id"]
+        client.patch(f"/assistants/{id}", json={"config": {"tags": ["x"]}})
+        client.post(f"/assistants/{id}/latest", json={"version": 1})
+        changed = client.patch("/assistants/asking", json={"name": "Renamed"}).json()
+        gone = client.post("/assistants", json={"graph_id": "other"}).json()["assistant_id"]
+        client.delete(f"/assistants/{gone}")
+    only = {"asking": graphs["asking"]}
+    with serving(address, graphs=only) as running, running.client() as client:
+        assert client.get(f"/assistants/{id}").json() == made
+        versions = client.post(f"/assistants/{id}/versions", json={}).json()
+        assert [(one["version"], one["config"]) for one in versions] == [
+            (2, {"tags": ["x"]}),
+            (1, {}),
+        ]
+        assert client.get("/assistants/asking").json() == changed
+        assert client.get(f"/assistants/{gone}").status_code == 404
+        found = client.post("/assistants/search", json={"sort_by": "name"}).json()
+        assert [one["name"] for one in found] == ["Renamed", "Mine"]
+        assert client.get(f"/assistants/{id}/graph").status_code == 404, "its graph is not here"
+        refused = client.patch(f"/assistants/{id}", json={"name": "No"})
+        assert refused.status_code == 403
+    with serving(address, graphs=graphs, write=True) as running, running.client() as client:
+        item = {"namespace": ["milepost:assistants"], "key": id, "value": {}}
+        assert client.put("/store/items", json=item).status_code == 422
+        assert client.patch(f"/assistants/{id}", json={}).json()["version"] == 3
+
+
+def test_what_is_stored_in_place_of_an_assistant_is_left_out(file: str) -> None:
+    from milepost.store.sqlite import SqliteStore
+
+    values = [{}, {"versions": 1}, {"latest": 1, "versions": []}, {"latest": 2, "versions": [{}]}]
+    with SqliteStore.from_conn_string(file) as store:
+        for at, value in enumerate(values):
+            store.put(("milepost:assistants",), f"bad {at}", value)
+    with serving(file, graphs={"asking": asking_graph()}) as running, running.client() as client:
+        assert client.post("/assistants/count", json={}).json() == 1
+        assert client.get("/assistants/bad%200").status_code == 404
+
+
+def test_a_type_that_has_no_schema_is_logged_once(file: str, caplog: Any) -> None:
+    class Opaque:
+        pass
+
+    def node(state: Any) -> Any:
+        return state
+
+    from typing_extensions import TypedDict
+
+    from milepost.graph import START, StateGraph
+
+    Odd = TypedDict("Odd", {"plain": int, "opaque": Opaque})  # noqa: UP013
+    graph = StateGraph(Odd).add_node("node", node).add_edge(START, "node").compile()
+    with serving(file, graphs={"odd": graph}) as running, running.client() as client:
+        for _ in range(2):
+            found = client.get("/assistants/odd/schemas").json()
+            assert set(found["state_schema"]["properties"]) == {"plain", "opaque"}
+    told = [one for one in caplog.records if one.name == "milepost.server"]
+    assert [one.levelname for one in told] == ["WARNING"]
+    assert "Odd" in told[0].getMessage()

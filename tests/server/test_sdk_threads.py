@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Any
 
@@ -12,7 +13,7 @@ from langgraph_sdk.errors import (
     NotFoundError,
     UnprocessableEntityError,
 )
-from serving import Running, on
+from serving import TOKEN, Running, asking_graph, on, serving
 
 ASKED = {"question": "Go on?"}
 
@@ -282,3 +283,41 @@ def test_ids_may_hold_any_character(sdk: Any, ui: Running) -> None:
     for thread_id in ("a\0b", "\ud800"):
         with pytest.raises((UnprocessableEntityError, UnicodeEncodeError, TypeError)):
             sdk.threads.create(thread_id=thread_id)
+
+
+class TestTimesToLive:
+    def test_on_redis_a_thread_goes_after_its_time(self, redis_url: str) -> None:
+        from langgraph_sdk import get_sync_client
+
+        with (
+            serving(redis_url, graphs={"asking": asking_graph()}, write=True) as running,
+            get_sync_client(url=running.url, api_key=TOKEN) as client,
+            running.client() as plain,
+        ):
+            client.threads.create(thread_id="short", ttl=30)
+            client.threads.create(thread_id="long")
+            shown = plain.get("/threads/short", params={"include": "ttl"}).json()
+            assert (shown["ttl"]["strategy"], shown["ttl"]["ttl_minutes"]) == ("delete", 30)
+            assert shown["ttl"]["expires_at"] > shown["updated_at"]
+            assert "ttl" not in plain.get("/threads/short").json()
+            assert "ttl" not in plain.get("/threads/long", params={"include": "ttl"}).json()
+            client.threads.update("long", metadata={"a": 1}, ttl={"ttl": 0.002})
+            deadline = time.monotonic() + 20
+            while plain.get("/threads/long").status_code == 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert plain.get("/threads/short").status_code == 200
+            for ttl in ({"ttl": 5, "strategy": "keep_latest"}, {"ttl": -1}, {"ttl": 1e300}, 5):
+                assert plain.patch("/threads/short", json={"ttl": ttl}).status_code == 422
+
+    def test_elsewhere_it_is_refused_and_nothing_is_made(self, ui: Running) -> None:
+        with ui.client() as client:
+            made = client.post("/threads", json={"thread_id": "never", "ttl": {"ttl": 5}})
+            assert made.status_code == 422
+            assert "until they are removed" in made.json()["detail"]
+            assert client.get("/threads/never").status_code == 404
+            client.post("/threads", json={"thread_id": "kept", "ttl": {}})
+            changed = client.patch("/threads/kept", json={"metadata": {"a": 1}, "ttl": {"ttl": 5}})
+            assert changed.status_code == 422
+            kept = client.get("/threads/kept", params={"include": "ttl"}).json()
+            assert (kept["metadata"], "ttl" in kept) == ({}, False)

@@ -7,6 +7,7 @@ has the sync names of the methods, whatever its colour.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -36,6 +37,26 @@ try:
     KINDS += ["redis-sync", "redis-async"]
 except ImportError:
     pass
+
+ON_ASYNC_REDIS = {f"test_store_{name}.py" for name in ("batching", "generations", "items")}
+"""Files that run on the async store in Redis too: what is sent to the server is the same in both,
+so the others do so in the long form only."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the matrix has too much of."""
+    if os.environ.get("MILEPOST_LONG"):
+        return
+    left_out = {
+        item
+        for item in items
+        if "callspec" in item.__dict__
+        and item.callspec.params.get("stores") == "redis-async"  # type: ignore[attr-defined]
+        and item.path.name not in ON_ASYNC_REDIS
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 class Clock:

@@ -161,7 +161,7 @@ function Head({ session }: { session: Session }) {
         {thread.id}
       </h1>
       <Copy text={thread.id} label="Copy the thread's id" />
-      <Status status={session.status.value} />
+      {(row || session.running.value) && <Status status={session.status.value} />}
       <span class="thread-facts">
         {owner && <span>{owner}</span>}
         {typeof counts?.checkpoints === "number" && (

@@ -23,13 +23,36 @@ class Bounds(NamedTuple):
     """How many of those there are before a full row; of a large value a few more (`chains.py`)."""
     frames: int
     """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
+    short: int = 0
+    """Bytes up to which a value that grows is soon stored in full again."""
+    short_rows: int = 0
+    """Rows that add to such a value before that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """The SQL of one database for what both databases can do."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What savers ask of a database besides its words."""
 
     name: str
+    remote: bool
+    """Whether each query is a round trip, so that what may be needed is asked for at once."""
+    refuses: bool
+    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
+    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
+    settled: tuple[str, ...]
+    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
+    each of the first five times, which takes longer than to carry it out."""
+    chain: Bounds
+
+    def placed(self, query: str) -> str:
+        """`query`, with the sign for a parameter that the driver wants."""
+        return query.replace("?", "%s") if self.name == "postgres" else query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect(Traits):
+    """The SQL of one database for what both databases can do."""
+
     bytes: str
     """The type of a column of bytes."""
     real: str
@@ -48,15 +71,6 @@ class Dialect:
     """The type of a column of 64-bit integers."""
     lock: str
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
-    remote: bool
-    """Whether each query is a round trip, so that what may be needed is asked for at once."""
-    refuses: bool
-    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
-    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
-    settled: tuple[str, ...]
-    """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
-    each of the first five times, which takes longer than to carry it out."""
-    chain: Bounds
 
     def sql(self, query: str) -> str:
         """`query` in this dialect."""
@@ -73,10 +87,6 @@ class Dialect:
             lock=self.lock,
         )
         return self.placed(text)
-
-    def placed(self, query: str) -> str:
-        """`query`, with the sign for a parameter that the driver wants."""
-        return query if self.name == "sqlite" else query.replace("?", "%s")
 
 
 SQLITE = Dialect(
@@ -95,7 +105,7 @@ SQLITE = Dialect(
     remote=False,
     refuses=False,
     settled=(),
-    chain=Bounds(8, 16, 8),
+    chain=Bounds(8, 16, 8, short=8192),
 )
 
 _FEW = " LIMIT (SELECT 1000000)"
@@ -118,5 +128,5 @@ POSTGRES = Dialect(
     remote=True,
     refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
-    chain=Bounds(64, 32, 16),
+    chain=Bounds(64, 32, 16, short=8192, short_rows=2),
 )

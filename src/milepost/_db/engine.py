@@ -34,7 +34,7 @@ Program: TypeAlias = Generator[Transaction | Vacuum, Any, R]
 
 
 class Engine(Protocol):
-    """Runs operations on one database, for sync and async code."""
+    """Runs operations on one database, for sync and async code: what every backend has."""
 
     def run(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction."""
@@ -51,6 +51,10 @@ class Engine(Protocol):
     async def avacuum(self) -> None:
         """`vacuum`, for use on an event loop."""
         ...
+
+
+class GroupEngine(Engine, Protocol):
+    """An engine whose database stores steps of many threads in one transaction."""
 
     def commit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit."""

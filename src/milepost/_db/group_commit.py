@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from milepost._db.failures import FAILURES_OF_THE_DATABASE
 from milepost._db.operations import Operation, Work
 from milepost._internal import log
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import drive
 
 Step = TypeVar("Step")
 Stored = TypeVar("Stored", contravariant=True)
@@ -71,7 +71,7 @@ class Committer(Generic[Step]):
         try:
             with self._turn:
                 while (outcome := waiting.outcome) is None:  # so many may have come before
-                    drain(self.transactions(), run)
+                    drive(self.transactions(), run)
             return outcome
         except BaseException:
             with self._turn:
@@ -97,9 +97,11 @@ class Committer(Generic[Step]):
             queue.popleft()  # it was broken off in between
         taken: list[Waiting[Step]] = []
         steps: list[Step] = []
-        while len(taken) < len(queue) and len(steps) < MOST:
-            taken.append(queue[len(taken)])
-            steps += taken[-1].steps
+        for waiting in queue.copy():  # others add to it meanwhile
+            taken.append(waiting)
+            steps += waiting.steps
+            if len(steps) >= MOST:
+                break
         start = time.monotonic()
         try:
             outcome: Outcome = yield partial(self._storer.steps, steps)
@@ -128,13 +130,3 @@ class Committer(Generic[Step]):
             except Exception as error:
                 outcome += [error] * len(waiting.steps)
         return outcome
-
-
-def drain(transactions: Transactions, run: Callable[[Work[Outcome]], Outcome]) -> None:
-    """Carry out transactions in sync code."""
-    steps = GeneratorDriver(transactions)
-    for work in steps:
-        try:
-            steps.answer = run(work)
-        except BaseException as error:
-            steps.error = error

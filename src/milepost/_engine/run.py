@@ -352,7 +352,7 @@ class GraphRun:
                 if not ended and limit is not None:
                     yield from self._time_out(tasks, waiting)
             for task in ended:
-                if task.called:
+                if task.caller is not None:
                     subtasks.one_has_ended()
                 else:
                     left -= 1

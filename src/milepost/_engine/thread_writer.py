@@ -113,18 +113,18 @@ class ThreadWriter:
         """What a prepared step counts for in the queue."""
         return 1 if self.native is None else 1 + self.native.weight(step) // LARGE
 
-    def _check_going_on(self) -> None:
-        """A run that was interrupted is over, though tasks of it may still run."""
-        if self.fence.ended:
-            raise ThreadConflict(
-                f"The run on thread '{self.thread_id}' was interrupted and has ended. What a task "
-                "of it has done since then is not stored; a resume runs the task again."
-            )
+    def _is_over(self) -> ThreadConflict:
+        """The error for tasks that still run though their run was interrupted, and has ended."""
+        return ThreadConflict(
+            f"The run on thread '{self.thread_id}' was interrupted and has ended. What a task "
+            "of it has done since then is not stored; a resume runs the task again."
+        )
 
     def store_now(self, steps: Sequence[Any]) -> None:
         """Store prepared steps in one of our own savers, in sync code."""
         assert self.native is not None
-        self._check_going_on()
+        if self.fence.ended:
+            raise self._is_over()
         try:
             for error in self.native.commit(steps):
                 if error is not None:
@@ -135,7 +135,8 @@ class ThreadWriter:
     async def astore_now(self, steps: Sequence[Any]) -> None:
         """`store_now`, for use on an event loop."""
         assert self.native is not None
-        self._check_going_on()
+        if self.fence.ended:
+            raise self._is_over()
         try:
             for error in await self.native.acommit(steps):
                 if error is not None:
@@ -145,7 +146,8 @@ class ThreadWriter:
 
     def store(self, steps: Sequence[Any]) -> EffectGenerator[None]:
         """Store prepared steps in any other saver, in order; raises the first failure."""
-        self._check_going_on()
+        if self.fence.ended:
+            raise self._is_over()
         try:
             for step in steps:
                 yield from self._store_foreign(step)

@@ -114,11 +114,11 @@ async def on_its_own_stack(work: Awaitable[T]) -> T:
     return result  # type: ignore[return-value]
 
 
-async def see_through(work: Any) -> None:
+async def see_through(work: Awaitable[T]) -> T:
     """Await something to its end, even if cancelled meanwhile; then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await _end_of(task)
         raise

@@ -20,7 +20,13 @@ class StoredCache(BaseCache[ValueT]):
         super().__init__(serde=serde)
 
     def decoded(self, name: FullKey, kind: str, data: bytes) -> Any:
-        """The value of an entry; MISS if it cannot be read, so that the node runs."""
+        """The value of an entry; MISS if it cannot be read, so that the node runs.
+
+        Args:
+            name: The namespace and key of the entry.
+            kind: The tag of its stored form.
+            data: Its bytes.
+        """
         try:
             return self.serde.loads_typed((kind, data))
         except SerdeError as error:

@@ -15,7 +15,18 @@ FullKey: TypeAlias = tuple[Namespace, str]
 
 
 class BaseCache(ABC, Generic[ValueT]):
-    """Keeps values under a namespace and a key, until they expire or are cleared."""
+    """Keeps values under a namespace and a key, until they expire or are cleared.
+
+    Args:
+        serde: Turns values into bytes and back.
+
+    Examples:
+        >>> from milepost.cache.memory import InMemoryCache
+        >>> cache = InMemoryCache()
+        >>> cache.set({(("cities",), "paris"): ({"people": 2_000_000}, 60)})
+        >>> cache.get([(("cities",), "paris")])
+        {(('cities',), 'paris'): {'people': 2000000}}
+    """
 
     serde: SerializerProtocol = JsonPlusSerializer()
 
@@ -25,7 +36,11 @@ class BaseCache(ABC, Generic[ValueT]):
 
     @abstractmethod
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        """The values that are there and have not expired."""
+        """The values that are there and have not expired.
+
+        Args:
+            keys: Pairs of a namespace and a key.
+        """
 
     @abstractmethod
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
@@ -33,7 +48,11 @@ class BaseCache(ABC, Generic[ValueT]):
 
     @abstractmethod
     def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
-        """Store values, each with its time to live in seconds."""
+        """Store values, each with its time to live in seconds.
+
+        Args:
+            pairs: Namespace and key → the value, and its time to live in seconds or `None`.
+        """
 
     @abstractmethod
     async def aset(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
@@ -41,7 +60,11 @@ class BaseCache(ABC, Generic[ValueT]):
 
     @abstractmethod
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        """Drop everything in these namespaces; everything at all for None."""
+        """Drop everything in these namespaces; everything at all for None.
+
+        Args:
+            namespaces: Which; `None` for all.
+        """
 
     @abstractmethod
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:

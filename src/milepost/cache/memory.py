@@ -20,6 +20,18 @@ class InMemoryCache(BaseCache[ValueT]):
 
     What has expired is dropped when it is asked for, or when there are twice as many entries as
     were left the last time.
+
+    Args:
+        serde: Turns values into bytes and back.
+
+    Examples:
+        >>> from milepost.cache.memory import InMemoryCache
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import CachePolicy
+        >>> builder = StateGraph(dict).add_node("work", print, cache_policy=CachePolicy())
+        >>> graph = builder.add_edge(START, "work").compile(cache=InMemoryCache())
+        >>> _ = graph.invoke({"n": 1}), graph.invoke({"n": 1})  # the node runs once
+        {'n': 1}
     """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:

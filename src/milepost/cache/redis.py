@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from milepost._db.redis.client import is_async_client, is_cluster_client
+from milepost._db.redis.commands import Command, Pipeline, Program, Scan, command
+from milepost._db.redis.engine import RedisEngine
 from milepost._db.redis.errors import named
 from milepost._internal import log
-from milepost._internal.asyncio_tools import in_thread
 from milepost.cache._stored import MISS, StoredCache
 from milepost.cache.base import FullKey, Namespace, ValueT
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.errors import ColourError
+from milepost.errors import ColourError, SaverError
 
 __all__ = ["RedisCache"]
 
 _PASSING = ("ConnectionError", "TimeoutError", "OutOfMemoryError", "ReadOnlyError", "ClusterError")
 """Errors of a server that cannot be reached, is full, or was demoted."""
 _PAGE = 500
-"""Keys that are asked for, or removed, in one go."""
+"""Keys that are removed in one go."""
+R = TypeVar("R")
 
 
 class RedisCache(StoredCache[ValueT]):
     """Keeps values in Redis, in their stored form; the server drops what has expired.
 
-    `redis` is a client of redis-py or valkey-py (`pip install redis`), sync or async, also one of
-    a cluster: a sync one serves both kinds of methods, an async one the async methods. While the
-    server cannot be reached, or is full, nothing is found or kept, and a warning is logged.
+    While the server cannot be reached, or is full, nothing is found or kept, and a warning is
+    logged.
+
+    Args:
+        redis: A client of redis-py or valkey-py (`pip install redis`), sync or async, also one of a
+            cluster: a sync one serves both kinds of methods, an async one the async methods.
+        serde: Turns values into bytes and back.
+        prefix: What the names of its keys begin with.
+
+    Examples:
+        >>> import os
+        >>> import redis
+        >>> from milepost.cache.redis import RedisCache
+        >>> with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        ...     cache = RedisCache(client)
+        ...     cache.set({(("cities",), "paris"): ("France", 60)})
+        ...     cache.get([(("cities",), "paris")])
+        {(('cities',), 'paris'): 'France'}
     """
 
     def __init__(
@@ -42,67 +57,46 @@ class RedisCache(StoredCache[ValueT]):
         super().__init__(serde=serde)
         self.redis = redis
         self.prefix = prefix
-        self._is_async = is_async_client(redis)
-        self._is_cluster = is_cluster_client(redis)
-
-    # -- sync
+        # A node must not wait for its cache.
+        self._engine = RedisEngine(redis, owner="RedisCache", patience=0)
 
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        with _Reachable(self._sync("get")):
-            if keys:
-                return self._found(keys, self._asked(keys)())
-        return {}
+        return self._run("get", self._getting(keys)) or {}
+
+    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
+        return await self._arun("aget", self._getting(keys)) or {}
 
     def set(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
-        entries = self._entries(mapping)
-        with _Reachable(self._sync("set")):
-            if entries:
-                self._queued(entries).execute()
+        self._run("set", self._setting(mapping))
+
+    async def aset(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
+        await self._arun("aset", self._setting(mapping))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        with _Reachable(self._sync("clear")):
-            for pattern in self._patterns(namespaces):
-                for page in _pages(self.redis.scan_iter(match=pattern, count=_PAGE)):
-                    self.redis.unlink(*page)
+        self._run("clear", self._clearing(namespaces))
 
-    def _sync(self, method: str) -> str:
-        if self._is_async:
+    async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
+        await self._arun("aclear", self._clearing(namespaces))
+
+    def _run(self, method: str, program: Program[R]) -> R | None:
+        if self._engine.is_async:
+            program.close()
             raise ColourError(
                 f"RedisCache.{method}() was called on an async client: call a{method}(), or give "
                 "the cache a sync client, which serves both."
             )
-        return method
+        try:
+            return self._engine.run(program)
+        except SaverError as error:
+            _go_without(method, error)
+            return None
 
-    # -- async
-
-    async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, ValueT]:
-        if not self._is_async:
-            return await in_thread(self.get, keys)
-        with _Reachable("aget"):
-            if keys:
-                return self._found(keys, await self._asked(keys)())
-        return {}
-
-    async def aset(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> None:
-        if not self._is_async:
-            return await in_thread(self.set, mapping)
-        entries = self._entries(mapping)
-        with _Reachable("aset"):
-            if entries:
-                await self._queued(entries).execute()
-        return None
-
-    async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        if not self._is_async:
-            return await in_thread(self.clear, namespaces)
-        with _Reachable("aclear"):
-            for pattern in self._patterns(namespaces):
-                names = [n async for n in self.redis.scan_iter(match=pattern, count=_PAGE)]
-                for page in _pages(iter(names)):
-                    await self.redis.unlink(*page)
-        return None
-
-    # -- both
+    async def _arun(self, method: str, program: Program[R]) -> R | None:
+        try:
+            return await self._engine.arun(program)
+        except SaverError as error:
+            _go_without(method, error)
+            return None
 
     def _key(self, namespace: Namespace, key: str) -> str:
         """Parts are escaped, so that no two names have the same key."""
@@ -114,67 +108,51 @@ class RedisCache(StoredCache[ValueT]):
             return [f"{prefix}*"]
         return [f"{prefix}{_literally(':'.join(map(_escaped, ns)))}/*" for ns in namespaces]
 
-    def _entries(
-        self, mapping: Mapping[FullKey, tuple[Any, int | None]]
-    ) -> list[tuple[str, bytes, int | None]]:
-        entries = []
-        for name, (value, ttl) in mapping.items():
-            kind, data = self.serde.dumps_typed(value)
-            entries.append((self._key(*name), kind.encode() + b":" + data, ttl))
-        return entries
-
-    def _asked(self, keys: Sequence[FullKey]) -> Any:
-        """The call that fetches these keys."""
-        names = [self._key(*name) for name in keys]
-        if not self._is_cluster:
-            return partial(self.redis.mget, names)
-        pipe = self.redis.pipeline()  # MGET takes keys of one slot
-        for name in names:
-            pipe.get(name)
-        return pipe.execute
-
-    def _queued(self, entries: Sequence[tuple[str, bytes, int | None]]) -> Any:
-        pipe = self.redis.pipeline() if self._is_cluster else self.redis.pipeline(transaction=False)
-        for key, data, ttl in entries:
-            if ttl is None:
-                pipe.set(key, data)
-            elif ttl > 0:
-                pipe.set(key, data, px=max(1, int(1000 * ttl)))
-            else:  # what has expired when it is set is not there, and neither is what was before
-                pipe.unlink(key)
-        return pipe
-
-    def _found(self, keys: Sequence[FullKey], found: Sequence[Any]) -> dict[FullKey, ValueT]:
+    def _getting(self, keys: Sequence[FullKey]) -> Program[dict[FullKey, ValueT]]:
         values: dict[FullKey, ValueT] = {}
+        if not keys:
+            return values
+        names = [self._key(*name) for name in keys]
+        if self._engine.is_cluster:  # MGET takes keys of one slot
+            found = yield Pipeline([command("GET", name) for name in names])
+        else:
+            found = yield command("MGET", *names)
         for (namespace, key), data in zip(keys, found, strict=True):
             if data is None:
                 continue
-            if isinstance(data, str):
-                raise TypeError(
-                    "The Redis client decodes what it reads: make it without decode_responses=True."
-                )
             kind, _, body = data.partition(b":")
             value = self.decoded((namespace, key), kind.decode("utf-8", "replace"), body)
             if value is not MISS:
                 values[tuple(namespace), key] = value
         return values
 
+    def _setting(self, mapping: Mapping[FullKey, tuple[Any, int | None]]) -> Program[None]:
+        commands: list[Command] = []
+        for name, (value, ttl) in mapping.items():
+            kind, data = self.serde.dumps_typed(value)
+            key, stored = self._key(*name), kind.encode() + b":" + data
+            if ttl is None:
+                commands.append(command("SET", key, stored))
+            elif ttl > 0:
+                commands.append(command("SET", key, stored, "PX", max(1, int(1000 * ttl))))
+            else:  # what has expired when it is set is not there, and neither is what was before
+                commands.append(command("UNLINK", key))
+        if commands:
+            yield Pipeline(commands)
 
-class _Reachable:
-    """Turns an unreachable server into a miss, with a line in the log."""
+    def _clearing(self, namespaces: Sequence[Namespace] | None) -> Program[None]:
+        for pattern in self._patterns(namespaces):
+            names: list[bytes] = yield Scan(pattern.encode())
+            for at in range(0, len(names), _PAGE):
+                yield Pipeline([command("UNLINK", name) for name in names[at : at + _PAGE]])
 
-    def __init__(self, method: str) -> None:
-        self._method = method
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
-        if not isinstance(error, named(*_PASSING)):
-            return False
-        message = "RedisCache.%s() could not use its server (%s); it goes on without the cache."
-        log.warning(log.STORAGE, message, self._method, error)
-        return True
+def _go_without(method: str, error: SaverError) -> None:
+    """Turn an unreachable server into a miss, with a line in the log; raise anything else."""
+    if not isinstance(error.__cause__, named(*_PASSING)):
+        raise error
+    message = "RedisCache.%s() could not use its server (%s); it goes on without the cache."
+    log.warning(log.STORAGE, message, method, error.__cause__)
 
 
 def _escaped(part: str) -> str:
@@ -184,14 +162,3 @@ def _escaped(part: str) -> str:
 def _literally(text: str) -> str:
     """A text that a pattern matches as it is."""
     return "".join(f"\\{c}" if c in "*?[]\\" else c for c in text)
-
-
-def _pages(names: Iterator[Any]) -> Iterator[list[Any]]:
-    page: list[Any] = []
-    for name in names:
-        page.append(name)
-        if len(page) == _PAGE:
-            yield page
-            page = []
-    if page:
-        yield page

@@ -41,6 +41,18 @@ class SqliteCache(StoredCache[ValueT]):
 
     Reading runs nothing and imports nothing. An entry that cannot be read, one of a type that is
     not registered here for example, counts as missing.
+
+    Args:
+        path: The file.
+        serde: Turns values into bytes and back.
+
+    Examples:
+        >>> from milepost.cache.sqlite import SqliteCache
+        >>> cache = SqliteCache(path="cache.db")
+        >>> cache.set({(("cities",), "paris"): ("France", None)})
+        >>> cache.get([(("cities",), "paris")])
+        {(('cities',), 'paris'): 'France'}
+        >>> cache.close()
     """
 
     def __init__(self, *, path: str, serde: SerializerProtocol | None = None) -> None:

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
 
 class AnyValue(ValueChannel[Value, Value, Value], Generic[Value]):
-    """Keeps one of a step's writes, and loses its value in a step that does not write it."""
+    """Keeps one of a step's writes, and loses its value in a step that does not write it.
+
+    Examples:
+        >>> from milepost.channels import AnyValue
+        >>> channel = AnyValue(int)
+        >>> channel.update([1, 2]), channel.get()
+        (True, 2)
+        >>> channel.update([]), channel.is_available()
+        (True, False)
+    """
 
     __slots__ = ()
     volatile: ClassVar[bool] = True

@@ -23,6 +23,21 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
     `from_checkpoint` makes. Methods never do I/O, and only `update`, `consume` and `finish`
     change anything: they say so by returning True, and the runtime gives the channel a new
     version.
+
+    Args:
+        typ: The type of the value.
+        key: The key of the state.
+
+    Examples:
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.channels import Topic
+        >>> from milepost.graph import START, StateGraph
+        >>> class State(TypedDict):
+        ...     news: Annotated[list, Topic(str)]
+        >>> builder = StateGraph(State).add_node("tell", lambda state: {"news": ["a", "b"]})
+        >>> builder.add_edge(START, "tell").compile().invoke({})
+        {'news': ['a', 'b']}
     """
 
     __slots__ = ("key", "typ")
@@ -66,7 +81,11 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
 
     @abstractmethod
     def from_checkpoint(self, checkpoint: Stored | Any) -> Self:
-        """A new channel of this make with the stored value, or an empty one for MISSING."""
+        """A new channel of this make with the stored value, or an empty one for MISSING.
+
+        Args:
+            checkpoint: What `checkpoint` returned.
+        """
 
     # -- reading
 
@@ -86,7 +105,14 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
 
     @abstractmethod
     def update(self, values: Sequence[Update]) -> bool:
-        """Take all writes of one step, in order; True if that changed the channel."""
+        """Take all writes of one step, in order; True if that changed the channel.
+
+        Args:
+            values: The writes; none in a step that does not write to the channel.
+
+        Raises:
+            InvalidUpdateError: The channel cannot take them.
+        """
 
     def consume(self) -> bool:
         """A node that was triggered by this channel has run; True if that changed it."""
@@ -104,13 +130,33 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
 
 
 class ValueChannel(BaseChannel[Value, Update, Stored], Generic[Value, Update, Stored]):
-    """A channel that holds one value, and stores it as it is."""
+    """A channel that holds one value, and stores it as it is.
+
+    Args:
+        typ: The type of the value.
+        key: The key of the state.
+
+    Examples:
+        >>> from milepost.channels.base import ValueChannel
+        >>> class Largest(ValueChannel):
+        ...     UpdateType = ValueType = int
+        ...     def update(self, values):
+        ...         if not values:
+        ...             return False
+        ...         self.value = max(values)
+        ...         return True
+        >>> channel = Largest(int)
+        >>> channel.update([1, 3, 2]), channel.get()
+        (True, 3)
+    """
 
     __slots__ = ("value",)
     volatile: ClassVar[bool] = False
 
     def __init__(self, typ: Any, key: str = "") -> None:
-        super().__init__(typ, key)
+        # Not through the class above: a run makes a channel for every key that it opens.
+        self.typ = typ
+        self.key = key
         self.value: Any = MISSING
 
     def from_checkpoint(self, checkpoint: Any) -> Self:

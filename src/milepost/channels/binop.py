@@ -27,7 +27,17 @@ _CONCRETE: dict[Any, type] = {
 
 
 def overwrite_of(write: Any) -> Any:
-    """The value of an Overwrite, also in its JSON form; MISSING for any other write."""
+    """The value of an Overwrite, also in its JSON form; MISSING for any other write.
+
+    Args:
+        write: What a node wrote.
+
+    Examples:
+        >>> from milepost.channels.binop import overwrite_of
+        >>> from milepost.types import Overwrite
+        >>> overwrite_of(Overwrite([])), overwrite_of([])
+        ([], MISSING)
+    """
     if type(write) is Overwrite:
         return write.value
     if type(write) is dict and len(write) == 1 and "__overwrite__" in write:
@@ -36,7 +46,16 @@ def overwrite_of(write: Any) -> Any:
 
 
 def neutral_element(typ: Any) -> Any:
-    """What a reducer starts from: `typ()`, or MISSING where that cannot be made."""
+    """What a reducer starts from: `typ()`, or MISSING where that cannot be made.
+
+    Args:
+        typ: The type of the value.
+
+    Examples:
+        >>> from milepost.channels.binop import neutral_element
+        >>> neutral_element(list), neutral_element(int)
+        ([], 0)
+    """
     origin = get_origin(typ)
     make = _CONCRETE.get(origin or typ, origin or typ)
     try:
@@ -46,7 +65,19 @@ def neutral_element(typ: Any) -> Any:
 
 
 class BinaryOperatorAggregate(ValueChannel[Value, Value, Value], Generic[Value]):
-    """Combines each write with the value so far by a function of two arguments."""
+    """Combines each write with the value so far by a function of two arguments.
+
+    Args:
+        typ: The type of the value, whose empty form it starts from.
+        operator: Makes the new value from the value so far and a write.
+
+    Examples:
+        >>> import operator
+        >>> from milepost.channels import BinaryOperatorAggregate
+        >>> channel = BinaryOperatorAggregate(int, operator.add)
+        >>> channel.update([1, 2]), channel.get()
+        (True, 3)
+    """
 
     __slots__ = ("operator",)
 

@@ -19,7 +19,27 @@ if TYPE_CHECKING:
 
 
 class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
-    """Combines all writes of a step with the value so far, and stores the writes alone."""
+    """Combines all writes of a step with the value so far, and stores the writes alone.
+
+    Args:
+        reducer: Makes the new value from the value so far and a list of writes.
+        typ: The type of the value; by default that of the annotation.
+        snapshot_frequency: After how many steps the whole value is stored, so that reading it back
+            does not take ever longer.
+
+    Examples:
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.channels import DeltaChannel
+        >>> from milepost.graph import START, StateGraph
+        >>> def extend(value: list, writes: list) -> list:
+        ...     return [*value, *(item for write in writes for item in write)]
+        >>> class State(TypedDict):
+        ...     log: Annotated[list, DeltaChannel(extend)]
+        >>> builder = StateGraph(State).add_node("tell", lambda state: {"log": ["b"]})
+        >>> builder.add_edge(START, "tell").compile().invoke({"log": ["a"]})
+        {'log': ['a', 'b']}
+    """
 
     __slots__ = ("reducer", "snapshot_frequency")
 
@@ -70,7 +90,11 @@ class DeltaChannel(ValueChannel[Value, Any, Any], Generic[Value]):
         return MISSING
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
-        """Apply stored writes, oldest first: `(task_id, channel, value)` or bare values."""
+        """Apply stored writes, oldest first: `(task_id, channel, value)` or bare values.
+
+        Args:
+            writes: What is stored.
+        """
         values = [w[2] if isinstance(w, tuple) and len(w) == 3 else w for w in writes]
         # The last overwrite makes all that came before it irrelevant.
         for at in range(len(values) - 1, -1, -1):

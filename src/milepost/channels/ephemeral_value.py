@@ -13,7 +13,20 @@ if TYPE_CHECKING:
 
 
 class EphemeralValue(ValueChannel[Value, Value, Value], Generic[Value]):
-    """Holds what the step before wrote, and nothing after that."""
+    """Holds what the step before wrote, and nothing after that.
+
+    Args:
+        typ: The type of the value.
+        guard: Whether two writes in one step are an error; otherwise the last one counts.
+
+    Examples:
+        >>> from milepost.channels import EphemeralValue
+        >>> channel = EphemeralValue(str)
+        >>> channel.update(["now"]), channel.get()
+        (True, 'now')
+        >>> channel.update([]), channel.is_available()
+        (True, False)
+    """
 
     __slots__ = ("guard",)
     volatile: ClassVar[bool] = True

@@ -13,7 +13,20 @@ if TYPE_CHECKING:
 
 
 def one_write(key: str, values: Sequence[Any]) -> Any:
-    """The only write of a step to a channel that has no rule for combining several."""
+    """The only write of a step to a channel that has no rule for combining several.
+
+    Args:
+        key: The key of the state, for the error.
+        values: The writes of the step.
+
+    Raises:
+        InvalidUpdateError: There are several.
+
+    Examples:
+        >>> from milepost.channels.last_value import one_write
+        >>> one_write("city", ["Paris"])
+        'Paris'
+    """
     if len(values) != 1:
         raise InvalidUpdateError(
             f"Key '{key}' was written {len(values)} times in one step, but it has no reducer to "
@@ -24,7 +37,14 @@ def one_write(key: str, values: Sequence[Any]) -> Any:
 
 
 class LastValue(ValueChannel[Value, Value, Value], Generic[Value]):
-    """Keeps the last value written. Two writes in one step are an error."""
+    """Keeps the last value written. Two writes in one step are an error.
+
+    Examples:
+        >>> from milepost.channels import LastValue
+        >>> channel = LastValue(str)
+        >>> channel.update(["Paris"]), channel.update([]), channel.get()
+        (True, False, 'Paris')
+    """
 
     __slots__ = ()
 
@@ -45,6 +65,18 @@ class LastValueAfterFinish(BaseChannel[Value, Value, tuple[Value, bool]], Generi
 
     It triggers deferred nodes: `finish` makes the value available, and the node that it
     triggers consumes it.
+
+    Args:
+        typ: The type of the value.
+        key: The key of the state.
+
+    Examples:
+        >>> from milepost.channels import LastValueAfterFinish
+        >>> channel = LastValueAfterFinish(str)
+        >>> channel.update(["ready"]), channel.is_available()
+        (True, False)
+        >>> channel.finish(), channel.get()
+        (True, 'ready')
     """
 
     __slots__ = ("finished", "value")

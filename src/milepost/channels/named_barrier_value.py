@@ -13,7 +13,20 @@ if TYPE_CHECKING:
 
 
 class NamedBarrierValue(BaseChannel[None, Value, "set[Value]"], Generic[Value]):
-    """Becomes available when all names have been written, and starts over when consumed."""
+    """Becomes available when all names have been written, and starts over when consumed.
+
+    Args:
+        typ: The type of the names.
+        names: What it waits for.
+
+    Examples:
+        >>> from milepost.channels import NamedBarrierValue
+        >>> channel = NamedBarrierValue(str, {"left", "right"})
+        >>> channel.update(["left"]), channel.is_available()
+        (True, False)
+        >>> channel.update(["right"]), channel.is_available()
+        (True, True)
+    """
 
     __slots__ = ("names", "seen")
     volatile: ClassVar[bool] = False
@@ -71,7 +84,20 @@ class NamedBarrierValue(BaseChannel[None, Value, "set[Value]"], Generic[Value]):
 
 
 class NamedBarrierValueAfterFinish(NamedBarrierValue[Value], Generic[Value]):
-    """A barrier that opens only once no node is left to run: a join into a deferred node."""
+    """A barrier that opens only once no node is left to run: a join into a deferred node.
+
+    Args:
+        typ: The type of the names.
+        names: What it waits for.
+
+    Examples:
+        >>> from milepost.channels import NamedBarrierValueAfterFinish
+        >>> channel = NamedBarrierValueAfterFinish(str, {"left", "right"})
+        >>> channel.update(["left", "right"]), channel.is_available()
+        (True, False)
+        >>> channel.finish(), channel.is_available()
+        (True, True)
+    """
 
     __slots__ = ("finished",)
     waits_for_finish: ClassVar[bool] = True

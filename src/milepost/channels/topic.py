@@ -13,6 +13,16 @@ class Topic(BaseChannel["Sequence[Value]", "Value | list[Value]", "list[Value]"]
     """A list of all writes of the step before, or of all steps if it accumulates.
 
     A write that is a list is taken as several writes.
+
+    Args:
+        typ: The type of one write.
+        accumulate: Whether it keeps the writes of earlier steps.
+
+    Examples:
+        >>> from milepost.channels import Topic
+        >>> channel = Topic(str, accumulate=True)
+        >>> channel.update(["a"]), channel.update([["b", "c"]]), channel.get()
+        (True, True, ['a', 'b', 'c'])
     """
 
     __slots__ = ("accumulate", "values")

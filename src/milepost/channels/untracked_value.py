@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
 
 class UntrackedValue(ValueChannel[Value, Value, Value], Generic[Value]):
-    """Keeps the last value for the rest of the run, and stores nothing."""
+    """Keeps the last value for the rest of the run, and stores nothing.
+
+    Args:
+        typ: The type of the value.
+        guard: Whether two writes in one step are an error; otherwise the last one counts.
+
+    Examples:
+        >>> from milepost.channels import UntrackedValue
+        >>> channel = UntrackedValue(object)
+        >>> channel.update(["an open file"]), channel.get(), channel.checkpoint()
+        (True, 'an open file', MISSING)
+    """
 
     __slots__ = ("guard",)
     volatile: ClassVar[bool] = False

@@ -16,9 +16,8 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from milepost.cli.bare import bare_commands, run_bare
 from milepost.cli.exit_codes import DONE, FAILED, INTERRUPTED, NOT_INSTALLED, USAGE, status_of
-from milepost.cli.names import COMMANDS
+from milepost.cli.names import BARE, COMMANDS
 from milepost.cli.plain import plain, plain_lines
 from milepost.errors import MilepostError
 
@@ -51,13 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     is_completing = "_MILEPOST_COMPLETE" in os.environ
     name = given[0] if given else ""
-    if not is_completing and (name in bare_commands() and not _is_ours(name, given)):
-        return run_bare(given)
+    if not is_completing and (name in BARE and not _is_ours(name, given)):
+        return _run_bare(given)
     if all(map(find_spec, _EXTRA)):
         return _run_app(given)
     if name in COMMANDS:
         print(f"milepost {name} needs Click and rich: pip install 'milepost[cli]'", file=sys.stderr)
         return NOT_INSTALLED
+    return _run_bare(given)
+
+
+def _run_bare(given: list[str]) -> int:
+    from milepost.cli.bare import run_bare
+
     return run_bare(given)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,8 +9,7 @@ from typing import Any
 
 import click
 
-from milepost.cli.bare import bare_commands, run_bare
-from milepost.cli.names import COMMANDS
+from milepost.cli.names import BARE, COMMANDS
 from milepost.cli.options import database_option
 
 
@@ -20,7 +18,7 @@ class Lazy(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [*COMMANDS, *(name for name in bare_commands() if name not in COMMANDS)]
+        return [*COMMANDS, *(name for name in BARE if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
@@ -28,14 +26,16 @@ class Lazy(click.Group):
             module = import_module(f"milepost.cli.commands.{COMMANDS[cmd_name].module}")
             command: click.Command = getattr(module, cmd_name)
             return command
-        help = bare_commands().get(cmd_name)
+        help = BARE.get(cmd_name)
         return None if help is None else _passed_on(cmd_name, help)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        if args and args[0] not in names:
+        if args and args[0] not in COMMANDS and args[0] not in BARE:
+            import difflib
+
+            names = self.list_commands(ctx)
             close = difflib.get_close_matches(args[0], names, n=3)
             meant = (
                 f"Did you mean {' or '.join(close)}?" if close else "milepost --help lists them."
@@ -48,7 +48,7 @@ class Lazy(click.Group):
         groups: dict[str, list[tuple[str, str]]] = {}
         for name, command in COMMANDS.items():
             groups.setdefault(command.group, []).append((name, command.help))
-        others = [(name, help) for name, help in bare_commands().items() if name not in COMMANDS]
+        others = [(name, help) for name, help in BARE.items() if name not in COMMANDS]
         for title, rows in (*groups.items(), ("Others", others)):
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -68,6 +68,8 @@ def _passed_on(name: str, help: str) -> click.Command:
         given = click.get_current_context().find_root().params.get("database")
         if given:
             os.environ["MILEPOST_DB"] = given
+        from milepost.cli.bare import run_bare
+
         raise SystemExit(run_bare([name, *arguments]))
 
     return command

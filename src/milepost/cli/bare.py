@@ -1,15 +1,14 @@
 """Commands that work on the bare package, with the standard library's parser.
 
 A command is a module with a function `register` that adds its parser, and with it the function
-that runs it. To add one, write the module and name it in `MODULES`.
+that runs it. To add one, write the module and name it in `MODULES`, the command in `BARE`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from milepost.cli import demo, langgraph_move, langgraph_run, ui
 from milepost.cli.exit_codes import USAGE
@@ -24,7 +23,7 @@ MODULES: Final = (demo, langgraph_run, langgraph_move, ui)
 
 def run_bare(arguments: Sequence[str] | None) -> int:
     """Run such a command; returns the exit status."""
-    parser, _ = build_parser()
+    parser = build_parser()
     options = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] | None = getattr(options, "run", None)
     if run is None:
@@ -43,15 +42,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-@cache
-def bare_commands() -> dict[str, str]:
-    """The names of such commands, and what they do."""
-    _, commands = build_parser()
-    return {action.dest: action.help or "" for action in commands._choices_actions}
-
-
-def build_parser() -> tuple[argparse.ArgumentParser, Any]:
-    """The parser with all such commands, and the place where they are added."""
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with all such commands."""
     needing = ", ".join(name for name in COMMANDS if name != "run")
     parser = argparse.ArgumentParser(
         prog="milepost",
@@ -62,4 +54,4 @@ def build_parser() -> tuple[argparse.ArgumentParser, Any]:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for module in MODULES:
         module.register(commands)
-    return parser, commands
+    return parser

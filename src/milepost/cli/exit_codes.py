@@ -34,7 +34,7 @@ INTERRUPTED: Final = 130
 def status_of(error: BaseException) -> int:
     """The exit status for an error."""
     from milepost import errors
-    from milepost.inspect import _errors as inspecting
+    from milepost import inspect as inspecting
 
     table: tuple[tuple[type[BaseException], int], ...] = (
         (inspecting.BadReferenceError, USAGE),

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from milepost._internal.progress import shown
+from milepost.cli.names import BARE
 from milepost.cli.text import Printer
 from milepost.errors import MilepostError
 
@@ -20,7 +21,7 @@ def register(commands: Any) -> None:
     """Add both commands to the command line."""
     importing = commands.add_parser(
         "import",
-        help="copy threads and store items from a LangGraph database",
+        help=BARE["import"],
         description=(
             "Copies threads with their checkpoints and pending writes, and the items of the store. "
             "The source is not changed. It can be run again: what is there is left, what is "
@@ -32,7 +33,7 @@ def register(commands: Any) -> None:
     importing.set_defaults(run=run_import)
     exporting = commands.add_parser(
         "export",
-        help="copy threads and store items to a LangGraph database",
+        help=BARE["export"],
         description="The way back: copies threads so that LangGraph can go on with them.",
     )
     exporting.add_argument("--from", required=True, metavar="ADDRESS", dest="source")
@@ -73,9 +74,9 @@ def run_import(options: argparse.Namespace) -> int:
     """Run `milepost import`."""
     from milepost.integrations.langgraph._moving.addresses import (
         open_theirs,
-        our_items,
         our_saver,
-        their_items,
+        source_items,
+        target_items,
         told_plainly,
     )
     from milepost.integrations.langgraph._moving.threads import Route, move_threads
@@ -92,7 +93,7 @@ def run_import(options: argparse.Namespace) -> int:
         with shown("import", "checkpoints", quiet=options.quiet) as progress:
             report = move_threads(route, only=options.thread, progress=progress)
     if not options.thread:
-        _move_items(their_items, our_items, options, report)
+        _move_items(source_items, target_items, options, report)
     return _conclude(report)
 
 
@@ -101,7 +102,9 @@ def run_export(options: argparse.Namespace) -> int:
     from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving.addresses import (
+        bad_address,
         check_exists,
+        is_redis,
         our_items,
         our_saver,
         their_items,
@@ -113,6 +116,8 @@ def run_export(options: argparse.Namespace) -> int:
 
     _, called = _registry(options)
     sealed = options.encrypted
+    if is_redis(options.source):
+        raise bad_address(options.source)
     check_exists(options.source)
     with (
         told_plainly(),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import traceback
 from typing import Any
+
+from milepost.cli.names import BARE
 
 
 def register(commands: Any) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "run",
-        help="run a LangGraph program on milepost, unchanged",
+        help=BARE["run"],
         description=(
             "Runs a Python program in which every `import langgraph` is answered with milepost. "
             "What milepost has no counterpart for fails at its import, with a list of what there "
@@ -51,6 +52,8 @@ def run(options: Any) -> int:
         run_program(options.program, options.original)
     except Exception:
         # An error of the program, not of this command: it is shown as Python shows it.
+        import traceback
+
         traceback.print_exc()
         return 1
     return 0

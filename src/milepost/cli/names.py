@@ -1,4 +1,4 @@
-"""The commands that need the extra `cli`, known by name without it."""
+"""The commands by name, known without importing what they need."""
 
 from __future__ import annotations
 
@@ -46,3 +46,12 @@ COMMANDS: Final = {
     "completion": Command("completion", _KEEP, "completion for a shell"),
 }
 """In the order in which the help shows them."""
+
+BARE: Final = {
+    "demo": "kill a run, resume it, and fork its history, in a few seconds",
+    "run": "run a LangGraph program on milepost, unchanged",
+    "import": "copy threads and store items from a LangGraph database",
+    "export": "copy threads and store items to a LangGraph database",
+    "ui": "look at threads in the browser",
+}
+"""Commands that work without the extra, and what they do."""

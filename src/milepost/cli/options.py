@@ -31,7 +31,28 @@ def database_option(command: F) -> F:
         "--db",
         "database",
         metavar="ADDRESS",
-        help="The database: sqlite:///file.db, a path, postgresql://… Default: MILEPOST_DB.",
+        help="The database: sqlite:///file.db, a path, postgresql://…, redis://… "
+        "Default: MILEPOST_DB.",
+    )(command)
+
+
+def status_option(command: F) -> F:
+    """`--status`."""
+    return click.option(
+        "--status",
+        type=click.Choice(["idle", "interrupted", "error", "running", "stale"]),
+        help="Those with this status.",
+    )(command)
+
+
+def metadata_option(command: F) -> F:
+    """`--metadata`."""
+    return click.option(
+        "--metadata",
+        "-m",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Those of which this is stored; may be repeated.",
     )(command)
 
 

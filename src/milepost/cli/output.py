@@ -10,31 +10,34 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from milepost._internal.progress import shown
+from milepost.cli.lines import Text, plain_table, rich_table
 from milepost.cli.plain import plain
 
-_WIDE: Final = 100_000
-"""Where the output is no terminal, nothing is cut off."""
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NUMBERS: Final = frozenset(("checkpoints", "bytes", "step", "writes", "share", "threads"))
+"""Columns that are aligned to the right."""
 SHORT_ID: Final = 8
 """So many characters of a checkpoint's id are shown, from its end: the beginnings are times, and
 those of one run are much alike."""
 Line = Text | str
 
 
-def console() -> Console:
-    """Standard output: styles only if it is a terminal."""
-    is_terminal = sys.stdout.isatty()
+def console() -> Console | None:
+    """The terminal, if standard output is one."""
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
     return Console(
         file=sys.stdout,
-        width=None if is_terminal else _WIDE,
-        color_system="auto" if is_terminal and "NO_COLOR" not in os.environ else None,
+        color_system=None if "NO_COLOR" in os.environ else "auto",
         highlight=False,
         markup=False,
         emoji=False,
@@ -45,9 +48,9 @@ def console() -> Console:
 def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
     """Print lines as they come; through a pager, if that is wanted and there is a terminal."""
     out, end = console(), "\n"
-    if pager and sys.stdout.isatty() and sys.stdin.isatty():
+    styles = out is not None and out.color_system is not None
+    if pager and out is not None and sys.stdin.isatty():
         os.environ.setdefault("LESS", "FRX")
-        styles = out.color_system is not None
         # Click ends the text with a newline of its own.
         text = (f"{'' if at == 0 else end}{_rendered(out, line)}" for at, line in enumerate(lines))
         click.echo_via_pager(text, color=styles)
@@ -57,31 +60,25 @@ def show_lines(lines: Iterable[Line], *, pager: bool = False) -> None:
     sys.stdout.flush()
 
 
-def _rendered(out: Console, line: Line) -> str:
-    """A line as it is written: not wrapped, since a terminal or pager does that."""
+def _rendered(out: Console | None, line: Line) -> str:
     if isinstance(line, str):
         return line
-    if out.color_system is None:
-        return line.plain
-    # As a part of another: the style of a whole text is left to what prints it.
-    return out._render_buffer(list(Text().append(line).render(out, end="")))
+    return line.plain if out is None or out.color_system is None else line.rendered(out)
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[Line]]) -> None:
+def show_table(
+    header: Sequence[str], rows: Iterable[Sequence[Line]], *, pager: bool = False
+) -> None:
     """A table; cells that do not fit into the terminal are cut off."""
-    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
-    for name in header:
-        numbers = name in ("checkpoints", "bytes", "step", "writes", "share", "threads")
-        table.add_column(
-            name, justify="right" if numbers else "left", no_wrap=True, overflow="ellipsis"
-        )
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    numbers = [name in NUMBERS for name in header]
     out = console()
-    with out.capture() as captured:
-        out.print(table)
-    for line in captured.get().splitlines():
-        sys.stdout.write(f"{line.rstrip()}\n")
+    if out is None:
+        show_lines(plain_table(header, cells, numbers))
+    else:
+        with out.capture() as captured:
+            out.print(rich_table(header, cells, numbers, out.width))
+        show_lines((line.rstrip() for line in captured.get().splitlines()), pager=pager)
 
 
 def show_json(value: Any) -> None:
@@ -131,11 +128,6 @@ def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
 
 
 # -- parts of lines
-
-
-def styled(text: str, style: str) -> Text:
-    """A text to which others can be added: a style of the whole would be theirs as well."""
-    return Text().append(text, style=style)
 
 
 def short(id: str | None) -> str:

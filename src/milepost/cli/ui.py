@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
+from milepost.cli.names import BARE
 from milepost.cli.plain import plain
 from milepost.cli.text import Printer
 
@@ -27,7 +28,7 @@ def register(commands: Any) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "ui",
-        help="look at threads in the browser",
+        help=BARE["ui"],
         description=(
             "Serves a page on this machine, and prints its address. It only reads, unless "
             "--write is given."
@@ -36,7 +37,7 @@ def register(commands: Any) -> None:
     parser.add_argument(
         "database",
         nargs="?",
-        help="sqlite:///file.db, a path, postgresql://… (default MILEPOST_DB)",
+        help="sqlite:///file.db, a path, postgresql://…, redis://… (default MILEPOST_DB)",
     )
     parser.add_argument("--db", metavar="ADDRESS", help="the same")
     parser.add_argument(
@@ -48,7 +49,7 @@ def register(commands: Any) -> None:
     )
     parser.add_argument("--write", action="store_true", help="allow changes and runs")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
-    parser.add_argument("--port", type=int, help="2024, or a free one if that is taken")
+    parser.add_argument("--port", type=_port, help="2024, or a free one if that is taken")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME", help="a name of this machine"
@@ -61,6 +62,14 @@ def register(commands: Any) -> None:
         help="another page's origin that may call the API, such as https://smith.langchain.com",
     )
     parser.set_defaults(run=run)
+
+
+def _port(text: str) -> int:
+    """A number that a port can have."""
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= number < 65_536:
+        raise argparse.ArgumentTypeError(f"'{text}' is no port: 0 to 65535.")
+    return number
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,9 +98,8 @@ def serve_ui(
     origins: Sequence[str] = (),
 ) -> int:
     """Serve the page until Ctrl-C; returns the exit status."""
-    from milepost.inspect import open_database
+    from milepost.inspect import load_graphs, open_database
     from milepost.server import create_app  # fails with the command that installs it
-    from milepost.server._graphs import load_graphs
     from milepost.server._serve import address_of, bind, serve
 
     found: dict[str, Any] = {}

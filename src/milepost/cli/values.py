@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.text import Text
 
-from milepost.cli.output import styled
+from milepost.cli.lines import Text
 from milepost.cli.plain import plain, plain_lines
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
     indent = "  " * depth
     if isinstance(data, dict) and data and not _is_leaf(data):
         for key, value in data.items():
-            yield from _branch(styled(f"{indent}{plain(key)}", "cyan"), value, depth, full)
+            yield from _branch(Text(f"{indent}{plain(key)}", "cyan"), value, depth, full)
     elif isinstance(data, list) and data:
         shown = data if full or len(data) <= _MOST else [*data[:3], *data[3 - _MOST :]]
         for at, value in enumerate(data):
@@ -98,7 +97,7 @@ def tree(data: Any, *, depth: int = 0, full: bool = False) -> Iterator[Text]:
                 if at == 3:
                     yield Text(f"{indent}… {len(data) - len(shown)} more (--full)", style="dim")
                 continue
-            yield from _branch(styled(f"{indent}{at}", "dim"), value, depth, full)
+            yield from _branch(Text(f"{indent}{at}", "dim"), value, depth, full)
     else:
         for line in _leaf(data, full):
             yield Text(indent) + line
@@ -147,7 +146,7 @@ def _leaf(data: Any, full: bool, *, quoted: bool = True) -> list[Text]:
         lines = plain_lines(cut)
         if len(lines) == 1 and quoted:
             lines = [f'"{lines[0]}"']
-        found = [styled(line, "green" if quoted else "") for line in lines]
+        found = [Text(line, "green" if quoted else "") for line in lines]
         if len(cut) < len(data):
             found[-1] = found[-1] + Text(f" … {len(data)} characters (--full)", style="dim")
         return found

@@ -60,6 +60,32 @@ class entrypoint:  # noqa: N801 - a decorator with arguments
     The function takes one argument, its input, and may ask for `previous` (what its last run on
     this thread returned or saved), `config`, `store`, `writer` and `runtime`. The result has the
     methods of a compiled graph: `invoke`, `stream`, `get_state` and so on.
+
+    Args:
+        checkpointer: Saves the results of tasks, and what the function returns.
+        store: Memory across threads.
+        cache: Keeps results of tasks that have a cache policy.
+        context_schema: The type of `runtime.context`.
+        cache_policy: Whether the result of the whole function may be taken from the cache.
+        retry_policy: When to try the function again.
+        timeout: How long one attempt may take; for async functions.
+        on_conflict: What a run does that finds another run on its thread: "newest" takes the
+            thread over, "reject" raises ThreadConflict.
+        strict: Refuse what is most likely a mistake instead of warning of it.
+        **kwargs: Older names, which warn: `config_schema`, `retry`.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.func import entrypoint, task
+        >>> @task
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> @entrypoint(checkpointer=InMemorySaver())
+        ... def total(numbers: list[int], *, previous: int | None = None) -> int:
+        ...     return (previous or 0) + sum(future.result() for future in map(double, numbers))
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> total.invoke([1, 2], config), total.invoke([3], config)
+        (6, 12)
     """
 
     @dataclass(frozen=True, slots=True)

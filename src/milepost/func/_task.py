@@ -145,6 +145,25 @@ def task(
     It can be called inside an entrypoint or a node, and returns a future at once: wait with
     `.result()` or `await`. Calls run in parallel. A finished call is not repeated when the run is
     resumed, provided the program makes its calls in the same order again.
+
+    Args:
+        name: What the task is called in streams and traces; the function's name by default.
+        retry_policy: When to try a call again.
+        cache_policy: Whether a result may be taken from the cache.
+        timeout: How long one attempt may take; for async functions.
+        **kwargs: An older name, which warns: `retry`.
+
+    Examples:
+        >>> from milepost.func import entrypoint, task
+        >>> from milepost.types import RetryPolicy
+        >>> @task(retry_policy=RetryPolicy(max_attempts=5))
+        ... def size(word: str) -> int:
+        ...     return len(word)
+        >>> @entrypoint()
+        ... def sizes(words: list[str]) -> list[int]:
+        ...     return [future.result() for future in [size(word) for word in words]]
+        >>> sizes.invoke(["a", "four"])
+        [1, 4]
     """
     if kwargs:
         older = older_names("task", kwargs, _OLDER_NAMES, Strictness())

@@ -22,7 +22,7 @@ from milepost._engine.context.config import merge_configs
 from milepost._engine.drivers.at_exit import end_async_at_exit, end_at_exit
 from milepost._engine.drivers.choice import async_driver
 from milepost._engine.drivers.saver_effects import ClearCache, DeleteThread
-from milepost._engine.drivers.sync import SyncDriver
+from milepost._engine.drivers.sync import SyncDriver, SyncReader
 from milepost._engine.streaming.events import Event
 from milepost._engine.superstep.node_cache import namespace_of
 from milepost._internal.older_names import older_names
@@ -62,7 +62,38 @@ if TYPE_CHECKING:
 
 
 class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT]):
-    """What `StateGraph.compile` and `@entrypoint` make."""
+    """A graph that can be run: what `StateGraph.compile` and `@entrypoint` make.
+
+    Args:
+        program: The graph in the form that runs, if it is ready.
+        checkpointer: Saves every step of a thread.
+        store: Memory across threads.
+        cache: Keeps results of nodes that have a cache policy.
+        interrupt_before_nodes: Nodes to pause before, or "*".
+        interrupt_after_nodes: Nodes to pause after, or "*".
+        on_conflict: What a run does that finds another run on its thread.
+        debug: Print what runs do.
+        name: What the graph is called.
+        config: What runs are told where the caller says nothing else.
+        context_schema: The type of `runtime.context`.
+        stream_mode: The mode of `stream` where the caller names none.
+        step_timeout: Seconds that one step may take.
+        stream_transformers: Make streams of their own for `stream_events(version="v3")`.
+        **channel_graph: `nodes`, `channels`, `input_channels` and so on, for a graph that is made
+            from channels.
+
+    Examples:
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> class State(TypedDict):
+        ...     n: int
+        >>> builder = StateGraph(State).add_node("add", lambda state: {"n": state["n"] + 1})
+        >>> graph = builder.add_edge(START, "add").compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> graph.invoke({"n": 1}, config)
+        {'n': 2}
+    """
 
     def __init__(
         self,
@@ -166,21 +197,40 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         return self.program.triggers
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name of the graph: of its runs, and of a node that it is. `suffix` is added."""
+        """The name of the graph: of its runs, and of a node that it is.
+
+        Args:
+            suffix: Added to the name.
+            name: Taken in place of the graph's own.
+        """
         whole = name or self.name
         if not suffix:
             return whole
         return whole + suffix.title() if whole[0].isupper() else f"{whole}_{suffix.lower()}"
 
     def with_config(self, config: RunnableConfig | None = None, **options: Any) -> Self:
-        """A copy of the graph that runs with this config where the caller says nothing else."""
+        """A copy of the graph that runs with this config where the caller says nothing else.
+
+        Args:
+            config: What runs are told.
+            **options: Keys of the config, such as `recursion_limit=50`.
+
+        Examples:
+            >>> short = graph.with_config(recursion_limit=5, tags=["test"])
+            >>> short.invoke({"n": 1}, config)
+            {'n': 2}
+        """
         copy = self.__class__.__new__(self.__class__)
         copy.__dict__.update(self.__dict__)
         copy.config = merge_configs(self.config, config, options)  # type: ignore[arg-type]
         return copy
 
     def copy(self, update: Mapping[str, Any] | None = None) -> Self:
-        """A copy with other attributes."""
+        """A copy with other attributes.
+
+        Args:
+            update: Attributes and their new values.
+        """
         copy = self.with_config()
         copy.__dict__.update(update or {})
         return copy
@@ -202,10 +252,26 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     ) -> Any:
         """Run the graph and return its output.
 
-        `input` is the input, None to go on with the thread, or a Command. With another
-        `stream_mode` than "values" the list of its events is returned, those of inner graphs too
-        with `subgraphs`. The output has the keys of the output schema, or those that `output_keys`
-        names.
+        The output has the keys of the output schema, or those that `output_keys` names. A run that
+        pauses returns with the open interrupts under the key `__interrupt__`.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            stream_mode: With another mode than "values" the list of its events is returned.
+            subgraphs: Whether that list has the events of inner graphs.
+            **options: See `RunOptions`: `context`, `durability`, `interrupt_before` and so on.
+
+        Raises:
+            EmptyInputError: There is no input, and nothing to go on with.
+            GraphRecursionError: The run has taken as many steps as `recursion_limit` allows.
+            InvalidUpdateError: A node wrote what the state cannot take.
+            MissingThreadError: The graph has a checkpointer, and the config names no thread.
+            ThreadConflict: Another run has the thread, or has taken it over.
+
+        Examples:
+            >>> graph.invoke({"n": 41}, config, durability="sync")
+            {'n': 42}
         """
         self._show_output(options)
         if stream_mode != "values":
@@ -257,6 +323,23 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         An event is what its mode carries. With several modes it is `(mode, event)`, and with
         `subgraphs` the namespace of the graph that the event comes from is in front.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            stream_mode: One mode or several, see `StreamMode`; by default "updates".
+            subgraphs: Whether to give the events of inner graphs too.
+            **options: See `RunOptions`.
+
+        Raises:
+            ThreadConflict: Another run has the thread, or has taken it over; and what `invoke`
+                raises.
+
+        Examples:
+            >>> list(graph.stream({"n": 1}, config))
+            [{'add': {'n': 2}}]
+            >>> list(graph.stream({"n": 1}, config, stream_mode=["values", "updates"]))
+            [('values', {'n': 1}), ('updates', {'add': {'n': 2}}), ('values', {'n': 2})]
         """
         stream, many = event_stream(self, stream_mode, subgraphs, options)
         run = new_run(self, stream, config, options)
@@ -304,9 +387,25 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     ) -> Any:
         """Run the graph, and get a stream for each kind of its events: a `GraphRunStream`.
 
-        That is `version="v3"`. The caller who iterates drives the run. `transformers` make more
-        streams, after those that the graph was compiled with. Other options are those of `stream`.
-        Versions 1 and 2 are LangChain's, which has them for async code only.
+        That is `version="v3"`. The caller who iterates drives the run. Versions 1 and 2 are
+        LangChain's, which has them for async code only.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            version: The form of the events.
+            transformers: Make more streams, after those that the graph was compiled with.
+            **options: Those of `stream`.
+
+        Raises:
+            NotImplementedError: For versions 1 and 2, which are async.
+
+        Examples:
+            >>> run = graph.stream_events({"n": 1}, config, version="v3")
+            >>> list(run.values)
+            [{'n': 1}, {'n': 2}]
+            >>> run.output
+            {'n': 2}
         """
         if version == "v3":
             from milepost.graph._events import run_stream
@@ -355,6 +454,18 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
 
         Ctrl-C ends all of them: each finishes the tasks in flight, saves, and stops, and no other
         is begun. A second one does not wait for that.
+
+        Args:
+            inputs: One input for each run.
+            config: One config for all runs, or one for each.
+            return_exceptions: Give the error of a failed run in its place instead of raising it.
+            stream_mode: As for `invoke`.
+            **options: See `RunOptions`.
+
+        Examples:
+            >>> configs = [{"configurable": {"thread_id": name}} for name in ("a", "b")]
+            >>> graph.batch([{"n": 1}, {"n": 2}], configs)
+            [{'n': 2}, {'n': 3}]
         """
         return _batch.batch(self, inputs, config, return_exceptions, stream_mode, options)
 
@@ -380,10 +491,24 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     def _get_state(
         self, config: RunnableConfig, *, subgraphs: bool = False
     ) -> EffectGenerator[StateSnapshot]:
-        """The state at the checkpoint that `config` names, or at the latest of its thread."""
+        """The state at the checkpoint that `config` names, or at the latest of its thread.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint.
+            subgraphs: Whether tasks that are graphs show their own state.
+
+        Raises:
+            CheckpointError: The graph has no checkpointer.
+            MissingThreadError: The config names no thread.
+
+        Examples:
+            >>> snapshot = graph.get_state(config)
+            >>> snapshot.values, snapshot.next
+            ({'n': 2}, ())
+        """
         return _thread_state.state(self, config, subgraphs)
 
-    get_state, aget_state = sync_and_async(_get_state)
+    get_state, aget_state = sync_and_async(_get_state, SyncReader)
 
     def get_state_history(
         self,
@@ -395,7 +520,15 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     ) -> Iterator[StateSnapshot]:
         """The states of a thread, newest first.
 
-        `filter` compares metadata; `before` names a checkpoint, and only older ones are given.
+        Args:
+            config: Names the thread.
+            filter: Metadata that a checkpoint must have: all pairs must be equal.
+            before: Names a checkpoint; only older ones are given.
+            limit: How many at most.
+
+        Examples:
+            >>> [snapshot.values for snapshot in graph.get_state_history(config, limit=2)]
+            [{'n': 2}, {'n': 1}]
         """
         stream, program = _thread_state.history(self, config, filter, before, limit)
         for event in SyncDriver(stream).stream(program):
@@ -427,10 +560,23 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         *,
         on_conflict: OnConflict | None = None,
     ) -> EffectGenerator[RunnableConfig]:
-        """Write to a thread as if `as_node` had returned `values`; returns the new config.
+        """Write to a thread as if a node had returned `values`; returns the new config.
 
-        Without `as_node` it is the last node that wrote, if that is clear. If a run is on the
-        thread, `on_conflict` says whether to take it over or to be refused, as for a run.
+        Args:
+            config: Names the thread, and perhaps a checkpoint to go on from.
+            values: What the node would have returned.
+            as_node: The node; by default the last one that wrote, if that is clear.
+            task_id: The task that the update comes from, where a node has several.
+            on_conflict: If a run is on the thread, whether to take it over or to be refused.
+
+        Raises:
+            InvalidUpdateError: The node is not clear or not known, or the state cannot take it.
+            ThreadConflict: Another run has the thread.
+
+        Examples:
+            >>> _ = graph.update_state(config, {"n": 10}, as_node="add")
+            >>> graph.get_state(config).values
+            {'n': 10}
         """
         steps = [[StateUpdate(values, as_node, task_id)]]
         return _thread_state.update(self, config, steps, on_conflict)
@@ -444,13 +590,39 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
         *,
         on_conflict: OnConflict | None = None,
     ) -> EffectGenerator[RunnableConfig]:
-        """Several updates: one checkpoint for each inner sequence."""
+        """Several updates: one checkpoint for each inner sequence.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint to go on from.
+            supersteps: Updates in the order of their steps; those of one step are applied together.
+            on_conflict: If a run is on the thread, whether to take it over or to be refused.
+
+        Raises:
+            InvalidUpdateError: There is no update, or the state cannot take one.
+            ThreadConflict: Another run has the thread.
+
+        Examples:
+            >>> from milepost.types import StateUpdate
+            >>> steps = [[StateUpdate({"n": 1}, "add")], [StateUpdate({"n": 2}, "add")]]
+            >>> _ = graph.bulk_update_state(config, steps)
+            >>> graph.get_state(config).values
+            {'n': 2}
+        """
         return _thread_state.update(self, config, supersteps, on_conflict)
 
     bulk_update_state, abulk_update_state = sync_and_async(_bulk_update_state)
 
     def _delete_thread(self, thread_id: str) -> EffectGenerator[None]:
-        """Remove everything that is saved of a thread."""
+        """Remove everything that is saved of a thread.
+
+        Args:
+            thread_id: The thread.
+
+        Examples:
+            >>> graph.delete_thread("1")
+            >>> graph.get_state(config).values
+            {}
+        """
         given: object = thread_id
         if isinstance(given, dict):
             raise TypeError(
@@ -462,7 +634,16 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     delete_thread, adelete_thread = sync_and_async(_delete_thread)
 
     def _clear_cache(self, nodes: Sequence[str] | None = None) -> EffectGenerator[None]:
-        """Forget cached results of some nodes, or of all."""
+        """Forget cached results of some nodes, or of all.
+
+        Args:
+            nodes: Their names; all nodes by default.
+
+        Examples:
+            >>> from milepost.cache.memory import InMemoryCache
+            >>> cached = builder.compile(cache=InMemoryCache())
+            >>> cached.clear_cache(["add"])
+        """
         if self.cache is None:
             raise ValueError("The graph has no cache: compile it with one.")
         wanted = [name for name in self.program.nodes if name != START] if nodes is None else nodes
@@ -475,7 +656,17 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     def get_subgraphs(
         self, *, namespace: str | None = None, recurse: bool = False
     ) -> Iterator[tuple[str, AnyGraph]]:
-        """Graphs inside nodes, with the names of their nodes; `outer|inner` where it recurses."""
+        """Graphs inside nodes, with the names of their nodes; `outer|inner` where it recurses.
+
+        Args:
+            namespace: Only the graph at this place.
+            recurse: Whether to look into inner graphs too.
+
+        Examples:
+            >>> outer = StateGraph(State).add_node("inner", graph).set_entry_point("inner")
+            >>> [name for name, subgraph in outer.compile().get_subgraphs()]
+            ['inner']
+        """
         for name, node in self.program.nodes.items():
             for graph in node.subgraphs[:1]:
                 if graph.checkpointer is False:
@@ -497,8 +688,15 @@ class Pregel(RunnableMethods, Schemas, Generic[StateT, ContextT, InputT, OutputT
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Graph:
         """A picture of the graph, to be drawn as Mermaid text, ASCII, JSON or PNG.
 
-        `xray` shows inner graphs too: a number of levels, or True for all. No picture depends on
-        `config`, which callers of other graph libraries pass.
+        Args:
+            config: No picture depends on it; callers of other graph libraries pass it.
+            xray: Shows inner graphs too: a number of levels, or True for all.
+
+        Examples:
+            >>> print(graph.get_graph().draw_mermaid(with_styles=False))
+            graph TD;
+                    __start__ --> add;
+                    add --> __end__;
         """
         from milepost.graph._drawing.survey import survey
 
@@ -516,7 +714,19 @@ be_a_runnable(Pregel)
 
 
 class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
-    """A compiled StateGraph."""
+    """A compiled StateGraph.
+
+    Args:
+        builder: The StateGraph.
+        **options: Those of `Pregel`.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("add", lambda state: {"n": state["n"] + 1})
+        >>> graph = builder.add_edge(START, "add").compile()
+        >>> type(graph).__name__, graph.builder is builder
+        ('CompiledStateGraph', True)
+    """
 
     def __init__(
         self, *, builder: StateGraph[StateT, ContextT, InputT, OutputT], **options: Any
@@ -530,11 +740,21 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
         return self
 
     def attach_node(self, key: str, node: NodeSpec | None) -> None:
-        """Add a node to this graph alone: what its builder has in `nodes`."""
+        """Add a node to this graph alone: what its builder has in `nodes`.
+
+        Args:
+            key: The name of the node.
+            node: What the builder has in `nodes`.
+        """
         _attach.attach_node(self, key, node)
 
     def attach_edge(self, starts: str | Sequence[str], end: str) -> None:
-        """Add an edge to this graph alone; with several starts, it waits for all of them."""
+        """Add an edge to this graph alone; with several starts, it waits for all of them.
+
+        Args:
+            starts: The node before, or several.
+            end: The node after.
+        """
         _attach.attach_edge(self, starts, end)
 
     def attach_branch(
@@ -547,7 +767,11 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT]):
     ) -> None:
         """Add a conditional edge to this graph alone: what its builder has in `branches`.
 
-        The function reads the state as the node has left it, so `with_reader` changes nothing.
+        Args:
+            start: The node before.
+            name: The name of the branch.
+            branch: What the builder has in `branches`.
+            with_reader: Changes nothing: the function reads the state as the node has left it.
         """
         _attach.attach_branch(self, start, name, branch)
 

@@ -19,14 +19,15 @@ R = TypeVar("R")
 
 def sync_and_async(
     program: Callable[Concatenate[G, P], EffectGenerator[R]],
+    driver: type[SyncDriver] = SyncDriver,
 ) -> tuple[Callable[Concatenate[G, P], R], Callable[Concatenate[G, P], Coroutine[Any, Any, R]]]:
     """The methods that carry out what `program` returns: `x` and `ax` for a function `_x`.
 
-    Both have its parameters and its docstring.
+    Both have its parameters and its docstring. `driver` is that of the sync method.
     """
 
     def sync_method(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return SyncDriver().run(program(graph, *args, **kwargs))
+        return driver().run(program(graph, *args, **kwargs))
 
     async def async_method(graph: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await async_driver().run(program(graph, *args, **kwargs))

@@ -37,9 +37,16 @@ SKIP_WRITE: Final = _Mark("SKIP_WRITE")
 
 
 class ChannelWriteEntry(NamedTuple):
-    """What a node writes to one channel when it has run."""
+    """What a node writes to one channel when it has run.
+
+    Examples:
+        >>> from milepost.pregel import ChannelWriteEntry
+        >>> ChannelWriteEntry("sizes", mapper=len).write(["a", "b"])
+        ('sizes', 2)
+    """
 
     channel: str
+    """The name of the channel."""
     value: Any = PASSTHROUGH
     """What is written; PASSTHROUGH for what the node returned."""
     skip_none: bool = False
@@ -48,7 +55,11 @@ class ChannelWriteEntry(NamedTuple):
     """Makes what is written out of the value."""
 
     def write(self, output: Any) -> Write | None:
-        """The write after a node has returned `output`, if there is one."""
+        """The write after a node has returned `output`, if there is one.
+
+        Args:
+            output: What the node returned.
+        """
         value = output if self.value is PASSTHROUGH else self.value
         if self.mapper is not None:
             value = self.mapper(value)
@@ -88,8 +99,20 @@ class PregelNode:
 class NodeBuilder:
     """Describes a node of a graph that is made from channels: `Pregel(nodes=..., channels=...)`.
 
-    Every method returns the builder itself:
-    `NodeBuilder().subscribe_only("a").do(function).write_to("b")`.
+    Every method returns the builder itself.
+
+    Examples:
+        >>> from milepost.channels import LastValue
+        >>> from milepost.pregel import NodeBuilder, Pregel
+        >>> node = NodeBuilder().subscribe_only("word").do(len).write_to("size")
+        >>> graph = Pregel(
+        ...     nodes={"measure": node},
+        ...     channels={"word": LastValue(str), "size": LastValue(int)},
+        ...     input_channels="word",
+        ...     output_channels="size",
+        ... )
+        >>> graph.invoke("four")
+        4
     """
 
     __slots__ = (
@@ -116,7 +139,11 @@ class NodeBuilder:
         self._timeout: TimeoutPolicy | None = None
 
     def subscribe_only(self, channel: str) -> Self:
-        """Run when this channel gets a value, and be called with that value alone."""
+        """Run when this channel gets a value, and be called with that value alone.
+
+        Args:
+            channel: The name of the channel.
+        """
         if self._channels:
             raise ValueError(
                 f"subscribe_only({channel!r}) after other channels: a node reads the bare value "
@@ -129,7 +156,9 @@ class NodeBuilder:
     def subscribe_to(self, *channels: str, read: bool = True) -> Self:
         """Run when one of these channels gets a value, and be called with a dict of their values.
 
-        With `read=False` they make the node run, and are not in the dict.
+        Args:
+            *channels: Names of channels.
+            read: With `False` they make the node run, and are not in the dict.
         """
         if isinstance(self._channels, str):
             raise ValueError(
@@ -142,7 +171,11 @@ class NodeBuilder:
         return self
 
     def read_from(self, *channels: str) -> Self:
-        """Read these channels too, without being run by them."""
+        """Read these channels too, without being run by them.
+
+        Args:
+            *channels: Names of channels.
+        """
         if isinstance(self._channels, str):
             raise ValueError(
                 f"read_from{channels} after subscribe_only({self._channels!r}), whose bare value "
@@ -152,14 +185,20 @@ class NodeBuilder:
         return self
 
     def do(self, node: Any) -> Self:
-        """Call this function or runnable; a second one with what the first returned, and so on."""
+        """Call this function or runnable; a second one with what the first returned, and so on.
+
+        Args:
+            node: A function, or anything with `invoke`.
+        """
         self._actions.append(node)
         return self
 
     def write_to(self, *channels: str | ChannelWriteEntry | Send, **values: Any) -> Self:
-        """Write what the node returned to `channels`; and to those named by keyword, values.
+        """Write what the node returned to channels, or values of your own.
 
-        A function as the value of a keyword is called with what the node returned.
+        Args:
+            *channels: Channels that get what the node returned.
+            **values: Channels and what each gets; a function is called with what the node returned.
         """
         for channel in channels:
             entry = ChannelWriteEntry(channel) if isinstance(channel, str) else channel
@@ -174,23 +213,40 @@ class NodeBuilder:
         return self
 
     def meta(self, *tags: str, **metadata: Any) -> Self:
-        """Give the node tags and metadata, which its function and traces see."""
+        """Give the node tags and metadata, which its function and traces see.
+
+        Args:
+            *tags: Tags of the node.
+            **metadata: Metadata of the node.
+        """
         self._tags.extend(tags)
         self._metadata.update(metadata)
         return self
 
     def add_retry_policies(self, *policies: RetryPolicy) -> Self:
-        """Try the node again when it fails in one of these ways."""
+        """Try the node again when it fails in one of these ways.
+
+        Args:
+            *policies: The first that fits an error counts.
+        """
         self._retry.extend(retry_policies(policies))
         return self
 
     def add_cache_policy(self, policy: CachePolicy) -> Self:
-        """Take the result of the node from the graph's cache if it is there."""
+        """Take the result of the node from the graph's cache if it is there.
+
+        Args:
+            policy: What the key is made from, and how long a result is good.
+        """
         self._cache = policy
         return self
 
     def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
-        """Say how long one attempt of the node may take."""
+        """Say how long one attempt of the node may take.
+
+        Args:
+            timeout: Seconds, a timedelta or a policy; `None` for no limit.
+        """
         self._timeout = TimeoutPolicy.coerce(timeout)
         return self
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from milepost.types import RunnableConfig
 
 _MODES = get_args(StreamMode)
+_DURABILITIES = get_args(Durability)
 _KNOWN = frozenset(RunOptions.__annotations__) - {"checkpoint_during"}
 _INHERITED = (
     "configurable",
@@ -184,7 +185,7 @@ def _checked(options: RunOptions[Any], above: int, strictness: Strictness) -> Ru
             )
             strictness.check(("option", name), partial(_same, unknown), "It is passed over.")
     durability = options.get("durability")
-    if durability is not None and durability not in get_args(Durability):
+    if durability is not None and durability not in _DURABILITIES:
         error = ValueError(f"Unknown durability '{durability}'. Use 'sync', 'async' or 'exit'.")
         place = ("durability", repr(durability))
         strictness.check(place, partial(_same, error), "It is taken for 'async'.")

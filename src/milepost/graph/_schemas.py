@@ -29,7 +29,12 @@ class Schemas:
     """The StateGraph that the graph was compiled from, if it was."""
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name of the graph."""
+        """The name of the graph.
+
+        Args:
+            suffix: Added to the name.
+            name: Taken in place of the graph's own.
+        """
         raise NotImplementedError
 
     # -- channels
@@ -77,7 +82,11 @@ class Schemas:
     # -- as pydantic models
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
-        """A pydantic model of the input."""
+        """A pydantic model of the input.
+
+        Args:
+            config: No schema depends on it.
+        """
         given = self.input_channels
         if isinstance(given, str):
             return _model_of(self.get_name("Input"), self.InputType)
@@ -86,7 +95,11 @@ class Schemas:
         return _create_model(self.get_name("Input"), fields)
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> type[BaseModel]:  # noqa: ARG002
-        """A pydantic model of the output."""
+        """A pydantic model of the output.
+
+        Args:
+            config: No schema depends on it.
+        """
         given = self.output_channels
         if isinstance(given, str):
             return _model_of(self.get_name("Output"), self.OutputType)
@@ -105,7 +118,11 @@ class Schemas:
         return self.get_output_schema()
 
     def config_schema(self, *, include: Sequence[str] | None = None) -> type[BaseModel]:
-        """A pydantic model of the config. Deprecated: use `get_context_jsonschema`."""
+        """A pydantic model of the config. Deprecated: use `get_context_jsonschema`.
+
+        Args:
+            include: Other keys of a config to have in the model, such as "tags".
+        """
         _deprecated("config_schema")
         return self._config_schema(include)
 
@@ -123,13 +140,21 @@ class Schemas:
     # -- as JSON schemas
 
     def get_input_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
-        """The JSON schema of the input."""
+        """The JSON schema of the input.
+
+        Args:
+            config: No schema depends on it.
+        """
         if self.builder is not None:
             return self._json_schema(self.builder.input_schema, "Input")
         return self.get_input_schema(config).model_json_schema()
 
     def get_output_jsonschema(self, config: RunnableConfig | None = None) -> dict[str, Any]:
-        """The JSON schema of the output."""
+        """The JSON schema of the output.
+
+        Args:
+            config: No schema depends on it.
+        """
         if self.builder is not None:
             return self._json_schema(self.builder.output_schema, "Output")
         return self.get_output_schema(config).model_json_schema()
@@ -149,7 +174,11 @@ class Schemas:
         return _create_model(self.get_name(suffix), fields).model_json_schema()
 
     def get_config_jsonschema(self, *, include: Sequence[str] | None = None) -> dict[str, Any]:
-        """The JSON schema of the config. Deprecated: use `get_context_jsonschema`."""
+        """The JSON schema of the config. Deprecated: use `get_context_jsonschema`.
+
+        Args:
+            include: Other keys of a config to have in the schema, such as "tags".
+        """
         _deprecated("get_config_jsonschema")
         return self._config_schema(include).model_json_schema()
 

@@ -20,6 +20,7 @@ from milepost.graph._options import run_settings, without_saver
 
 if TYPE_CHECKING:
     from milepost._engine.drivers.effects import EffectGenerator
+    from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint.base import BaseCheckpointSaver
     from milepost.graph._typing import AnyGraph
     from milepost.types import OnConflict, RunnableConfig, StateSnapshot, StateUpdate
@@ -31,8 +32,8 @@ def state(
     graph: AnyGraph, config: RunnableConfig, subgraphs: bool
 ) -> EffectGenerator[StateSnapshot]:
     """Read the state that `config` names."""
-    view, config = _view(graph, config)
-    reading = read_state(view, config, subgraphs=subgraphs)
+    view, config, place = _view(graph, config)
+    reading = read_state(view, config, place, subgraphs=subgraphs)
     return _followed("get_state", view, config, reading)
 
 
@@ -44,7 +45,7 @@ def history(
     limit: int | None,
 ) -> tuple[EventStream, EffectGenerator[None]]:
     """Read the states of a thread, newest first; where they come out, and the program."""
-    view, config = _view(graph, config)
+    view, config, _ = _view(graph, config)
     stream = EventStream()
 
     def emit(snapshot: StateSnapshot) -> None:
@@ -61,7 +62,7 @@ def update(
     on_conflict: OnConflict | None,
 ) -> EffectGenerator[RunnableConfig]:
     """Write to a thread from outside."""
-    view, config = _view(graph, config)
+    view, config, _ = _view(graph, config)
     context = find_context()
     settings = run_settings(graph, config, {"on_conflict": on_conflict}, None)
     settings = replace(settings, checkpointer=view.saver, durability="sync")
@@ -86,12 +87,12 @@ def saver_of(graph: AnyGraph) -> BaseCheckpointSaver[Any]:
     return saver
 
 
-def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig]:
-    """How to read the thread that `config` names, and the graph in it."""
+def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig, Place]:
+    """How to read the thread that `config` names, and the graph in it; where that is."""
     config, saver = without_saver(merge_configs(graph.config, config))
     view = _own_view(graph, saver or saver_of(graph))
     place = place_of(config)
-    for name in node_names(place.checkpoint_ns):
+    for name in node_names(place.checkpoint_ns) if place.checkpoint_ns else ():
         inner = view.inside(name)
         if inner is None:
             raise CheckpointNotFoundError(
@@ -99,7 +100,7 @@ def _view(graph: AnyGraph, config: RunnableConfig) -> tuple[View, RunnableConfig
                 f"graph '{view.program.name}' with a saved graph inside."
             )
         view = inner
-    return view, config
+    return view, config, place
 
 
 def _followed(

@@ -55,8 +55,18 @@ def add_messages(
     out, or with the id REMOVE_ALL_MESSAGES everything before it. Messages without an id get one.
     Dicts, (role, content) tuples and strings are made messages.
 
-    `format="langchain-openai"` brings contents into the shape of OpenAI's API. Without messages
-    it gives a reducer: `Annotated[list, add_messages(format="langchain-openai")]`.
+    Args:
+        left: The conversation.
+        right: What is added to it. Without messages a reducer is returned:
+            `Annotated[list, add_messages(format="langchain-openai")]`.
+        format: "langchain-openai" brings contents into the shape of OpenAI's API.
+
+    Examples:
+        >>> from milepost.graph import add_messages
+        >>> talk = add_messages([], [{"role": "user", "content": "Hi", "id": "1"}])
+        >>> talk = add_messages(talk, {"role": "user", "content": "Hello", "id": "1"})
+        >>> [message.content for message in talk]
+        ['Hello']
     """
     if format not in (None, "langchain-openai"):
         raise ValueError(f"Unknown format {format!r}. Use 'langchain-openai', or leave it out.")
@@ -127,6 +137,16 @@ class MessageGraph(StateGraph[Any, Any, Any, Any]):
     """A graph whose state is a conversation: nodes get the list and return messages to add.
 
     Deprecated: use StateGraph with MessagesState, whose key `messages` is the conversation.
+
+    Examples:
+        >>> import warnings
+        >>> from milepost.graph import START, MessageGraph
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     builder = MessageGraph()
+        >>> builder = builder.add_node("answer", lambda talk: ("ai", "Hello"))
+        >>> builder = builder.add_edge(START, "answer")
+        >>> [message.content for message in builder.compile().invoke([("user", "Hi")])]
+        ['Hi', 'Hello']
     """
 
     def __init__(self) -> None:
@@ -139,16 +159,45 @@ class MessageGraph(StateGraph[Any, Any, Any, Any]):
 
 
 class MessagesState(TypedDict):
-    """A state that is a conversation. Inherit from it to add keys."""
+    """A state that is a conversation. Inherit from it to add keys.
+
+    Examples:
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> class State(MessagesState):
+        ...     language: str
+        >>> builder = StateGraph(State).add_edge(START, "answer")
+        >>> builder = builder.add_node("answer", lambda state: {"messages": [("ai", "Hello")]})
+        >>> result = builder.compile().invoke({"messages": [("user", "Hi")], "language": "en"})
+        >>> [message.content for message in result["messages"]]
+        ['Hi', 'Hello']
+    """
 
     messages: Annotated[list[Any], add_messages]
+    """The conversation: what nodes write is added by `add_messages`."""
 
 
 def push_message(message: Any, *, state_key: str | None = "messages") -> Any:
     """Send a message to the `messages` stream now, and write it to the state when the node ends.
 
-    It needs an id, so that the state has it once however often it is sent. With `state_key=None`,
-    and inside a task or an entrypoint, which have no such key, it is only streamed. Returns it.
+    Args:
+        message: It needs an id, so that the state has it once however often it is sent.
+        state_key: The key that it is written to. With `None`, and inside a task or an entrypoint,
+            which have no such key, it is only streamed.
+
+    Returns:
+        The message.
+
+    Raises:
+        ValueError: The message has no id.
+
+    Examples:
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.graph.message import push_message
+        >>> def work(state):
+        ...     _ = push_message({"role": "ai", "content": "Looking", "id": "1"})
+        >>> builder = StateGraph(MessagesState).add_node("work", work).add_edge(START, "work")
+        >>> [message.content for message in builder.compile().invoke({"messages": []})["messages"]]
+        ['Looking']
     """
     from milepost.graph._pushing import Pushing
 

@@ -76,6 +76,31 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     """A graph of nodes that read and write a shared state.
 
     Every method that adds something returns the builder, so calls can be chained.
+
+    Args:
+        state_schema: A TypedDict, dataclass or pydantic model; `Annotated[type, reducer]` says how
+            a key takes several writes.
+        context_schema: The type of `runtime.context`.
+        input_schema: What a caller passes, if that is not the whole state.
+        output_schema: What a caller gets, if that is not the whole state.
+        strict: Refuse what is most likely a mistake, such as a key that the state does not have,
+            instead of warning of it; by default the environment decides (MILEPOST_STRICT=1).
+        **kwargs: Older names, which warn: `config_schema`, `input`, `output`.
+
+    Examples:
+        >>> import operator
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.graph import END, START, StateGraph
+        >>> class State(TypedDict):
+        ...     words: Annotated[list[str], operator.add]
+        >>> def hello(state: State):
+        ...     return {"words": ["hello"]}
+        >>> def world(state: State):
+        ...     return {"words": ["world"]}
+        >>> builder = StateGraph(State).add_sequence([hello, world]).add_edge(START, "hello")
+        >>> builder.compile().invoke({"words": []})
+        {'words': ['hello', 'world']}
     """
 
     def __init__(
@@ -116,7 +141,14 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
             self.add_schema(schema)
 
     def add_schema(self, schema: Any) -> None:
-        """Make the keys of a schema part of the state."""
+        """Make the keys of a schema part of the state.
+
+        Args:
+            schema: A TypedDict, dataclass or pydantic model.
+
+        Raises:
+            GraphBuildError: A key has another reducer or channel already.
+        """
         if id(schema) in self._schemas:
             return  # most nodes have that of the state
         read = schema_of(schema)
@@ -167,11 +199,31 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> Self:
         """Add a node: a function, a callable object, or anything with `invoke` or `ainvoke`.
 
-        `defer` runs it only when nothing else is left to run. `input_schema` is what it reads;
-        by default the annotation of its first parameter, or the state. `destinations` are the
-        nodes that its Commands go to, for validation and drawing. `timeout` is for async nodes.
-        `error_handler` is called when the node has failed for good, and its return value is
-        taken as the node's. `trace_policy` says what tracers record of input and output.
+        Args:
+            node: The name, or the function itself, whose name is taken then.
+            action: The function, where `node` is the name.
+            defer: Run it only when nothing else is left to run.
+            metadata: Passed on to tracers, and to the function in its config.
+            input_schema: What it reads; by default the annotation of its first parameter, or the
+                state.
+            retry_policy: When to try it again; of several the first that fits an error counts.
+            cache_policy: Whether its result may be taken from the cache.
+            error_handler: Called when the node has failed for good; what it returns is taken as
+                what the node returned.
+            destinations: The nodes that its Commands go to, for validation and drawing.
+            timeout: How long one attempt may take; for async nodes.
+            trace_policy: What tracers record of input and output.
+            **kwargs: Older names, which warn: `input`, `retry`.
+
+        Raises:
+            GraphBuildError: The name is taken, reserved or missing, or the action cannot be called.
+
+        Examples:
+            >>> from milepost.types import RetryPolicy
+            >>> again = StateGraph(State).add_node(hello, retry_policy=RetryPolicy(max_attempts=2))
+            >>> again = again.add_node("other", world, defer=True)
+            >>> list(again.nodes)
+            ['hello', 'other']
         """
         if kwargs:
             older = older_names("add_node", kwargs, _OLDER_NODE_NAMES, self.strictness)
@@ -215,7 +267,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> Self:
         """What nodes get that do not say otherwise; what an earlier call said stays.
 
-        `timeout` is for error handlers too. Graphs inside nodes have defaults of their own.
+        Graphs inside nodes have defaults of their own.
+
+        Args:
+            retry_policy: As for `add_node`.
+            cache_policy: As for `add_node`.
+            error_handler: As for `add_node`.
+            timeout: As for `add_node`; it is for error handlers too.
+
+        Examples:
+            >>> from milepost.types import RetryPolicy
+            >>> builder = builder.set_node_defaults(retry_policy=RetryPolicy(max_attempts=5))
         """
         given = {
             "retry": None if retry_policy is None else retry_policies(retry_policy),
@@ -267,7 +329,21 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     # -- edges
 
     def add_edge(self, start_key: str | Sequence[str], end_key: str) -> Self:
-        """Run `end_key` after `start_key`; after all of them if it is a list."""
+        """Run a node after another.
+
+        Args:
+            start_key: The node before; of several, all of them.
+            end_key: The node after, or END.
+
+        Raises:
+            GraphBuildError: The edge leads from END, to START, or from or to an unknown node.
+
+        Examples:
+            >>> both = StateGraph(State).add_node(hello).add_node(world).add_edge(START, "hello")
+            >>> both = both.add_edge("hello", "world").add_edge("world", END)
+            >>> both.compile().invoke({"words": []})
+            {'words': ['hello', 'world']}
+        """
         if end_key == START:
             raise GraphBuildError("START cannot be the end of an edge: nothing runs before it.")
         if isinstance(start_key, str):
@@ -291,10 +367,24 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
-        """Ask `path` where to go after `source`.
+        """Ask a function where to go after a node.
 
-        It returns a node's name, a list of names, a Send, or END; `path_map` translates what it
-        returns, and also tells which answers are possible, as a `Literal` return type does.
+        Args:
+            source: The node before, or START.
+            path: Returns a node's name, a list of names, a Send, or END.
+            path_map: Translates what `path` returns, and also tells which answers are possible, as
+                a `Literal` return type does.
+
+        Raises:
+            GraphBuildError: The source has a branch of this name, or is END.
+
+        Examples:
+            >>> def is_long(state: State) -> bool:
+            ...     return len(state["words"]) > 3
+            >>> loop = StateGraph(State).add_node(hello).add_edge(START, "hello")
+            >>> loop = loop.add_conditional_edges("hello", is_long, {True: END, False: "hello"})
+            >>> len(loop.compile().invoke({"words": []})["words"])
+            4
         """
         name = name_of(path) or "condition"
         self._check_kind(name, path)
@@ -319,7 +409,19 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self
 
     def add_sequence(self, nodes: Sequence[Node[Any] | tuple[str, Node[Any]]]) -> Self:
-        """Add nodes with edges from each to the next; an item may be `(name, function)`."""
+        """Add nodes with edges from each to the next.
+
+        Args:
+            nodes: Functions, or pairs of a name and a function.
+
+        Raises:
+            GraphBuildError: There is no node, or a name is taken.
+
+        Examples:
+            >>> pair = StateGraph(State).add_sequence([("one", hello), ("two", world)])
+            >>> sorted(pair.edges)
+            [('one', 'two')]
+        """
         if not nodes:
             raise GraphBuildError("A sequence needs at least one node.")
         previous: str | None = None
@@ -337,23 +439,60 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
         return self
 
     def set_entry_point(self, key: str) -> Self:
-        """Start with this node."""
+        """Start with this node: `add_edge(START, key)`.
+
+        Args:
+            key: The name of the node.
+
+        Examples:
+            >>> one = StateGraph(State).add_node(hello).set_entry_point("hello")
+            >>> one.compile().invoke({"words": []})
+            {'words': ['hello']}
+        """
         return self.add_edge(START, key)
 
     def set_conditional_entry_point(
         self, path: Path, path_map: Mapping[Hashable, str] | Sequence[str] | None = None
     ) -> Self:
-        """Ask `path` which node to start with."""
+        """Ask a function which node to start with.
+
+        Args:
+            path: As for `add_conditional_edges`.
+            path_map: As for `add_conditional_edges`.
+
+        Examples:
+            >>> one = StateGraph(State).add_node(hello).add_node(world)
+            >>> one = one.set_conditional_entry_point(lambda state: "world", ["hello", "world"])
+            >>> one.compile().invoke({"words": []})
+            {'words': ['world']}
+        """
         return self.add_conditional_edges(START, path, path_map)
 
     def set_finish_point(self, key: str) -> Self:
-        """End after this node."""
+        """End after this node: `add_edge(key, END)`.
+
+        Args:
+            key: The name of the node.
+
+        Examples:
+            >>> one = StateGraph(State).add_node(hello).add_edge(START, "hello")
+            >>> one = one.set_finish_point("hello")
+            >>> one.compile().invoke({"words": []})
+            {'words': ['hello']}
+        """
         return self.add_edge(key, END)
 
     # -- compiling
 
     def validate(self, interrupt: Sequence[str] | None = None) -> Self:
-        """Raise GraphBuildError if the graph cannot run."""
+        """Check that the graph can run; `compile` does it too.
+
+        Args:
+            interrupt: Names of nodes to pause at, which have to be there.
+
+        Raises:
+            GraphBuildError: The graph has no entry, or an edge or a pause names an unknown node.
+        """
         sources = {start for start, _ in self.edges}
         sources |= {start for starts, _ in self.waiting_edges for start in starts}
         sources |= set(self.branches)
@@ -414,14 +553,30 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT]):
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT]:
         """Check the graph and make it runnable.
 
-        `checkpointer` saves every step of a thread. `store` is memory across threads. `cache`
-        keeps results of nodes with a cache policy. `interrupt_before` and `interrupt_after` name
-        nodes to pause at, or "*" for all. `on_conflict` says what a run does that finds another
-        run on its thread: "newest" takes the thread over, "reject" raises ThreadConflict.
-        `renamed_nodes` and `renamed_keys` say what nodes and keys of the state were called before,
-        {"old": "new"}: threads that were stored under the old names go on under the new ones.
-        `debug` prints what runs do. `transformers` make streams of their own out of the events of
-        `stream_events(version="v3")`.
+        Args:
+            checkpointer: Saves every step of a thread.
+            cache: Keeps results of nodes with a cache policy.
+            store: Memory across threads.
+            interrupt_before: Nodes to pause before, or "*" for all.
+            interrupt_after: Nodes to pause after, or "*" for all.
+            on_conflict: What a run does that finds another run on its thread: "newest" takes the
+                thread over, "reject" raises ThreadConflict.
+            renamed_nodes: What nodes were called before, {"old": "new"}: threads that were stored
+                under the old names go on under the new ones.
+            renamed_keys: The same for keys of the state.
+            debug: Print what runs do.
+            name: What the graph is called.
+            transformers: Make streams of their own out of the events of
+                `stream_events(version="v3")`.
+
+        Raises:
+            GraphBuildError: The graph has no entry, or an edge or a pause names an unknown node.
+
+        Examples:
+            >>> from milepost.checkpoint.memory import InMemorySaver
+            >>> graph = builder.compile(checkpointer=InMemorySaver(), interrupt_before=["world"])
+            >>> graph.invoke({"words": []}, {"configurable": {"thread_id": "1"}})
+            {'words': ['hello']}
         """
         # The runtime is loaded with the first graph that is to run.
         from milepost.graph._compile import compile_program

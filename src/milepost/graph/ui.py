@@ -20,20 +20,39 @@ __all__ = [
 
 
 class UIMessage(TypedDict):
-    """A part to show: the name of a component of the client, and its properties."""
+    """A part to show: the name of a component of the client, and its properties.
+
+    Examples:
+        >>> from milepost.graph.ui import UIMessage
+        >>> part: UIMessage = {
+        ...     "type": "ui", "id": "1", "name": "chart", "props": {"points": []}, "metadata": {}
+        ... }
+    """
 
     type: Literal["ui"]
+    """Tells it from a `RemoveUIMessage`."""
     id: str
+    """A part with the same id takes its place."""
     name: str
+    """The component of the client."""
     props: dict[str, Any]
+    """The properties of the component."""
     metadata: dict[str, Any]
+    """`message_id`, `run_id`, `tags`, `name`, and what the program adds."""
 
 
 class RemoveUIMessage(TypedDict):
-    """A part to take away."""
+    """A part to take away.
+
+    Examples:
+        >>> from milepost.graph.ui import RemoveUIMessage
+        >>> gone: RemoveUIMessage = {"type": "remove-ui", "id": "1"}
+    """
 
     type: Literal["remove-ui"]
+    """Tells it from a `UIMessage`."""
     id: str
+    """The part that is taken away."""
 
 
 AnyUIMessage: TypeAlias = UIMessage | RemoveUIMessage
@@ -51,9 +70,30 @@ def push_ui_message(
 ) -> UIMessage:
     """Send a part to the `custom` stream now, and write it to the state when the node ends.
 
-    A part with a known `id` takes the place of the one that has it; with `merge` its properties
-    are added to those that are there. `message` is the message that it belongs to. With
-    `state_key=None` it is only streamed. Returns it.
+    Args:
+        name: The component of the client.
+        props: The properties of the component.
+        id: A part with a known id takes the place of the one that has it; by default a new id.
+        metadata: Added to what the part says about its run.
+        message: The message that the part belongs to.
+        state_key: The key that it is written to; with `None` it is only streamed.
+        merge: Add the properties to those that are there.
+
+    Returns:
+        The part.
+
+    Examples:
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.graph.ui import push_ui_message, ui_message_reducer
+        >>> class State(TypedDict):
+        ...     ui: Annotated[list, ui_message_reducer]
+        >>> def draw(state):
+        ...     _ = push_ui_message("chart", {"points": [1, 2]})
+        >>> graph = StateGraph(State).add_node("draw", draw).add_edge(START, "draw").compile()
+        >>> [(part["name"], part["props"]) for part in graph.invoke({"ui": []})["ui"]]
+        [('chart', {'points': [1, 2]})]
     """
     pushing = Pushing("push_ui_message", state_key)
     config = pushing.context.config
@@ -78,7 +118,25 @@ def push_ui_message(
 
 
 def delete_ui_message(id: str, *, state_key: str = "ui") -> RemoveUIMessage:
-    """Take a part away: now for those who read the `custom` stream, in the state at the end."""
+    """Take a part away: now for those who read the `custom` stream, in the state at the end.
+
+    Args:
+        id: The part.
+        state_key: The key that it is in.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.graph.ui import delete_ui_message, ui_message_reducer
+        >>> from typing import Annotated
+        >>> from typing_extensions import TypedDict
+        >>> class State(TypedDict):
+        ...     ui: Annotated[list, ui_message_reducer]
+        >>> def clear(state):
+        ...     _ = delete_ui_message("1")
+        >>> graph = StateGraph(State).add_node("clear", clear).add_edge(START, "clear").compile()
+        >>> graph.invoke({"ui": [{"type": "ui", "id": "1", "name": "chart", "props": {}}]})
+        {'ui': []}
+    """
     pushing = Pushing("delete_ui_message", state_key)
     removal: RemoveUIMessage = {"type": "remove-ui", "id": id}
     pushing.context.stream_writer(removal)
@@ -89,7 +147,18 @@ def delete_ui_message(id: str, *, state_key: str = "ui") -> RemoveUIMessage:
 def ui_message_reducer(
     left: list[AnyUIMessage] | AnyUIMessage, right: list[AnyUIMessage] | AnyUIMessage
 ) -> list[AnyUIMessage]:
-    """The reducer of such a key: appends, replaces or merges by id, removes."""
+    """The reducer of such a key: appends, replaces or merges by id, removes.
+
+    Args:
+        left: The parts that are there.
+        right: What is added to them.
+
+    Examples:
+        >>> from milepost.graph.ui import ui_message_reducer
+        >>> old = [{"type": "ui", "id": "1", "name": "chart", "props": {}, "metadata": {}}]
+        >>> ui_message_reducer(old, {"type": "remove-ui", "id": "1"})
+        []
+    """
     parts: dict[str, Any] = {part["id"]: part for part in _listed(left)}
     removed: set[str] = set()
     for part in _listed(right):

@@ -10,62 +10,121 @@ program that wrote them: classes that are not known are shown as data and never 
         for entry in log(db, "customer-17", limit=10):
             print(entry.checkpoint_id, entry.writes)
         print(diff(db, Ref.parse("customer-17@~1"), Ref.parse("customer-17")))
+
+The examples of this module go on from here, with a database in memory:
+
+Examples:
+    >>> from typing_extensions import TypedDict
+    >>> from milepost import inspect
+    >>> from milepost.checkpoint.memory import InMemorySaver
+    >>> from milepost.graph import StateGraph
+    >>> from milepost.inspect import Ref
+    >>> class State(TypedDict):
+    ...     n: int
+    ...     city: str
+    >>> nodes = [("find", lambda state: {"city": "Paris"}), ("count", lambda state: {"n": 2})]
+    >>> builder = StateGraph(State).add_sequence(nodes).set_entry_point("find")
+    >>> saver = InMemorySaver()
+    >>> graph = builder.compile(checkpointer=saver)
+    >>> graph.invoke({"n": 0}, {"configurable": {"thread_id": "trip"}})
+    {'n': 2, 'city': 'Paris'}
+    >>> db = inspect.Database.of(saver)
 """
 
-from milepost.inspect._bisect import bisect
-from milepost.inspect._blame import blame
-from milepost.inspect._data import as_data, part_of
-from milepost.inspect._database import Database
-from milepost.inspect._diff import changes, compare, diff
-from milepost.inspect._errors import (
-    AmbiguousReferenceError,
-    BadReferenceError,
-    CannotOpenError,
-    DamagedError,
-    InspectError,
-    MergeConflictError,
-    ReadOnlyError,
-    StateNotFoundError,
-    ThreadNotFoundError,
-)
-from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph
-from milepost.inspect._log import GraphRow, graph_rows, log, tail
-from milepost.inspect._merge import Merged, merge
-from milepost.inspect._open import open_database
-from milepost.inspect._records import (
-    Blame,
-    Change,
-    LogEntry,
-    Page,
-    Path,
-    Question,
-    Stats,
-    TaskRow,
-    ThreadRow,
-    ThreadSize,
-    ThreadView,
-)
-from milepost.inspect._refs import Ref
-from milepost.inspect._runs import RunEvent, answer, fork, resume, run
-from milepost.inspect._stored import StoredObject
-from milepost.inspect._tags import TagRow, tag, tags, untag
-from milepost.inspect._threads import namespaces, show, stats, thread, threads
-from milepost.inspect._upkeep import (
-    Checked,
-    SalvagedState,
-    check_threads,
-    copy_thread,
-    delete_threads,
-    dump,
-    erase_threads,
-    load_dump,
-    matching,
-    prune,
-    prune_preview,
-    reencrypt,
-    salvage,
-    verify,
-)
+from typing import TYPE_CHECKING
+
+from milepost._internal.lazy_imports import on_demand
+
+if TYPE_CHECKING:
+    from milepost.inspect._bisect import bisect
+    from milepost.inspect._blame import blame
+    from milepost.inspect._data import as_data, part_of
+    from milepost.inspect._database import Database
+    from milepost.inspect._diff import changes, compare, diff
+    from milepost.inspect._errors import (
+        AmbiguousReferenceError,
+        BadReferenceError,
+        CannotOpenError,
+        DamagedError,
+        InspectError,
+        MergeConflictError,
+        ReadOnlyError,
+        StateNotFoundError,
+        ThreadNotFoundError,
+    )
+    from milepost.inspect._graphs import GraphNotFoundError, attached, load_graph, load_graphs
+    from milepost.inspect._log import GraphRow, graph_rows, log, tail
+    from milepost.inspect._merge import Merged, merge
+    from milepost.inspect._open import open_database
+    from milepost.inspect._records import (
+        Blame,
+        Change,
+        LogEntry,
+        Page,
+        Path,
+        Question,
+        Stats,
+        TaskRow,
+        ThreadRow,
+        ThreadSize,
+        ThreadView,
+    )
+    from milepost.inspect._refs import Ref
+    from milepost.inspect._runs import RunEvent, answer, fork, resume, run
+    from milepost.inspect._stored import StoredObject
+    from milepost.inspect._tags import TagRow, tag, tags, untag
+    from milepost.inspect._threads import namespaces, show, stats, thread, threads
+    from milepost.inspect._upkeep import (
+        Checked,
+        SalvagedState,
+        check_threads,
+        copy_thread,
+        delete_threads,
+        dump,
+        erase_threads,
+        load_dump,
+        matching,
+        prune,
+        prune_preview,
+        reencrypt,
+        salvage,
+        verify,
+    )
+else:
+    # Each is imported when it is asked for: a command of the command line needs few of them.
+    _HOMES = {
+        "_bisect": "bisect",
+        "_blame": "blame",
+        "_data": "as_data part_of",
+        "_database": "Database",
+        "_diff": "changes compare diff",
+        "_errors": (
+            "AmbiguousReferenceError BadReferenceError CannotOpenError DamagedError "
+            "InspectError MergeConflictError ReadOnlyError StateNotFoundError "
+            "ThreadNotFoundError"
+        ),
+        "_graphs": "GraphNotFoundError attached load_graph load_graphs",
+        "_log": "GraphRow graph_rows log tail",
+        "_merge": "Merged merge",
+        "_open": "open_database",
+        "_records": (
+            "Blame Change LogEntry Page Path Question Stats TaskRow ThreadRow ThreadSize ThreadView"
+        ),
+        "_refs": "Ref",
+        "_runs": "RunEvent answer fork resume run",
+        "_stored": "StoredObject",
+        "_tags": "TagRow tag tags untag",
+        "_threads": "namespaces show stats thread threads",
+        "_upkeep": (
+            "Checked SalvagedState check_threads copy_thread delete_threads dump "
+            "erase_threads load_dump matching prune prune_preview reencrypt salvage "
+            "verify"
+        ),
+    }
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()},
+    )
 
 __all__ = [
     "AmbiguousReferenceError",
@@ -115,6 +174,7 @@ __all__ = [
     "graph_rows",
     "load_dump",
     "load_graph",
+    "load_graphs",
     "log",
     "matching",
     "merge",

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 def bisect(
     db: Database, ref: Ref, predicate: Callable[[Any], bool], *, halving: bool = False
 ) -> LogEntry | None:
-    """The first checkpoint on the line to `ref` whose state fulfils `predicate`; None if none does.
+    """The first checkpoint on the line to `ref` whose state fulfils a condition; None if none does.
 
-    Every state from the oldest on is looked at. With `halving` it is assumed that the predicate
-    stays true once it is: then a few states of a long thread are enough.
+    Args:
+        db: The database.
+        ref: The last checkpoint of the line.
+        predicate: Says of a state whether it fulfils the condition.
+        halving: Assume that the predicate stays true once it is: then a few states of a long thread
+            are enough. Otherwise every state from the oldest on is looked at.
+
+    Examples:
+        >>> inspect.bisect(db, Ref.parse("trip"), lambda state: "city" in state).step
+        1
     """
     saved = resolve(db, ref)
     place = place_of(saved.config)

@@ -34,6 +34,15 @@ def blame(db: Database, ref: Ref, path: Path) -> list[Blame]:
     The parts of a list are its members, those of a dict or an object its keys and fields; anything
     else is one part. A part that was moved in its list by what came before or after it is
     the same part.
+
+    Args:
+        db: The database.
+        ref: The checkpoint.
+        path: Leads to the value: keys and numbers.
+
+    Examples:
+        >>> [(part.nodes, part.step) for part in inspect.blame(db, Ref.parse("trip"), ("city",))]
+        [(('find',), 1)]
     """
     if not path:
         raise StateNotFoundError("Say of which key: `milepost blame THREAD key`.")

@@ -55,17 +55,36 @@ class Unreadable:
 
 
 def as_data(value: Any, *, limit: int | None = None, path: Path = ()) -> Any:
-    """`value` as data that `json.dumps` takes.
+    """A value as data that `json.dumps` takes.
 
-    With `limit`, a part of it whose data takes more than so many characters is replaced by its
-    size and path. `path` is where the value itself is.
+    Args:
+        value: The value.
+        limit: A part of it whose data takes more than so many characters is replaced by its size
+            and path.
+        path: Where the value itself is.
+
+    Examples:
+        >>> inspect.as_data({"cities": ["Paris"], "sizes": {7}})
+        {'cities': ['Paris'], 'sizes': {'$type': 'set', 'items': [7]}}
     """
     data = _data(value, 0)
-    return data if limit is None else _limited(data, limit, path)[0]
+    return data if limit is None else limited(data, limit, path)[0]
 
 
 def part_of(value: Any, path: Path) -> Any:
-    """The part of a value at a path; StateNotFoundError says up to where there is something."""
+    """The part of a value at a path.
+
+    Args:
+        value: The value.
+        path: Keys and numbers.
+
+    Raises:
+        StateNotFoundError: There is nothing at the path; it says up to where there is something.
+
+    Examples:
+        >>> inspect.part_of({"cities": ["Paris", "Rome"]}, ("cities", 1))
+        'Rome'
+    """
     for depth, step in enumerate(path):
         value = _member(value, step, path[: depth + 1])
     return value
@@ -280,22 +299,33 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     return {name: getattr(value, name, None) for name in names}
 
 
-def _limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
-    """Data whose large parts are left out, and about how many characters it had."""
+def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
+    """Data whose large parts are left out, and about how many characters it had.
+
+    Args:
+        data: What `as_data` gave.
+        limit: How many characters a part may have.
+        path: Where the data is.
+
+    Examples:
+        >>> from milepost.inspect.parts import limited
+        >>> limited({"city": "Paris"}, 100, ())[0]
+        {'city': 'Paris'}
+    """
     if isinstance(data, str):
         size = len(data) + 2
         return ({"$more": size, "path": list(path)} if size > limit and path else data), size
     if isinstance(data, list):
         size, members = 2, []
         for at, member in enumerate(data):
-            kept, length = _limited(member, limit, (*path, at))
+            kept, length = limited(member, limit, (*path, at))
             members.append(kept)
             size += length + 1
         return _or_more(members, data, size, limit, path)
     if isinstance(data, dict):
         size, pairs = 2, {}
         for key, member in data.items():
-            kept, length = _limited(member, limit, (*path, key))
+            kept, length = limited(member, limit, (*path, key))
             pairs[key] = kept
             size += length + len(key) + 4
         return _or_more(pairs, data, size, limit, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import ReadOnlyError
 from milepost.inspect._failures import told_plainly
@@ -15,14 +15,31 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint.base import BaseCheckpointSaver
 
-__all__ = ["Database", "Flavour", "Kind", "told_plainly"]
-
 Kind = Literal["sqlite", "postgres", "redis", "memory"]
 Flavour = Literal["milepost", "langgraph"]
+OpenStore: TypeAlias = "Callable[[bool], Any]"
+"""Opens the store of a database: None if there is none, unless it is told to make the tables."""
 
 
 class Database:
-    """An open database: what is stored in it, and how it may be used."""
+    """An open database: what is stored in it, and how it may be used.
+
+    Args:
+        saver: Reads and writes threads.
+        url: The address, for messages.
+        kind: "sqlite", "postgres", "redis" or "memory".
+        flavour: Whether milepost or LangGraph has written it.
+        writable: Whether it may be changed.
+        store: The store in the same database.
+        open_store: Opens that store when it is first asked for.
+        source: Reads what savers do not show: sizes, tags, rows.
+        reader: Reads threads as data, if that is another saver.
+        close: Closes it.
+
+    Examples:
+        >>> db.writable, [row.thread_id for row in inspect.threads(db).items]
+        (True, ['trip'])
+    """
 
     def __init__(
         self,
@@ -33,6 +50,7 @@ class Database:
         flavour: Flavour = "milepost",
         writable: bool = False,
         store: Any = None,
+        open_store: OpenStore | None = None,
         source: Source,
         reader: BaseCheckpointSaver[Any] | None = None,
         close: Callable[[], None] | None = None,
@@ -47,25 +65,47 @@ class Database:
         self.kind: Kind = kind
         self.flavour: Flavour = flavour
         self.writable = writable
-        self.store = store
-        """The store in the same database; None if there is none."""
+        self._store = store
+        self._open_store = open_store
         self._close = close
+
+    @property
+    def store(self) -> Any:
+        """The store in the same database; None if there is none."""
+        if self._store is None and self._open_store is not None:
+            with told_plainly(self.url):
+                self._store = self._open_store(False)
+        return self._store
+
+    def store_to_write(self) -> Any:
+        """The store; its tables are made if there are none. None for a saver by itself."""
+        self.check_writable("A new item of the store")
+        if self.store is None and self._open_store is not None:
+            with told_plainly(self.url):
+                self._store = self._open_store(True)
+        return self._store
 
     @classmethod
     def of(
         cls, saver: BaseCheckpointSaver[Any], store: Any = None, *, writable: bool = True
     ) -> Database:
-        """A database that is open already, such as a saver in memory."""
+        """A database that is open already, such as a saver in memory.
+
+        Args:
+            saver: The saver.
+            store: A store to look into as well.
+            writable: Whether it may be changed.
+        """
         from milepost.checkpoint._sql.saver import SqlSaver
 
-        if isinstance(saver, SqlSaver):
-            kind: Kind = "sqlite" if saver.dialect.name == "sqlite" else "postgres"
-            reader: Any = data_saver(saver)
-            source: Source = SqlSource(reader)
+        reader: Any = data_saver(saver)
+        kind: Kind = cast("Kind", saver.dialect.name) if isinstance(saver, SqlSaver) else "memory"
+        if kind == "redis":
+            from milepost.inspect._redis_source import RedisSource
+
+            source: Source = RedisSource(reader)
         else:
-            in_redis = type(saver).__name__.endswith("RedisSaver")
-            kind, reader = "redis" if in_redis else "memory", data_saver(saver)
-            source = PlainSource(reader)
+            source = PlainSource(reader) if kind == "memory" else SqlSource(reader)
         return cls(
             saver,
             url=f"{kind}:",
@@ -96,13 +136,31 @@ class Database:
     def __repr__(self) -> str:
         return f"<Database {self.url} ({self.flavour}, {'write' if self.writable else 'read'})>"
 
-    def check_writable(self, what: str) -> None:
-        """Raise ReadOnlyError unless the database may be changed."""
+    def check_ours(self, what: str) -> None:
+        """Make sure that milepost has written the database.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: It is LangGraph's.
+        """
         if self.flavour == "langgraph":
             raise ReadOnlyError(
-                f"{what} would change {self.url}, which is LangGraph's: such databases are only "
-                "read. Copy its threads with `milepost import --from-langgraph`."
+                f"{what} is not possible on {self.url}, which is LangGraph's: such databases are "
+                "only shown. Copy its threads with `milepost import --from-langgraph`."
             )
+
+    def check_writable(self, what: str) -> None:
+        """Make sure that the database may be changed.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: It was opened for reading, or LangGraph has written it.
+        """
+        self.check_ours(what)
         if not self.writable:
             raise ReadOnlyError(
                 f"{what} would change {self.url}, which was opened for reading. Open it with "

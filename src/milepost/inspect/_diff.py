@@ -31,12 +31,34 @@ _MOST_PAIRS: Final = 1_000_000
 
 
 def diff(db: Database, a: Ref, b: Ref) -> list[Change]:
-    """What leads from one state to another: two checkpoints, branches or threads."""
+    """What leads from one state to another: two checkpoints, branches or threads.
+
+    Args:
+        db: The database.
+        a: The one.
+        b: The other.
+
+    Examples:
+        >>> changes = inspect.diff(db, Ref.parse("trip@~1"), Ref.parse("trip"))
+        >>> [(change.path, change.kind, change.before, change.after) for change in changes]
+        [(('n',), 'changed', 0, 2)]
+    """
     return changes(db, resolve(db, a), resolve(db, b))
 
 
 def changes(db: Database, before: CheckpointTuple, after: CheckpointTuple) -> list[Change]:
-    """The same for checkpoints that were found."""
+    """The same for checkpoints that were found.
+
+    Args:
+        db: The database.
+        before: The one.
+        after: The other.
+
+    Examples:
+        >>> after, before, *_ = saver.list({"configurable": {"thread_id": "trip"}})
+        >>> [change.path for change in inspect.changes(db, before, after)]
+        [('n',)]
+    """
     only = _differing(before, after)
     with told_plainly(f"thread '{place_of(after.config).thread_id}'"):
         return compare(state_of(db, before, only), state_of(db, after, only))
@@ -56,7 +78,16 @@ def _differing(before: CheckpointTuple, after: CheckpointTuple) -> Callable[[str
 
 
 def compare(before: Any, after: Any) -> list[Change]:
-    """The differences between two values."""
+    """The differences between two values.
+
+    Args:
+        before: The one.
+        after: The other.
+
+    Examples:
+        >>> [change.path for change in inspect.compare({"n": 1, "m": 1}, {"n": 1, "m": 2})]
+        [('m',)]
+    """
     return list(_compare(before, after, ()))
 
 

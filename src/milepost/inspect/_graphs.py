@@ -26,16 +26,31 @@ class GraphNotFoundError(InspectError, LookupError):
 
 
 def load_graph(spec: str) -> Any:
-    """The graph that is meant by `module:attribute`, `file.py:attribute`, or `langgraph.json`.
+    """The graph that a text means. The program is imported.
 
-    Of a file that names several graphs, `langgraph.json:NAME` chooses one. The program is
-    imported. A builder is compiled, a function that makes a graph is called.
+    Args:
+        spec: `module:attribute`, `file.py:attribute`, or `langgraph.json`; of a file that names
+            several graphs, `langgraph.json:NAME` chooses one. A builder is compiled, a function
+            that makes a graph is called.
+
+    Raises:
+        GraphNotFoundError: There is none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("trips_of_today.py").write_text('''
+        ... from milepost.graph import START, StateGraph
+        ... builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        ... ''')
+        >>> sorted(inspect.load_graph("trips_of_today.py:builder").nodes)
+        ['__start__', 'work']
     """
     place, _, name = spec.rpartition(":")
     if spec.endswith(".json"):
         place, name = spec, ""
     if place.endswith(".json"):
-        return _from_config(Path(place), name)
+        config = _Config(Path(place))
+        return config.load(name or config.only())
     if not place or not name:
         raise GraphNotFoundError(
             f"'{spec}' names no graph: write module:attribute, file.py:attribute or {CONFIG}."
@@ -43,30 +58,75 @@ def load_graph(spec: str) -> Any:
     return _load(spec, Path.cwd())
 
 
-def _from_config(file: Path, name: str) -> Any:
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GraphNotFoundError(f"'{file}' cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise GraphNotFoundError(f"'{file}' is no JSON: {error}.") from error
-    graphs = config.get("graphs") if isinstance(config, dict) else None
-    if not isinstance(graphs, dict) or not graphs:
-        raise GraphNotFoundError(f"'{file}' names no graphs: it has no \"graphs\".")
-    if not name and len(graphs) > 1:
-        raise GraphNotFoundError(
-            f"'{file}' names several graphs: write {file}:NAME, with one of {', '.join(graphs)}."
-        )
-    name = name or next(iter(graphs))
-    if name not in graphs:
-        raise GraphNotFoundError(f"'{file}' has no graph '{name}', but {', '.join(graphs)}.")
-    entry = graphs[name]
-    path = entry.get("path") if isinstance(entry, dict) else entry
-    if not isinstance(path, str):
-        raise GraphNotFoundError(f"'{file}': graph '{name}' has no path.")
-    folder = file.resolve().parent
-    _read_environment(folder, config.get("env"))
-    return _load(path, folder)
+def load_graphs(spec: str) -> dict[str, Any]:
+    """The graphs that a text names, by their names. The programs are imported.
+
+    A graph has its own name, or else that of the attribute.
+
+    Args:
+        spec: As for `load_graph`; of a `langgraph.json` all graphs are loaded.
+
+    Raises:
+        GraphNotFoundError: There is none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("trips_of_tomorrow.py").write_text('''
+        ... from milepost.graph import START, StateGraph
+        ... builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        ... ''')
+        >>> list(inspect.load_graphs("trips_of_tomorrow.py:builder"))
+        ['builder']
+    """
+    if spec.endswith(".json"):
+        config = _Config(Path(spec))
+        return {name: config.load(name) for name in config.graphs}
+    graph = load_graph(spec)
+    place, _, attribute = spec.rpartition(":")
+    name = str(getattr(graph, "name", "") or "LangGraph")
+    is_named = name != "LangGraph" and not place.endswith(".json")
+    return {name if is_named else attribute: graph}
+
+
+class _Config:
+    """A `langgraph.json`, read."""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            config = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise GraphNotFoundError(f"'{file}' cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise GraphNotFoundError(f"'{file}' is no JSON: {error}.") from error
+        graphs = config.get("graphs") if isinstance(config, dict) else None
+        if not isinstance(graphs, dict) or not graphs:
+            raise GraphNotFoundError(f"'{file}' names no graphs: it has no \"graphs\".")
+        self.graphs: dict[str, Any] = graphs
+        self._file = file
+        self._env = config.get("env")
+
+    def only(self) -> str:
+        """The name of the graph, if there is one only."""
+        if len(self.graphs) > 1:
+            raise GraphNotFoundError(
+                f"'{self._file}' names several graphs: write {self._file}:NAME, with one of "
+                f"{', '.join(self.graphs)}."
+            )
+        return next(iter(self.graphs))
+
+    def load(self, name: str) -> Any:
+        """A graph; what its program is to find in the environment is there before."""
+        if name not in self.graphs:
+            raise GraphNotFoundError(
+                f"'{self._file}' has no graph '{name}', but {', '.join(self.graphs)}."
+            )
+        entry = self.graphs[name]
+        path = entry.get("path") if isinstance(entry, dict) else entry
+        if not isinstance(path, str):
+            raise GraphNotFoundError(f"'{self._file}': graph '{name}' has no path.")
+        folder = self._file.resolve().parent
+        _read_environment(folder, self._env)
+        return _load(path, folder)
 
 
 def _read_environment(folder: Path, env: Any) -> None:
@@ -131,17 +191,60 @@ def _compiled(found: Any, spec: str) -> Any:
 
 
 def records_of(graph: Any) -> str:
-    """The module with the records, such as Command, of the library that a graph is of."""
-    return "langgraph.types" if _is_langgraph(graph) else "milepost.types"
+    """The module with the records, such as Command, of the library that a graph is of.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import records_of
+        >>> records_of(graph)
+        'milepost.types'
+    """
+    return "langgraph.types" if is_langgraph(graph) else "milepost.types"
 
 
-def _is_langgraph(graph: Any) -> bool:
+def is_langgraph(graph: Any) -> bool:
+    """Whether a graph is LangGraph's own.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import is_langgraph
+        >>> is_langgraph(graph)
+        False
+    """
     return type(graph).__module__.startswith("langgraph.")
 
 
+def refusing(graph: Any) -> dict[str, Any]:
+    """Options that let a graph refuse a thread that another run has; LangGraph has none.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import refusing
+        >>> refusing(graph)
+        {'on_conflict': 'reject'}
+    """
+    return {} if is_langgraph(graph) else {"on_conflict": "reject"}
+
+
 def attached(graph: Any, db: Database) -> Any:
-    """The graph with the threads and the store of a database, whatever it was compiled with."""
-    if not _is_langgraph(graph):
+    """The graph with the threads and the store of a database, whatever it was compiled with.
+
+    Args:
+        graph: The compiled graph.
+        db: The database.
+
+    Examples:
+        >>> bare = builder.compile()
+        >>> inspect.attached(bare, db).get_state({"configurable": {"thread_id": "trip"}}).values
+        {'n': 2, 'city': 'Paris'}
+    """
+    if not is_langgraph(graph):
         changes: dict[str, Any] = {"checkpointer": db.saver}
         if db.store is not None:
             changes["store"] = db.store

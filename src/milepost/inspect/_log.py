@@ -46,7 +46,19 @@ def log(
 ) -> Iterator[LogEntry]:
     """The checkpoints of a thread, newest first, read as they are asked for.
 
-    `before` is the id of a checkpoint: only older ones are given.
+    Args:
+        db: The database.
+        thread_id: The thread.
+        namespace: The graph: "" for the outermost.
+        limit: How many at most.
+        before: The id of a checkpoint: only older ones are given.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+
+    Examples:
+        >>> [(entry.step, dict(entry.writes)) for entry in inspect.log(db, "trip", limit=2)]
+        [(2, {'count': ['n']}), (1, {'find': ['city']})]
     """
     with told_plainly(f"thread '{thread_id}'"):
         row = db.source.thread_entry(thread_id)
@@ -158,7 +170,18 @@ def _entry(
 
 
 def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
-    """What follows a checkpoint."""
+    """What follows a checkpoint.
+
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        nodes: Names of nodes that the graph has, where they are known.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve, step_at
+        >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
+        ['count']
+    """
     place = place_of(saved.config)
     paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
     return Step(saved, paths, nodes)
@@ -198,7 +221,20 @@ def tail(
 ) -> Iterator[LogEntry]:
     """The last entries of a thread, oldest first, then those that are added, as they come.
 
-    It looks every `poll` seconds, and ends only if `follow` is false.
+    Args:
+        db: The database.
+        thread_id: The thread.
+        namespace: The graph: "" for the outermost.
+        poll: Seconds between two looks.
+        last: How many entries to begin with.
+        follow: Whether to wait for more.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+
+    Examples:
+        >>> [entry.step for entry in inspect.tail(db, "trip", last=2, follow=False)]
+        [1, 2]
     """
     recent = list(log(db, thread_id, namespace=namespace, limit=max(last, 1)))
     newest = recent[0].checkpoint_id if recent else ""
@@ -222,14 +258,30 @@ def _added(
 
 
 class GraphRow(NamedTuple):
-    """A line of a drawing: an entry with its lanes, or a line between two entries."""
+    """A line of a drawing: an entry with its lanes, or a line between two entries.
+
+    Examples:
+        >>> row = next(inspect.graph_rows(inspect.log(db, "trip")))
+        >>> row.lanes.strip(), row.entry.step
+        ('*', 2)
+    """
 
     lanes: str
+    """The lanes as text."""
     entry: LogEntry | None
+    """The entry; None for a line between two."""
 
 
 def graph_rows(entries: Iterable[LogEntry]) -> Iterator[GraphRow]:
-    """Entries, newest first, with the lanes that lead from each to its parent."""
+    """Entries, newest first, with the lanes that lead from each to its parent.
+
+    Args:
+        entries: What `log` gives.
+
+    Examples:
+        >>> [row.entry.step for row in inspect.graph_rows(inspect.log(db, "trip")) if row.entry]
+        [2, 1, 0, -1]
+    """
     waiting: list[str] = []
     """For each lane, the checkpoint that it leads to."""
     for entry in entries:

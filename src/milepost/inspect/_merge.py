@@ -20,7 +20,7 @@ from milepost.inspect._data import as_data
 from milepost.inspect._diff import common_ends, same
 from milepost.inspect._errors import InspectError, MergeConflictError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._graphs import attached, records_of
+from milepost.inspect._graphs import attached, records_of, refusing
 from milepost.inspect._reading import id_of, is_internal, resolve
 from milepost.inspect._refs import Ref
 from milepost.types import MISSING
@@ -34,7 +34,15 @@ Side = Literal["ours", "theirs"]
 
 
 class Merged(NamedTuple):
-    """What came of a merge, or would come of it."""
+    """What came of a merge, or would come of it.
+
+    Examples:
+        >>> ours = inspect.fork(db, Ref.parse("trip@~1"), {"n": 7}, graph=graph)
+        >>> theirs = inspect.fork(db, Ref.parse("trip@~2"), {"city": "Rome"}, graph=graph)
+        >>> merged = inspect.merge(db, graph, ours, theirs, dry_run=True, prefer={"city": "theirs"})
+        >>> merged.taken
+        ['city']
+    """
 
     ref: Ref | None
     """The new checkpoint; None for a dry run, or if there was nothing to merge."""
@@ -58,11 +66,27 @@ def merge(
     as_node: str | None = None,
     dry_run: bool = False,
 ) -> Merged:
-    """Bring what `theirs` changed since the common ancestor to `ours`, as one new checkpoint.
+    """Bring what one branch changed since the common ancestor to another, as one new checkpoint.
 
-    `prefer` decides conflicts by key. The new checkpoint follows `ours`; without `as_node` it
-    counts as written by the node that ran last there. MergeConflictError names the keys that both
-    changed and no reducer brings together.
+    Args:
+        db: The database.
+        graph: The compiled graph, whose reducers combine what both changed.
+        ours: The checkpoint that the new one follows.
+        theirs: The other branch.
+        prefer: Decides conflicts by key: "ours" or "theirs".
+        as_node: The node that the new checkpoint counts as written by; by default the one that ran
+            last at `ours`.
+        dry_run: Only say what would come of it.
+
+    Raises:
+        MergeConflictError: Names the keys that both changed and no reducer brings together.
+
+    Examples:
+        >>> ours = inspect.fork(db, Ref.parse("trip@~1"), {"n": 7}, graph=graph)
+        >>> theirs = inspect.fork(db, Ref.parse("trip@~2"), {"city": "Rome"}, graph=graph)
+        >>> merged = inspect.merge(db, graph, ours, theirs, prefer={"city": "theirs"})
+        >>> inspect.show(db, merged.ref).values
+        {'n': 7, 'city': 'Rome'}
     """
     if not dry_run:
         db.check_writable("merge")
@@ -93,7 +117,7 @@ def merge(
     ref = None
     if plan.writes and not dry_run:
         config = {**a.config, "metadata": {"merged": id_of(b)}}
-        made = place_of(graph.update_state(config, plan.writes, as_node))
+        made = place_of(graph.update_state(config, plan.writes, as_node, **refusing(graph)))
         ref = Ref(made.thread_id, made.checkpoint_ns, made.checkpoint_id)
     return Merged(
         ref, Ref(place.thread_id, place.checkpoint_ns, base_id), plan.taken, plan.combined, shown

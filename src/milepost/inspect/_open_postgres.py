@@ -6,6 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
+from milepost._db.operations import Operation, Query
 from milepost.errors import MissingDependencyError
 from milepost.inspect._failures import hidden, told_plainly
 from milepost.inspect._opening_parts import (
@@ -19,6 +20,7 @@ from milepost.inspect._opening_parts import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from milepost._db.postgres.sync import PostgresEngine
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
     from milepost.inspect._langgraph import Execute
@@ -56,7 +58,6 @@ def open_postgres(
             return langgraphs(_on_postgres(connection), shown, "postgres", stack)
         if not columns and not (write and create):
             raise no_tables(shown)
-        has_store = connection.execute("SELECT to_regclass('milepost_items')").fetchone()[0]
     except BaseException:
         stack.close()
         raise
@@ -66,12 +67,26 @@ def open_postgres(
     stack.callback(saver.engine.close)
     if not columns:
         saver.setup()
-    store = None
-    if has_store is not None:
+
+    def store(create: bool) -> Any:
+        if not create and not _has_store(saver.engine):
+            return None
         from milepost.store.postgres import PostgresStore
 
-        store = PostgresStore(saver.engine, serde=serde_for(serde))
+        found = PostgresStore(saver.engine, serde=serde_for(serde))
+        if create:
+            found.setup()
+        return found
+
     return ours(saver, store, shown, "postgres", write, stack)
+
+
+def _has_store(engine: PostgresEngine) -> bool:
+    def ask() -> Operation[bool]:
+        [(table,)] = yield Query("SELECT to_regclass('milepost_items')", ())
+        return table is not None
+
+    return engine.run(ask, write=False)
 
 
 _POSTGRES_COLUMNS: Final = (

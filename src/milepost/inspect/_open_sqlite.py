@@ -70,13 +70,19 @@ def open_sqlite_file(
     saver = SqliteSaver(connection, serde=serde_for(serde))
     stack.pop_all()
     stack.callback(saver.engine.close)
-    store = None
-    if connection.execute(_SQLITE_STORE).fetchone():
-        from milepost.store.sqlite import SqliteStore
-
-        store = SqliteStore(saver.engine, serde=serde_for(serde))
     if write:
         saver.setup()
+
+    def store(create: bool) -> Any:
+        if not create and not connection.execute(_SQLITE_STORE).fetchone():
+            return None
+        from milepost.store.sqlite import SqliteStore
+
+        found = SqliteStore(saver.engine, serde=serde_for(serde))
+        if create:
+            found.setup()
+        return found
+
     return ours(saver, store, shown, "sqlite", write, stack)
 
 

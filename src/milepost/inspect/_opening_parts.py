@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from milepost.checkpoint.serde.base import SerializerProtocol
-    from milepost.inspect._database import Kind
+    from milepost.inspect._database import Kind, OpenStore
     from milepost.inspect._langgraph import Execute, LangGraphReader
 
 
@@ -30,14 +30,16 @@ def serde_for(serde: SerializerProtocol | None) -> SerializerProtocol | None:
     return EncryptedSerializer.from_pycryptodome_aes(allow_plaintext=True)
 
 
-def ours(saver: Any, store: Any, url: str, kind: Kind, write: bool, stack: ExitStack) -> Database:
+def ours(
+    saver: Any, open_store: OpenStore, url: str, kind: Kind, write: bool, stack: ExitStack
+) -> Database:
     reader = data_saver(saver)
     return Database(
         saver,
         url=url,
         kind=kind,
         writable=write,
-        store=store,
+        open_store=open_store,
         source=SqlSource(reader),  # type: ignore[arg-type]
         reader=reader,
         close=stack.close,

@@ -24,10 +24,16 @@ class Ref:
     | `THREAD/NAMESPACE@…` | the same in an inner graph |
 
     An id of a thread that has `@`, `/` or `%` in it is written with `%40`, `%2F` and `%25`.
+
+    Examples:
+        >>> Ref.parse("trip@~1")
+        Ref(thread_id='trip', namespace='', at=None, back=1)
     """
 
     thread_id: str
+    """The thread."""
     namespace: str = ""
+    """The graph: "" for the outermost."""
     at: str | None = None
     """An id, the beginning or end of one, or a tag; None means the latest."""
     back: int = 0
@@ -35,7 +41,14 @@ class Ref:
 
     @classmethod
     def parse(cls, text: str) -> Ref:
-        """The reference that a text means; BadReferenceError if it means none."""
+        """The reference that a text means.
+
+        Args:
+            text: As in the table.
+
+        Raises:
+            BadReferenceError: It means none.
+        """
         place, at_sign, at = text.rpartition("@") if "@" in text else (text, "", "")
         thread, slash, namespace = place.partition("/")
         if not thread:

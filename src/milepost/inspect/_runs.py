@@ -13,9 +13,11 @@ from milepost.checkpoint._contract.records import (
     now,
     place_of,
 )
+from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit
 from milepost.inspect._errors import InspectError, StateNotFoundError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._graphs import attached, records_of
+from milepost.inspect._graphs import attached, is_langgraph, records_of, refusing
+from milepost.inspect._log import step_at
 from milepost.inspect._reading import is_internal, resolve
 from milepost.inspect._refs import Ref
 from milepost.inspect._threads import show
@@ -28,11 +30,20 @@ if TYPE_CHECKING:
 
 
 class RunEvent(NamedTuple):
-    """Something that happens in a run, as `stream` tells it."""
+    """Something that happens in a run, as `stream` tells it.
+
+    Examples:
+        >>> events = list(inspect.run(db, graph, "other", {"n": 0}))
+        >>> [event.data for event in events if event.mode == "updates"][-1]
+        {'count': {'n': 2}}
+    """
 
     mode: str
+    """The stream mode."""
     namespace: Sequence[str]
+    """The graph that it comes from."""
     data: Any
+    """What the mode carries, as data."""
 
 
 def fork(
@@ -43,26 +54,47 @@ def fork(
     graph: Any = None,
     as_node: str | None = None,
 ) -> Ref:
-    """A new checkpoint after `ref` in which some keys are different; the original stays.
+    """A new checkpoint after another one in which some keys are different; the original stays.
 
-    With a graph the values go through its reducers, as in `update_state`. Without one the keys are
-    set to the values, and what was to run next still is.
+    Args:
+        db: The database.
+        ref: The checkpoint before.
+        values: Keys and their new values.
+        graph: The compiled graph: the values go through its reducers, as in `update_state`. Without
+            one the keys are set to the values, and what was to run next still is.
+        as_node: The node that counts as the writer.
+
+    Raises:
+        ThreadConflict: A run has the thread, or another fork is being made.
+
+    Examples:
+        >>> ref = inspect.fork(db, Ref.parse("trip@~1"), {"city": "Rome"})
+        >>> inspect.show(db, ref).values
+        {'n': 0, 'city': 'Rome'}
     """
     db.check_writable("fork")
     saved = resolve(db, ref)
     place = place_of(saved.config)
     if graph is not None:
-        config = attached(graph, db).update_state(saved.config, dict(values), as_node)
-        return _ref(config)
+        graph = attached(graph, db)
+        return _ref(graph.update_state(saved.config, dict(values), as_node, **refusing(graph)))
     if as_node is not None:
         raise InspectError("A node can be named (--as-node) only with its graph (--graph).")
-    with told_plainly(f"thread '{place.thread_id}'"):
-        return _set(db, place, values)
-
-
-def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
     # Through the reader, which has the manifest of what it has just read: so only what changes is
     # encoded, and values of classes that are not known here stay as they are stored.
+    saver, fence = db.reader, Fence(None)
+    with told_plainly(f"thread '{place.thread_id}'"):
+        saver.hold(place.thread_id, fence)
+        try:
+            return _set(db, place, values, fence)
+        except BaseException:
+            saver.release(place.thread_id, fence, fence.before or "")
+            raise
+        finally:
+            fence.ended = True
+
+
+def _set(db: Database, place: Place, values: Mapping[str, Any], fence: Fence) -> Ref:
     saved = db.reader.get_tuple(place.config())
     before: Checkpoint = saved.checkpoint
     versions = dict(before["channel_versions"])
@@ -75,13 +107,12 @@ def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
             )
     top = max(versions.values(), key=str) if versions else None
     version = db.reader.get_next_version(top, None)
-    changed = dict.fromkeys(values, version)
     after = Checkpoint(
         v=before["v"],
-        id=checkpoint_id(before["id"], db.saver.head(place.thread_id)),  # type: ignore[attr-defined]
+        id=checkpoint_id(before["id"], db.reader.head(place.thread_id)),
         ts=now(),
         channel_values={**before["channel_values"], **values},
-        channel_versions={**versions, **changed},
+        channel_versions={**versions, **dict.fromkeys(values, version)},
         versions_seen=before["versions_seen"],
         updated_channels=sorted(values),
     )
@@ -90,8 +121,15 @@ def _set(db: Database, place: Place, values: Mapping[str, Any]) -> Ref:
         "step": saved.metadata.get("step", -1) + 1,
         "parents": saved.metadata.get("parents", {}),
     }
-    config = db.reader.put(saved.config, after, metadata, changed)
-    return _ref(config)
+    new = NewCheckpoint(after, metadata, dict(values), after["channel_values"].copy)
+    status = fence.before or "idle"
+    if not place.checkpoint_ns:
+        status = "interrupted" if step_at(db, saved).tasks() else "idle"
+    step = StepCommit(*place, (), new, fence, status)
+    for error in db.reader.commit([db.reader.prepare(step)]):
+        if error is not None:
+            raise error
+    return Ref(place.thread_id, place.checkpoint_ns, after["id"])
 
 
 def _ref(config: RunnableConfig) -> Ref:
@@ -104,7 +142,21 @@ def answer(
 ) -> Iterator[RunEvent]:
     """Answer what a thread asks, and let it go on; what happens then.
 
-    Without an id there must be one question. An id may be the beginning of one.
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+        value: The answer.
+        interrupt_id: The question, or the beginning of its id; not needed if there is one.
+
+    Examples:
+        >>> from milepost.types import interrupt
+        >>> asking = StateGraph(State).add_node("ask", lambda state: {"city": interrupt("Where?")})
+        >>> asking = asking.set_entry_point("ask").compile(checkpointer=saver)
+        >>> _ = asking.invoke({}, {"configurable": {"thread_id": "asks"}})
+        >>> _ = list(inspect.answer(db, asking, "asks", "Rome"))
+        >>> inspect.show(db, Ref.parse("asks")).values
+        {'city': 'Rome'}
     """
     db.check_writable("answer")
     questions = [one.id for one in show(db, Ref(thread_id), limit=1_000).interrupts]
@@ -124,7 +176,18 @@ def answer(
 
 
 def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:
-    """Go on where a thread stopped; from an older checkpoint, replay what came after it."""
+    """Go on where a thread stopped; from an older checkpoint, replay what came after it.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        ref: The checkpoint.
+
+    Examples:
+        >>> _ = list(inspect.resume(db, graph, Ref.parse("trip@~1")))
+        >>> len(list(inspect.log(db, "trip"))) > 4  # the replay is a branch of its own
+        True
+    """
     db.check_writable("resume")
     config = resolve(db, ref).config
     if ref.at is None and not ref.back:
@@ -133,7 +196,19 @@ def resume(db: Database, graph: Any, ref: Ref) -> Iterator[RunEvent]:
 
 
 def run(db: Database, graph: Any, thread_id: str, input: Any) -> Iterator[RunEvent]:
-    """Give a thread an input; what happens then."""
+    """Give a thread an input; what happens then.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+        input: The input.
+
+    Examples:
+        >>> _ = list(inspect.run(db, graph, "other", {"n": 0}))
+        >>> inspect.show(db, Ref.parse("other")).values
+        {'n': 2, 'city': 'Paris'}
+    """
     db.check_writable("run")
     return _events(db, graph, input, Place(thread_id, "", None).config())
 
@@ -142,16 +217,47 @@ def _events(db: Database, graph: Any, input: Any, config: RunnableConfig) -> Ite
     """The events of a run. On an event loop, where sync and async nodes both run."""
     import asyncio  # only here: it takes longer to import than most commands to run
 
-    stream: AsyncIterator[Any] = attached(graph, db).astream(
+    graph = attached(graph, db)
+    stream: AsyncIterator[Any] = graph.astream(
         input, config, stream_mode=["updates", "messages", "custom"], subgraphs=True
     )
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                namespace, mode, data = runner.run(_next(stream))
-            except StopAsyncIteration:
-                return
-            yield RunEvent(mode, namespace, data)
+    try:
+        with asyncio.Runner() as runner:
+            while True:
+                try:
+                    namespace, mode, data = runner.run(_next(stream))
+                except StopAsyncIteration:
+                    return
+                yield RunEvent(mode, namespace, data)
+    finally:
+        settle(db, graph, place_of(config).thread_id)
+
+
+def settle(db: Database, graph: Any, thread_id: str) -> None:
+    """Say in the registry how a run has ended, if the graph is LangGraph's.
+
+    Such a run ends without a word: one that stops before or after a node leaves a checkpoint from
+    which it could as well go on. A thread that another run has taken meanwhile stays as it is.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+
+    Examples:
+        >>> from milepost.inspect.parts import settle
+        >>> settle(db, graph, "trip")  # nothing to do: the graph is milepost's
+    """
+    if not is_langgraph(graph):
+        return
+    row = db.source.thread_entry(thread_id)
+    if row is None or row.status != "running" or row.head is None:
+        return
+    state = graph.get_state(Place(thread_id, "", None).config())
+    saver: Any = db.saver
+    status = "interrupted" if state.next else "idle"
+    step = StepCommit(thread_id, "", row.head, (), None, Fence(row.head), status)
+    saver.commit([saver.prepare(step)])
 
 
 async def _next(stream: AsyncIterator[Any]) -> Any:

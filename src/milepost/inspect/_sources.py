@@ -6,7 +6,7 @@ databases (`_langgraph.py`).
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from milepost.checkpoint._sql.threads.registry import Search
 from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from milepost.checkpoint._sql.saver import SqlSaver
     from milepost.checkpoint.base import BaseCheckpointSaver
@@ -30,7 +30,7 @@ LAST = "\U0010ffff"
 _MOST = 1_000_000
 
 
-class Source:
+class Source(ABC):
     """What a database can tell of its threads."""
 
     @abstractmethod
@@ -64,6 +64,10 @@ class Source:
     @abstractmethod
     def stats(self, thread_id: str | None) -> Stats:
         """What takes how much room."""
+
+    def ttl(self, thread_id: str) -> float | None:  # noqa: ARG002
+        """After how many minutes without use a thread goes; None if it stays."""
+        return None
 
     def paths(self, thread_id: str, ns: str, checkpoint_id: str) -> Mapping[str, str]:  # noqa: ARG002
         """The paths of tasks by their ids, where those cannot be derived."""
@@ -258,7 +262,7 @@ class PlainSource(Source):
         ]
         return sorted(found)
 
-    def _ids(self, thread_id: str, ns: str) -> Iterator[str]:
+    def _ids(self, thread_id: str, ns: str) -> Iterable[str]:
         config = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
         for found in self._saver.list(config):
             yield place_of(found.config).checkpoint_id or ""

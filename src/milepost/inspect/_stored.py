@@ -35,7 +35,12 @@ _FOREIGN: Final = {
 
 @dataclass(eq=True, slots=True)
 class StoredObject:
-    """An instance of a class that is not looked up."""
+    """An instance of a class that is not looked up.
+
+    Examples:
+        >>> inspect.StoredObject("shop:Order", {"price": 120}).payload["price"]
+        120
+    """
 
     name: str
     """`module:Class`, as it was stored."""

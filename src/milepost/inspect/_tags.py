@@ -9,7 +9,7 @@ from milepost.checkpoint._contract.records import Place, place_of
 from milepost.inspect._errors import BadReferenceError, StateNotFoundError
 from milepost.inspect._failures import told_plainly
 from milepost.inspect._reading import load, no_such_thread, resolve
-from milepost.inspect._tag_names import TaggedAt, stored_tags, tags_in
+from milepost.inspect._tag_names import TaggedAt, stored_tag, tags_in
 
 if TYPE_CHECKING:
     from milepost.inspect._database import Database
@@ -19,18 +19,38 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 
 
 class TagRow(NamedTuple):
-    """A tag of a thread."""
+    """A tag of a thread.
+
+    Examples:
+        >>> row = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> row.name, row.exists
+        ('booked', True)
+    """
 
     name: str
+    """The tag."""
     thread_id: str
+    """The thread."""
     namespace: str
+    """The graph: "" for the outermost."""
     checkpoint_id: str
+    """The checkpoint."""
     exists: bool
     """Whether the checkpoint is still there."""
 
 
 def tags(db: Database, thread_id: str) -> list[TagRow]:
-    """The tags of a thread by name."""
+    """The tags of a thread by name.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> [row.name for row in inspect.tags(db, "trip")]
+        ['booked']
+    """
     return [
         TagRow(
             name,
@@ -44,7 +64,19 @@ def tags(db: Database, thread_id: str) -> list[TagRow]:
 
 
 def tag(db: Database, ref: Ref, name: str) -> TagRow:
-    """Name a checkpoint; a tag of the same name moves there."""
+    """Name a checkpoint; a tag of the same name moves there, and of two at once the later one is
+    kept.
+
+    Args:
+        db: The database.
+        ref: The checkpoint.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip@~1"), "before")
+        >>> inspect.show(db, Ref.parse("trip@before")).next
+        ('count',)
+    """
     db.check_writable("tag")
     if not _NAME.fullmatch(name):
         raise BadReferenceError(
@@ -53,19 +85,30 @@ def tag(db: Database, ref: Ref, name: str) -> TagRow:
         )
     place = place_of(resolve(db, ref).config)
     at = TaggedAt(place.checkpoint_id or "", place.checkpoint_ns)
-    _store(db, ref.thread_id, {**_known(db, ref.thread_id), name: at})
+    _store(db, ref.thread_id, name, at)
     return TagRow(name, ref.thread_id, at.namespace, at.checkpoint_id, True)
 
 
 def untag(db: Database, thread_id: str, name: str) -> None:
-    """Remove a tag; the checkpoint stays."""
+    """Remove a tag; the checkpoint stays.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+        name: The tag.
+
+    Examples:
+        >>> _ = inspect.tag(db, Ref.parse("trip"), "booked")
+        >>> inspect.untag(db, "trip", "booked")
+        >>> inspect.tags(db, "trip")
+        []
+    """
     db.check_writable("untag")
     known = _known(db, thread_id)
     if name not in known:
         there = f": it has {', '.join(sorted(known))}" if known else ""
         raise StateNotFoundError(f"Thread '{thread_id}' has no tag '{name}'{there}.")
-    del known[name]
-    _store(db, thread_id, known)
+    _store(db, thread_id, name, None)
 
 
 def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
@@ -76,6 +119,6 @@ def _known(db: Database, thread_id: str) -> dict[str, TaggedAt]:
     return tags_in(row.metadata)
 
 
-def _store(db: Database, thread_id: str, known: dict[str, TaggedAt]) -> None:
+def _store(db: Database, thread_id: str, name: str, at: TaggedAt | None) -> None:
     with told_plainly(f"thread '{thread_id}'"):
-        db.saver.create_thread(thread_id, stored_tags(known))  # type: ignore[attr-defined]
+        db.saver.create_thread(thread_id, stored_tag(name, at))  # type: ignore[attr-defined]

@@ -48,9 +48,22 @@ def threads(
 ) -> Page[ThreadRow]:
     """A page of threads, those that were used last at first.
 
-    `metadata` must be equal to what is stored about a thread, `search` a part of its id or of
-    that; `since` and `before` are times of its last activity, in seconds since 1970. `unfinished`
-    leaves out threads that are idle.
+    Args:
+        db: The database.
+        metadata: Must be equal to what is stored about a thread.
+        status: idle, interrupted, error, running or stale.
+        unfinished: Leave out threads that are idle.
+        search: A part of its id or of its metadata.
+        since: The earliest time of its last activity, in seconds since 1970.
+        before: The latest time of its last activity.
+        sort: What they are sorted by.
+        descending: Which way; by default the last used first, and ids from A on.
+        limit: How many at most.
+        offset: How many to skip.
+
+    Examples:
+        >>> [row.thread_id for row in inspect.threads(db, status="idle").items]
+        ['trip']
     """
     if sort not in ("updated_at", "created_at", "thread_id"):
         raise InspectError(
@@ -69,7 +82,19 @@ def threads(
 
 
 def thread(db: Database, thread_id: str) -> ThreadRow:
-    """One thread, with counts; ThreadNotFoundError if there is none."""
+    """One thread, with counts.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+
+    Examples:
+        >>> inspect.thread(db, "trip").checkpoints
+        4
+    """
     with told_plainly(db.url):
         row = db.source.thread(thread_id)
     if row is None:
@@ -78,7 +103,16 @@ def thread(db: Database, thread_id: str) -> ThreadRow:
 
 
 def namespaces(db: Database, thread_id: str) -> list[str]:
-    """The graphs of a thread that have checkpoints: `""` is the outermost."""
+    """The graphs of a thread that have checkpoints: `""` is the outermost.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Examples:
+        >>> inspect.namespaces(db, "trip")
+        ['']
+    """
     with told_plainly(db.url):
         found = db.source.namespaces(thread_id)
         if not found and db.source.thread_entry(thread_id) is None:
@@ -93,7 +127,19 @@ def _shown(row: ThreadRow) -> ThreadRow:
 def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -> ThreadView:
     """The state at a checkpoint: values as data, what follows, what waits for an answer.
 
-    `path` leads to a part of the values; `limit` bounds them, see `as_data`.
+    Args:
+        db: The database.
+        ref: The checkpoint.
+        path: Leads to a part of the values.
+        limit: Bounds the values, see `as_data`.
+
+    Raises:
+        ThreadNotFoundError: There is no such thread.
+        StateNotFoundError: There is no such checkpoint, or nothing at the path.
+
+    Examples:
+        >>> inspect.show(db, Ref.parse("trip@~1")).values
+        {'n': 0, 'city': 'Paris'}
     """
     saved = resolve_or_none(db, ref)
     with told_plainly(f"thread '{ref.thread_id}'"):
@@ -152,7 +198,16 @@ def show(db: Database, ref: Ref, *, path: Path = (), limit: int | None = None) -
 
 
 def stats(db: Database, thread_id: str | None = None) -> Stats:
-    """What takes how much room, in the database or in one thread."""
+    """What takes how much room, in the database or in one thread.
+
+    Args:
+        db: The database.
+        thread_id: The thread; all by default.
+
+    Examples:
+        >>> inspect.stats(db).threads
+        1
+    """
     with told_plainly(db.url):
         if thread_id is not None and db.source.thread_entry(thread_id) is None:
             raise no_such_thread(db, thread_id)

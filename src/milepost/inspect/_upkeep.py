@@ -21,15 +21,29 @@ if TYPE_CHECKING:
     from milepost.inspect._database import Database
 
 
-def _saver(db: Database, what: str, method: str) -> Any:
-    """The saver, if it can do this."""
-    if db.flavour != "milepost" or not hasattr(db.saver, method):
-        raise InspectError(f"{what} is not possible on {db.url} ({db.flavour}, {db.kind}).")
-    return db.saver
+def _saver(db: Database, what: str, method: str, *, reader: bool = False) -> Any:
+    """The saver, or the one that reads values as data, if it can do this."""
+    db.check_ours(what)
+    saver = db.reader if reader else db.saver
+    if not hasattr(saver, method):
+        raise InspectError(f"{what} is not possible on {db.url} ({db.kind}).")
+    return saver
 
 
 def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
-    """Raise for the first thread that is not there."""
+    """Make sure that threads are there.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+
+    Raises:
+        ThreadNotFoundError: For the first that is not there.
+
+    Examples:
+        >>> from milepost.inspect.parts import check_threads_exist
+        >>> check_threads_exist(db, ["trip"])
+    """
     for thread_id in thread_ids:
         if db.source.thread_entry(thread_id) is None:
             raise no_such_thread(db, thread_id)
@@ -43,7 +57,19 @@ def matching(
     older_than: float | None = None,
     status: str | None = None,
 ) -> list[str]:
-    """The ids of all threads that fit; `older_than` is in seconds since their last use."""
+    """The ids of all threads that fit.
+
+    Args:
+        db: The database.
+        metadata: Must be equal to what is stored about a thread.
+        prefix: What their ids begin with.
+        older_than: Seconds since their last use.
+        status: idle, interrupted, error, running or stale.
+
+    Examples:
+        >>> inspect.matching(db, prefix="tr")
+        ['trip']
+    """
     before = None if older_than is None else time.time() - older_than
     found: list[str] = []
     wanted = Wanted(metadata or {}, status, prefix, updated_before=before, limit=1_000)
@@ -57,7 +83,18 @@ def matching(
 
 
 def copy_thread(db: Database, source: str, target: str) -> None:
-    """Copy a thread with its whole history to a new id."""
+    """Copy a thread with its whole history to a new id.
+
+    Args:
+        db: The database.
+        source: The thread.
+        target: The id of the copy.
+
+    Examples:
+        >>> inspect.copy_thread(db, "trip", "copy")
+        >>> inspect.show(db, Ref.parse("copy")).values
+        {'n': 2, 'city': 'Paris'}
+    """
     db.check_writable("copy")
     with told_plainly(db.url):
         check_threads_exist(db, [source])
@@ -67,7 +104,18 @@ def copy_thread(db: Database, source: str, target: str) -> None:
 def delete_threads(
     db: Database, thread_ids: Sequence[str], progress: Callable[[str], object] | None = None
 ) -> None:
-    """Remove threads. Their bytes may stay in the files until they are overwritten: `erase`."""
+    """Remove threads. Their bytes may stay in the files until they are overwritten: `erase`.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+        progress: Called with each id when it is done.
+
+    Examples:
+        >>> inspect.delete_threads(db, ["trip"])
+        >>> inspect.threads(db).total
+        0
+    """
     db.check_writable("delete")
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
@@ -77,19 +125,42 @@ def delete_threads(
                 progress(thread_id)
 
 
-def erase_threads(db: Database, thread_ids: Sequence[str]) -> Removed:
-    """Remove threads for good, so that the files hold none of their bytes any more."""
+def erase_threads(
+    db: Database, thread_ids: Sequence[str], progress: Callable[..., object] | None = None
+) -> Removed:
+    """Remove threads for good, so that the files hold none of their bytes any more.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+        progress: Called after each thread.
+
+    Examples:
+        >>> inspect.erase_threads(db, ["trip"]).threads
+        ['trip']
+    """
     db.check_writable("erase")
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
-        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids)
+        removed: Removed = _saver(db, "erase", "erase").erase(thread_ids, progress=progress)
         return removed
 
 
 def prune_preview(
     db: Database, thread_ids: Sequence[str], *, keep: int = 1, older_than: float | None = None
 ) -> Removed:
-    """What `prune` would remove."""
+    """What `prune` would remove.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+        keep: How many checkpoints of each graph stay.
+        older_than: Seconds; younger checkpoints stay too.
+
+    Examples:
+        >>> inspect.prune_preview(db, ["trip"], keep=1).checkpoints
+        3
+    """
     with told_plainly(db.url):
         check_threads_exist(db, thread_ids)
         removed: Removed = _saver(db, "prune", "prune").prune(
@@ -106,7 +177,19 @@ def prune(
     older_than: float | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Removed:
-    """Remove all but the last checkpoints of threads, and what those need."""
+    """Remove all but the last checkpoints of threads, and what those need.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+        keep: How many checkpoints of each graph stay.
+        older_than: Seconds; younger checkpoints stay too.
+        progress: Called with each id when it is done.
+
+    Examples:
+        >>> inspect.prune(db, ["trip"], keep=1).checkpoints
+        3
+    """
     db.check_writable("prune")
     removed = Removed()
     with told_plainly(db.url):
@@ -120,7 +203,19 @@ def prune(
 
 
 def dump(db: Database, thread_ids: Sequence[str] | None = None) -> Iterator[str]:
-    """Threads, or all, as lines of text that `load_dump` takes, on any database."""
+    """Threads, or all, as lines of text that `load_dump` takes, on any database.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+
+    Examples:
+        >>> with inspect.open_database("agent.db", write=True, create=True) as file:
+        ...     _ = list(inspect.run(file, graph, "trip", {"n": 0}))
+        ...     lines = list(inspect.dump(file, ["trip"]))
+        >>> len(lines) > 1
+        True
+    """
     with told_plainly(db.url):
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
@@ -130,7 +225,20 @@ def dump(db: Database, thread_ids: Sequence[str] | None = None) -> Iterator[str]
 def load_dump(
     db: Database, lines: Iterable[str], *, rename: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Store the threads of a dump; their ids."""
+    """Store the threads of a dump; their ids.
+
+    Args:
+        db: The database.
+        lines: What `dump` gave.
+        rename: Thread → the id that it gets.
+
+    Examples:
+        >>> with inspect.open_database("agent.db", write=True, create=True) as file:
+        ...     _ = list(inspect.run(file, graph, "trip", {"n": 0}))
+        ...     lines = list(inspect.dump(file, ["trip"]))
+        ...     inspect.load_dump(file, lines, rename={"trip": "copy"})
+        ['copy']
+    """
     db.check_writable("load")
     loaded: list[str] = _saver(db, "load", "load").load(lines, rename=rename)
     return loaded
@@ -139,35 +247,47 @@ def load_dump(
 def verify(
     db: Database,
     thread_ids: Sequence[str] | None = None,
-    progress: Callable[[str], object] | None = None,
+    progress: Callable[..., object] | None = None,
 ) -> Iterator[Problem]:
     """What is wrong with threads, or with all: every row that cannot be read.
 
     Values are read as data, so a class that is not known here is no problem.
+
+    Args:
+        db: The database.
+        thread_ids: The threads; all by default.
+        progress: Called with each id when it is done.
+
+    Examples:
+        >>> with inspect.open_database("agent.db", write=True, create=True) as file:
+        ...     _ = list(inspect.run(file, graph, "trip", {"n": 0}))
+        ...     list(inspect.verify(file))
+        []
     """
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "verify"):
-            raise InspectError(f"verify is not possible on {db.url} ({db.flavour}, {db.kind}).")
-        if thread_ids is None and progress is None:
-            yield from reader.verify()
-            return
+        reader = _saver(db, "verify", "verify", reader=True)
         if thread_ids is not None:
             check_threads_exist(db, thread_ids)
-            for thread_id in thread_ids:
-                yield from reader.verify([thread_id])
-                if progress is not None:
-                    progress(thread_id)
-            return
-        yield from reader.verify()
+        yield from reader.verify(thread_ids, progress=progress)
 
 
 class SalvagedState(NamedTuple):
-    """A checkpoint of a damaged thread, as far as it can be read."""
+    """A checkpoint of a damaged thread, as far as it can be read.
+
+    Examples:
+        >>> with inspect.open_database("agent.db", write=True, create=True) as file:
+        ...     _ = list(inspect.run(file, graph, "trip", {"n": 0}))
+        ...     newest, *_ = inspect.salvage(file, "trip")
+        >>> newest.values["city"], newest.lost
+        ('Paris', {})
+    """
 
     checkpoint_id: str
+    """The checkpoint."""
     namespace: str
+    """The graph: "" for the outermost."""
     step: int | None
+    """The number of the step."""
     values: Mapping[str, Any]
     """As data, without the channels that are lost."""
     lost: Mapping[str, str]
@@ -175,12 +295,20 @@ class SalvagedState(NamedTuple):
 
 
 def salvage(db: Database, thread_id: str) -> list[SalvagedState]:
-    """What can still be read of a damaged thread, newest first."""
+    """What can still be read of a damaged thread, newest first.
+
+    Args:
+        db: The database.
+        thread_id: The thread.
+
+    Examples:
+        >>> with inspect.open_database("agent.db", write=True, create=True) as file:
+        ...     _ = list(inspect.run(file, graph, "trip", {"n": 0}))
+        ...     len(inspect.salvage(file, "trip"))
+        4
+    """
     with told_plainly(db.url):
-        reader: Any = db.reader
-        if db.flavour != "milepost" or not hasattr(reader, "salvage"):
-            raise InspectError(f"salvage is not possible on {db.url} ({db.flavour}, {db.kind}).")
-        found = reader.salvage(thread_id)
+        found = _saver(db, "salvage", "salvage", reader=True).salvage(thread_id)
     if not found:
         with told_plainly(db.url):
             check_threads_exist(db, [thread_id])
@@ -205,7 +333,20 @@ def reencrypt(
     thread_ids: Sequence[str] | None = None,
     progress: Callable[..., object] | None = None,
 ) -> Reencrypted[Problem]:
-    """Seal everything with the newest key of the serializer that the database was opened with."""
+    """Seal everything with the newest key of the serializer that the database was opened with.
+
+    Args:
+        db: The database.
+        thread_ids: The threads; all by default.
+        progress: Called with how many threads are done, and how many there are.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.encrypted import AesKeyRing, EncryptedSerializer
+        >>> serde = EncryptedSerializer(AesKeyRing([b"0" * 32]), allow_plaintext=True)
+        >>> sealed = inspect.Database.of(saver.with_serde(serde))
+        >>> inspect.reencrypt(sealed).refused
+        []
+    """
     db.check_writable("reencrypt")
     try:
         done: Reencrypted[Problem] = _saver(db, "reencrypt", "reencrypt").reencrypt(
@@ -217,17 +358,37 @@ def reencrypt(
 
 
 class Checked(NamedTuple):
-    """Whether the code of today can go on with a thread."""
+    """Whether the code of today can go on with a thread.
+
+    Examples:
+        >>> [checked] = inspect.check_threads(db, graph)
+        >>> checked.thread_id, checked.problem
+        ('trip', None)
+    """
 
     thread_id: str
+    """The thread."""
     problem: str | None
+    """What stops the thread; None if it can go on."""
 
 
 def check_threads(
     db: Database, graph: Any, thread_ids: Sequence[str] | None = None
 ) -> Iterator[Checked]:
-    """Each thread against a graph: all of its values are decoded and migrated as a run would do it,
-    and the nodes that it waits for are looked for. Compile the graph with its types first."""
+    """Each thread against a graph: can the code of today go on with it?
+
+    All of its values are decoded and migrated as a run would do it, and the nodes that it waits for
+    are looked for. Compile the graph with its types first.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_ids: The threads; all by default.
+
+    Examples:
+        >>> [checked.problem for checked in inspect.check_threads(db, graph)]
+        [None]
+    """
     from milepost.checkpoint.serde.evolution import dry_run
 
     for thread_id in matching(db) if thread_ids is None else thread_ids:

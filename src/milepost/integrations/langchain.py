@@ -34,6 +34,20 @@ def listening(config: RunnableConfig, context: TaskContext) -> RunnableConfig:
 
     Tags and metadata go into the callbacks too: a model that is called with some of its own would
     otherwise not say any more which node it runs in.
+
+    Args:
+        config: The config of the node.
+        context: The task, whose run says which events are wanted.
+
+    Examples:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> model = FakeListChatModel(responses=["Hi"])
+        >>> answer = lambda state: {"messages": model.invoke(state["messages"])}
+        >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+        >>> events = builder.compile().stream({"messages": ["Hello"]}, stream_mode="messages")
+        >>> "".join(piece.content for piece, metadata in events)
+        'Hi'
     """
     given = config.get("callbacks")
     if isinstance(given, BaseCallbackManager):
@@ -82,7 +96,21 @@ class TaskStream(BaseCallbackHandler):
 
 
 class TokenStream(TaskStream):
-    """Streams what the chat models of one task say."""
+    """Streams what the chat models of one task say.
+
+    Args:
+        context: The task.
+
+    Examples:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> model = FakeListChatModel(responses=["Hi"])
+        >>> answer = lambda state: {"messages": model.invoke(state["messages"])}
+        >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+        >>> events = builder.compile().stream({"messages": ["Hello"]}, stream_mode="messages")
+        >>> [metadata["langgraph_node"] for piece, metadata in events if piece.content]
+        ['answer', 'answer']
+    """
 
     def __init__(self, context: TaskContext) -> None:
         super().__init__(context)
@@ -138,9 +166,19 @@ class TokenStream(TaskStream):
     # LangChain streams a model that was merely invoked if some callback has these two methods.
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[T]) -> Iterator[T]:  # noqa: ARG002
-        """Leave a runnable's stream as it is."""
+        """Leave a runnable's stream as it is.
+
+        Args:
+            run_id: The call of the runnable.
+            output: What it yields.
+        """
         return output
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[T]) -> AsyncIterator[T]:  # noqa: ARG002
-        """Leave a runnable's stream as it is."""
+        """Leave a runnable's stream as it is.
+
+        Args:
+            run_id: The call of the runnable.
+            output: What it yields.
+        """
         return output

@@ -10,10 +10,28 @@ __all__ = ["IsLastStep", "RemainingSteps", "RemainingStepsManager"]
 
 
 class RemainingStepsManager(ManagedValue[int]):
-    """How many steps the run may still take, this one included."""
+    """How many steps the run may still take, this one included.
+
+    Examples:
+        >>> from typing_extensions import TypedDict
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.managed import RemainingSteps
+        >>> class State(TypedDict):
+        ...     left: int
+        ...     remaining_steps: RemainingSteps
+        >>> look = lambda state: {"left": state["remaining_steps"]}
+        >>> graph = StateGraph(State).add_node("look", look).add_edge(START, "look").compile()
+        >>> graph.invoke({}, {"recursion_limit": 10})
+        {'left': 9}
+    """
 
     @staticmethod
     def get(scratchpad: Steps) -> int:
+        """How many steps are left.
+
+        Args:
+            scratchpad: Where the run is: its present step, and the last one that it may take.
+        """
         return scratchpad.stop - scratchpad.step
 
 

@@ -31,6 +31,14 @@ def convert_to_messages(given: Iterable[Any]) -> list[Any]:
     """A message for each item: of LangChain's classes if they are installed, else of ours.
 
     Pieces of messages become whole ones.
+
+    Args:
+        given: Messages, dicts, (role, content) tuples or strings.
+
+    Examples:
+        >>> from milepost.messages import convert_to_messages
+        >>> [(message.type, message.content) for message in convert_to_messages(["Hi"])]
+        [('human', 'Hi')]
     """
     installed = langchain_messages()
     if installed is None:

@@ -28,7 +28,17 @@ def langchain_messages() -> ModuleType | None:
 
 
 def is_message(value: object) -> bool:
-    """Whether something is a message, of LangChain's or ours. Imports nothing."""
+    """Whether something is a message, of LangChain's or ours. Imports nothing.
+
+    Args:
+        value: Anything.
+
+    Examples:
+        >>> from milepost.messages import convert_to_messages, is_message
+        >>> [message] = convert_to_messages(["Hi"])
+        >>> is_message(message), is_message("Hi")
+        (True, False)
+    """
     for name in (_LIGHT, _LANGCHAIN):
         module = sys.modules.get(name)  # a class that is not imported has no instances
         if module is not None and isinstance(value, module.BaseMessage):
@@ -37,5 +47,15 @@ def is_message(value: object) -> bool:
 
 
 def is_removal(message: Any) -> bool:
-    """Whether a message removes another one."""
+    """Whether a message removes another one.
+
+    Args:
+        message: A message.
+
+    Examples:
+        >>> from milepost.messages import convert_to_messages, is_removal
+        >>> [message] = convert_to_messages(["Hi"])
+        >>> is_removal(message)
+        False
+    """
     return getattr(message, "type", None) == "remove"

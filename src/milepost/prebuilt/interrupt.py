@@ -10,7 +10,15 @@ __all__ = ["ActionRequest", "HumanInterrupt", "HumanInterruptConfig", "HumanResp
 
 
 class HumanInterruptConfig(TypedDict):
-    """Which answers a person may give."""
+    """Which answers a person may give.
+
+    Examples:
+        >>> from milepost.prebuilt.interrupt import HumanInterruptConfig
+        >>> allowed: HumanInterruptConfig = {
+        ...     "allow_ignore": False, "allow_respond": True, "allow_edit": True,
+        ...     "allow_accept": True,
+        ... }
+    """
 
     allow_ignore: bool
     """To skip the step."""
@@ -23,25 +31,50 @@ class HumanInterruptConfig(TypedDict):
 
 
 class ActionRequest(TypedDict):
-    """What is going to be done."""
+    """What is going to be done.
+
+    Examples:
+        >>> from milepost.prebuilt.interrupt import ActionRequest
+        >>> request: ActionRequest = {"action": "book", "args": {"room": 7}}
+    """
 
     action: str
     """The name of the action, for example of a tool."""
     args: dict[str, Any]
+    """The arguments of the action."""
 
 
 class HumanInterrupt(TypedDict):
-    """A question to a person, as the value of `interrupt`."""
+    """A question to a person, as the value of `interrupt`.
+
+    Examples:
+        >>> from milepost.prebuilt.interrupt import HumanInterrupt
+        >>> question: HumanInterrupt = {
+        ...     "action_request": {"action": "book", "args": {"room": 7}},
+        ...     "config": {"allow_ignore": False, "allow_respond": False, "allow_edit": True,
+        ...                "allow_accept": True},
+        ...     "description": "Book room 7?",
+        ... }
+    """
 
     action_request: ActionRequest
+    """What is going to be done."""
     config: HumanInterruptConfig
+    """Which answers are possible."""
     description: str | None
     """Text for the person who decides."""
 
 
 class HumanResponse(TypedDict):
-    """The answer of a person."""
+    """The answer of a person.
+
+    Examples:
+        >>> from milepost.prebuilt.interrupt import HumanResponse
+        >>> changed = {"action": "book", "args": {"room": 8}}
+        >>> answer: HumanResponse = {"type": "edit", "args": changed}
+    """
 
     type: Literal["accept", "ignore", "response", "edit"]
+    """What the person decided."""
     args: None | str | ActionRequest
     """None to accept or ignore, a text to respond, the changed request to edit."""

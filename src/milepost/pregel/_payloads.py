@@ -35,7 +35,16 @@ _NO_RESULT = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED, NO_WRITES})
 
 
 def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPayload]:
-    """The payloads of tasks that start, but for hidden ones."""
+    """The payloads of tasks that start, but for hidden ones.
+
+    Args:
+        tasks: The tasks.
+
+    Examples:
+        >>> from milepost.pregel.debug import map_debug_tasks
+        >>> list(map_debug_tasks([]))
+        []
+    """
     for task in tasks:
         config: Mapping[str, Any] = task.config or {}
         tags = [tag for tag in config.get("tags") or () if not tag.startswith("seq:step")]
@@ -60,12 +69,30 @@ def map_debug_tasks(tasks: Iterable[PregelExecutableTask]) -> Iterator[TaskPaylo
 
 
 def is_multiple_channel_write(value: Any) -> bool:
-    """Whether a result stands for several writes to one channel."""
+    """Whether a result stands for several writes to one channel.
+
+    Args:
+        value: A value of what `map_task_result_writes` returns.
+
+    Examples:
+        >>> from milepost.pregel.debug import is_multiple_channel_write
+        >>> is_multiple_channel_write({"$writes": [1, 2]}), is_multiple_channel_write(1)
+        (True, False)
+    """
     return isinstance(value, dict) and isinstance(value.get("$writes"), list)
 
 
 def map_task_result_writes(writes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Channel → what was written to it; several writes to one channel: {"$writes": [...]}."""
+    """Channel → what was written to it; several writes to one channel: {"$writes": [...]}.
+
+    Args:
+        writes: Pairs of a channel and what was written to it.
+
+    Examples:
+        >>> from milepost.pregel.debug import map_task_result_writes
+        >>> map_task_result_writes([("a", 1), ("b", 2), ("b", 3)])
+        {'a': 1, 'b': {'$writes': [2, 3]}}
+    """
     return written([name for name, _ in writes], writes)
 
 
@@ -73,7 +100,24 @@ def map_debug_task_results(
     task_tup: tuple[PregelExecutableTask, Sequence[tuple[str, Any]]],
     stream_keys: str | Sequence[str],
 ) -> Iterator[TaskResultPayload]:
-    """The payload of a task that has ended, with what it wrote."""
+    """The payload of a task that has ended, with what it wrote.
+
+    Args:
+        task_tup: The task, and what it wrote.
+        stream_keys: The keys to show.
+
+    Examples:
+        >>> from collections import deque
+        >>> from milepost.pregel.debug import map_debug_task_results
+        >>> from milepost.types import PregelExecutableTask
+        >>> task = PregelExecutableTask(
+        ...     name="work", input={}, proc=print, writes=deque(), config={}, triggers=[],
+        ...     retry_policy=[], cache_key=None, id="1", path=(),
+        ... )
+        >>> [payload] = map_debug_task_results((task, [("n", 1), ("hidden", 2)]), ["n"])
+        >>> payload["name"], payload["result"]
+        ('work', {'n': 1})
+    """
     task, writes = task_tup
     yield {
         "id": task.id,
@@ -85,7 +129,16 @@ def map_debug_task_results(
 
 
 def rm_pregel_keys(config: RunnableConfig | None) -> RunnableConfig | None:
-    """A config with those keys of `configurable` alone that a caller may know."""
+    """A config with those keys of `configurable` alone that a caller may know.
+
+    Args:
+        config: The config that a node gets.
+
+    Examples:
+        >>> from milepost.pregel.debug import rm_pregel_keys
+        >>> rm_pregel_keys({"configurable": {"thread_id": "1", "__pregel_send": print}})
+        {'configurable': {'thread_id': '1'}}
+    """
     if config is None:
         return None
     given = config.get("configurable") or {}
@@ -102,7 +155,25 @@ def map_debug_checkpoint(
     parent_config: RunnableConfig | None,
     output_keys: str | Sequence[str],
 ) -> Iterator[CheckpointPayload]:
-    """The payload of a checkpoint, with the tasks that follow it and what is stored of them."""
+    """The payload of a checkpoint, with the tasks that follow it and what is stored of them.
+
+    Args:
+        config: Names the checkpoint.
+        channels: The channels as it has stored them.
+        stream_channels: The keys to show.
+        metadata: How the checkpoint came to be.
+        tasks: The tasks of the next step.
+        pending_writes: What is stored of them.
+        parent_config: Names the checkpoint before.
+        output_keys: The keys to show of a task's result.
+
+    Examples:
+        >>> from milepost.pregel.debug import map_debug_checkpoint
+        >>> config = {"configurable": {"thread_id": "1", "checkpoint_id": "a"}}
+        >>> [payload] = map_debug_checkpoint(config, {}, [], {"step": 0}, [], [], None, [])
+        >>> payload["values"], payload["metadata"]
+        ({}, {'step': 0})
+    """
     place, tasks = config["configurable"], list(tasks)
     around = place.get("checkpoint_ns") or ""
     states: dict[str, RunnableConfig | StateSnapshot] = {}
@@ -134,7 +205,19 @@ def tasks_w_writes(
 ) -> tuple[PregelTask, ...]:
     """Tasks as a state shows them, with what is stored of each.
 
-    `live`: questions that a finished task had asked are left out.
+    Args:
+        tasks: The tasks of a step.
+        pending_writes: What is stored of them.
+        states: Task id → the state of the graph inside, or where it is.
+        output_keys: The keys to show of a task's result.
+        live: Leave out questions that a finished task had asked.
+
+    Examples:
+        >>> from milepost.pregel.debug import tasks_w_writes
+        >>> from milepost.types import PregelTask
+        >>> [task] = tasks_w_writes([PregelTask("1", "work", ())], [("1", "n", 1)], None, ["n"])
+        >>> task.result
+        {'n': 1}
     """
     by_task: dict[str, list[tuple[str, Any]]] = {}
     for task_id, name, value in pending_writes or ():

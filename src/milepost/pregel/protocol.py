@@ -17,15 +17,31 @@ StreamChunk: TypeAlias = tuple[tuple[str, ...], str, Any]
 
 
 class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
-    """A graph. `Pregel` is one; another class derives from this, or has the same methods."""
+    """A graph. `Pregel` is one; another class derives from this, or has the same methods.
+
+    Examples:
+        >>> from milepost.pregel.protocol import PregelProtocol
+        >>> def answer(graph: PregelProtocol, question: str):
+        ...     return graph.invoke({"question": question})
+    """
 
     @abstractmethod
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Self:
-        """A copy that runs with this config where the caller says nothing else."""
+        """A copy that runs with this config where the caller says nothing else.
+
+        Args:
+            config: What runs are told.
+            **kwargs: Keys of the config.
+        """
 
     @abstractmethod
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Any:
-        """A picture of the graph."""
+        """A picture of the graph.
+
+        Args:
+            config: What the picture may depend on.
+            xray: Shows inner graphs too: a number of levels, or True for all.
+        """
 
     @abstractmethod
     async def aget_graph(
@@ -35,7 +51,12 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
 
     @abstractmethod
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
-        """The state of a thread."""
+        """The state of a thread.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint.
+            subgraphs: Whether tasks that are graphs show their own state.
+        """
 
     @abstractmethod
     async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
@@ -50,7 +71,14 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[StateSnapshot]:
-        """The states of a thread, newest first."""
+        """The states of a thread, newest first.
+
+        Args:
+            config: Names the thread.
+            filter: Metadata that a checkpoint must have.
+            before: Names a checkpoint; only older ones are given.
+            limit: How many at most.
+        """
 
     @abstractmethod
     def aget_state_history(
@@ -67,7 +95,12 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
     def bulk_update_state(
         self, config: RunnableConfig, updates: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        """Several updates: one checkpoint for each inner sequence."""
+        """Several updates: one checkpoint for each inner sequence.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint to go on from.
+            updates: Updates in the order of their steps.
+        """
 
     @abstractmethod
     async def abulk_update_state(
@@ -82,7 +115,13 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
         values: dict[str, Any] | Any | None,
         as_node: str | None = None,
     ) -> RunnableConfig:
-        """Write to a thread as if a node had."""
+        """Write to a thread as if a node had.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint to go on from.
+            values: What the node would have returned.
+            as_node: The node.
+        """
 
     @abstractmethod
     async def aupdate_state(
@@ -100,7 +139,13 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Iterator[Any]:
-        """Run the graph and yield its events."""
+        """Run the graph and yield its events.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            **options: See `RunOptions`.
+        """
 
     @abstractmethod
     def astream(
@@ -118,7 +163,13 @@ class PregelProtocol(ABC, Generic[StateT, ContextT, InputT, OutputT]):
         config: RunnableConfig | None = None,
         **options: Any,
     ) -> Any:
-        """Run the graph and return its output."""
+        """Run the graph and return its output.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            **options: See `RunOptions`.
+        """
 
     @abstractmethod
     async def ainvoke(
@@ -134,7 +185,20 @@ PregelProtocol.register(Pregel)
 
 
 class StreamProtocol:
-    """Somewhere that events of some modes can be sent to."""
+    """Somewhere that events of some modes can be sent to.
+
+    Args:
+        send: Called with each event.
+        modes: The modes whose events are wanted.
+
+    Examples:
+        >>> from milepost.pregel.protocol import StreamProtocol
+        >>> events = []
+        >>> stream = StreamProtocol(events.append, {"updates"})
+        >>> stream(((), "updates", {"work": None}))
+        >>> events
+        [((), 'updates', {'work': None})]
+    """
 
     __slots__ = ("_send", "modes")
 

@@ -36,11 +36,25 @@ def create_app(
 ) -> Starlette:
     """An ASGI application that serves the threads of a database, and the page to look at them.
 
-    `token` is what clients must know; None lets in everyone who reaches the server, for one that
-    is behind an authentication of its own. `graphs` are compiled graphs by name: with `write` they
-    can be run. `hosts` are names besides `localhost` and addresses under which the server may be
-    reached, `origins` other origins whose pages may call it. The database is closed with the
-    application if it was given by its address.
+    Args:
+        database: A database, a saver, or an address. The database is closed with the application if
+            it was given by its address.
+        token: What clients must know: one word; None lets in everyone who reaches the server, for
+            one that is behind an authentication of its own.
+        graphs: Compiled graphs by name: with `write` they can be run.
+        write: Whether threads can be changed.
+        hosts: Names besides `localhost` and addresses under which the server may be reached.
+        origins: Other origins whose pages may call it.
+        max_body: Bytes of a request.
+        limits: How much one answer may hold.
+
+    Examples:
+        >>> import secrets
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.server import create_app
+        >>> app = create_app(InMemorySaver(), token=secrets.token_urlsafe())
+        >>> type(app).__name__  # uvicorn.run(app)
+        'Starlette'
     """
     rules = Rules(token, hosts, origins, max_body)
     opened = open_database(database, write=write) if isinstance(database, str) else database

@@ -1,50 +1,94 @@
 """Assistants: a graph with a configuration, in versions.
 
-Each graph has one from the start. Others are kept as long as the server runs.
+Each graph has one from the start. What clients make of it, and all others, are items of the Store
+of the database, in the namespace `milepost:assistants`: one item for each assistant, with all of
+its versions. So they are there after a restart, and on every server of the database. A change is
+read, made and stored under a lock of this server; of two servers that change one assistant at the
+same moment, the later one is kept.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from milepost.server._errors import HttpError, not_found
 from milepost.server._records import Assistant
 
-_NAMESPACE: Final = uuid.UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+if TYPE_CHECKING:
+    from milepost.inspect import Database
+
+NAMESPACE: Final = ("milepost:assistants",)
+"""Where they are in the Store."""
+_UUIDS: Final = uuid.UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+_PAGE: Final = 500
 
 
 def default_id(graph_id: str) -> str:
     """The id of the assistant that a graph has from the start, the same on every server."""
-    return str(uuid.uuid5(_NAMESPACE, graph_id))
+    return str(uuid.uuid5(_UUIDS, graph_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An assistant with its history."""
+
+    all: Sequence[Assistant]
+    """Oldest first."""
+    latest: int
+    """The version that is used."""
+
+    @property
+    def present(self) -> Assistant:
+        """The one that is used."""
+        return next(one for one in self.all if one.version == self.latest)
+
+    def stored(self) -> dict[str, Any]:
+        """As a value of the Store."""
+        return {"latest": self.latest, "versions": [msgspec.to_builtins(one) for one in self.all]}
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> Versions | None:
+        """From a value of the Store; None if it is none of ours."""
+        try:
+            found = msgspec.convert(value.get("versions"), list[Assistant])
+        except msgspec.ValidationError:
+            return None
+        latest = value.get("latest")
+        if not any(one.version == latest for one in found) or not isinstance(latest, int):
+            return None
+        return cls(found, latest)
 
 
 class Assistants:
     """All assistants of a server."""
 
-    def __init__(self, graph_ids: Iterable[str]) -> None:
+    def __init__(self, graph_ids: Iterable[str], database: Database) -> None:
         self._lock = threading.Lock()
         self._graph_ids = list(graph_ids)
-        self._versions: dict[str, list[Assistant]] = {}
-        self._latest: dict[str, Assistant] = {}
-        for graph_id in self._graph_ids:
-            first = _new(graph_id, default_id(graph_id), metadata={"created_by": "system"})
-            self._add(first)
+        self._database = database
+        self._memory: Any = None
+        self._first = {
+            default_id(graph_id): Versions(
+                [_new(graph_id, default_id(graph_id), metadata={"created_by": "system"})], 1
+            )
+            for graph_id in self._graph_ids
+        }
 
     def all(self) -> list[Assistant]:
         """Each in its present version."""
-        with self._lock:
-            return list(self._latest.values())
+        found = {**self._first, **dict(self._stored())}
+        return [versions.present for versions in found.values()]
 
     def get(self, name: str) -> Assistant:
         """The assistant with this id, or the one that a graph has from the start."""
-        with self._lock:
-            return self._get(name)
+        return self._get(name).present
 
     def create(
         self, graph_id: str, assistant_id: str | None, if_exists: str, fields: Mapping[str, Any]
@@ -52,59 +96,86 @@ class Assistants:
         """Add one."""
         self._check_graph(graph_id)
         with self._lock:
-            if assistant_id is not None and assistant_id in self._latest:
+            if assistant_id is not None and (found := self._find(assistant_id)) is not None:
                 if if_exists == "do_nothing":
-                    return self._latest[assistant_id]
+                    return found.present
                 raise HttpError(409, f"Assistant '{assistant_id}' exists already.")
-            return self._add(_new(graph_id, assistant_id or str(uuid.uuid4()), **fields))
+            return self._put([_new(graph_id, assistant_id or str(uuid.uuid4()), **fields)], 1)
 
     def update(self, name: str, fields: Mapping[str, Any]) -> Assistant:
         """Make a new version; metadata is merged, everything else replaced."""
         if "graph_id" in fields:
             self._check_graph(fields["graph_id"])
         with self._lock:
-            before = self._get(name)
+            known = self._get(name)
+            before = known.present
             metadata = {**before.metadata, **fields.get("metadata", {})}
-            version = max(one.version for one in self._versions[before.assistant_id]) + 1
+            version = max(one.version for one in known.all) + 1
             changed = {**fields, "metadata": metadata, "version": version, "updated_at": _now()}
-            return self._add(msgspec.structs.replace(before, **changed))
+            return self._put([*known.all, msgspec.structs.replace(before, **changed)], version)
 
     def delete(self, name: str) -> Assistant:
         """Remove one with all its versions."""
         with self._lock:
-            found = self._get(name)
-            if found.assistant_id in map(default_id, self._graph_ids):
+            found = self._get(name).present
+            if found.assistant_id in self._first:
                 raise HttpError(409, f"Graph '{found.graph_id}' always has this assistant.")
-            del self._latest[found.assistant_id], self._versions[found.assistant_id]
+            self._store(write=True).delete(NAMESPACE, found.assistant_id)
             return found
 
     def versions(self, name: str) -> list[Assistant]:
         """Newest first."""
-        with self._lock:
-            return self._versions[self._get(name).assistant_id][::-1]
+        return list(self._get(name).all)[::-1]
 
     def set_latest(self, name: str, version: int) -> Assistant:
         """Go back to a version, or forward again."""
         with self._lock:
-            assistant_id = self._get(name).assistant_id
-            for one in self._versions[assistant_id]:
-                if one.version == version:
-                    self._latest[assistant_id] = one
-                    return one
-        raise not_found(f"Assistant '{name}' has no version {version}.")
+            known = self._get(name)
+            if not any(one.version == version for one in known.all):
+                raise not_found(f"Assistant '{name}' has no version {version}.")
+            return self._put(known.all, version)
 
-    def _get(self, name: str) -> Assistant:
-        found = self._latest.get(name)
+    def _get(self, name: str) -> Versions:
+        found = self._find(name)
         if found is None and name in self._graph_ids:
-            found = self._latest[default_id(name)]
+            found = self._find(default_id(name))
         if found is None:
             raise not_found(f"There is no assistant and no graph '{name}'.")
         return found
 
-    def _add(self, assistant: Assistant) -> Assistant:
-        self._versions.setdefault(assistant.assistant_id, []).append(assistant)
-        self._latest[assistant.assistant_id] = assistant
-        return assistant
+    def _find(self, assistant_id: str) -> Versions | None:
+        store = self._store()
+        item = None if store is None else store.get(NAMESPACE, assistant_id, refresh_ttl=False)
+        found = None if item is None else Versions.read(item.value)
+        return found or self._first.get(assistant_id)
+
+    def _stored(self) -> Iterator[tuple[str, Versions]]:
+        store, seen = self._store(), 0
+        while store is not None:
+            page = store.search(NAMESPACE, limit=_PAGE, offset=seen, refresh_ttl=False)
+            for item in page:
+                if item.namespace == NAMESPACE and (found := Versions.read(item.value)):
+                    yield item.key, found
+            seen += len(page)
+            if len(page) < _PAGE:
+                return
+
+    def _put(self, versions: Sequence[Assistant], latest: int) -> Assistant:
+        changed = Versions(versions, latest)
+        key = changed.present.assistant_id
+        self._store(write=True).put(NAMESPACE, key, changed.stored(), index=False)
+        return changed.present
+
+    def _store(self, *, write: bool = False) -> Any:
+        """The Store. A saver in memory may have none: then they are in memory too."""
+        found = self._memory
+        if found is None:
+            found = self._database.store_to_write() if write else self._database.store
+        if found is None and write:
+            from milepost.store.memory import InMemoryStore
+
+            found = self._memory = InMemoryStore()
+        return found
 
     def _check_graph(self, graph_id: str) -> None:
         if graph_id not in self._graph_ids:

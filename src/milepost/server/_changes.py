@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
 from milepost.checkpoint._contract.records import place_of
-from milepost.inspect._data import _limited
-from milepost.inspect._reading import load, parent_of, resolve, state_of
+from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +46,7 @@ def bounded_blames(parts: Sequence[Blame], limit: int) -> list[Blame]:
 
 
 def _bounded(data: Any, path: Path, limit: int) -> Any:
-    return _limited(data, limit, path or ("",))[0]
+    return limited(data, limit, path or ("",))[0]
 
 
 def _size(lines: Sequence[str] | None) -> int:

@@ -1,53 +1,20 @@
-"""Graphs of the user's program: found by name, described as JSON."""
+"""Graphs of the user's program, described as JSON."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
-from milepost.inspect import load_graph
+from milepost._internal import log
+from milepost.inspect.parts import records_of
 from milepost.server._errors import not_found
 from milepost.server._records import Schemas
-from milepost.types import Command
-
-
-def load_graphs(spec: str) -> dict[str, Any]:
-    """The graphs that `module:attribute`, `file.py:attribute` or a `langgraph.json` names."""
-    if spec.endswith(".json"):
-        return {name: load_graph(f"{spec}:{name}") for name in _names_in(spec)}
-    graph = load_graph(spec)
-    place, _, attribute = spec.rpartition(":")
-    name = str(getattr(graph, "name", "") or "LangGraph")
-    is_named = name != "LangGraph" and not place.endswith(".json")
-    return {name if is_named else attribute: graph}
-
-
-def _names_in(file: str) -> list[str]:
-    try:
-        return list(json.loads(Path(file).read_text(encoding="utf-8"))["graphs"])
-    except (OSError, ValueError, LookupError, TypeError):
-        load_graph(file)  # says what is wrong with it
-        raise
 
 
 def answer(graph: Any, resume: Any) -> Any:
     """The Command that answers what a thread waits for, of the library that the graph is of."""
-    if is_langgraph(graph):
-        return import_module("langgraph.types").Command(resume=resume)
-    return Command(resume=resume)
-
-
-def refusing(graph: Any) -> dict[str, Any]:
-    """Options that let a graph refuse a thread that another run has; LangGraph has none."""
-    return {} if is_langgraph(graph) else {"on_conflict": "reject"}
-
-
-def is_langgraph(graph: Any) -> bool:
-    """Whether a graph is LangGraph's own."""
-    return type(graph).__module__.startswith("langgraph.")
+    return import_module(records_of(graph)).Command(resume=resume)
 
 
 def drawing(graph: Any, xray: bool | int = False) -> dict[str, Any]:
@@ -89,9 +56,28 @@ def _schema(make: Callable[[], Any], hinted: Any) -> dict[str, Any] | None:
     """A schema, or of a type that pydantic refuses as a whole what can be said key by key."""
     try:
         made: dict[str, Any] | None = make()
-    except Exception:
+    except Exception as error:  # whatever pydantic says to a type of the program
+        _warn(hinted, error)
         return _by_keys(hinted)
     return made
+
+
+_warned: Final[set[str]] = set()
+
+
+def _warn(hinted: Any, error: Exception) -> None:
+    """Say once of each type that there is no schema of it, and why."""
+    name = f"{hinted.__module__}.{hinted.__qualname__}" if isinstance(hinted, type) else str(hinted)
+    if name in _warned:
+        return
+    _warned.add(name)
+    said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    log.warning(
+        log.SERVER,
+        "There is no JSON schema of %s as a whole: clients are told its keys. %s",
+        name,
+        said,
+    )
 
 
 def _by_keys(hinted: Any) -> dict[str, Any] | None:

@@ -74,6 +74,14 @@ class Interrupt(msgspec.Struct):
     id: str
 
 
+class ThreadTtl(msgspec.Struct, kw_only=True):
+    """When a thread goes, if it is not used before."""
+
+    strategy: Literal["delete"]
+    ttl_minutes: float
+    expires_at: str | None
+
+
 class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A thread with its latest state."""
 
@@ -87,6 +95,7 @@ class Thread(msgspec.Struct, kw_only=True, omit_defaults=True):
     values: Any
     interrupts: dict[str, list[Interrupt]]
     extracted: dict[str, Any] | None = None
+    ttl: ThreadTtl | None = None
 
 
 class Checkpoint(msgspec.Struct, kw_only=True):

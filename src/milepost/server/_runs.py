@@ -13,7 +13,8 @@ from milepost.server._sse import Event
 
 _MODES: Final = ("values", "updates", "messages", "checkpoints")
 _THREAD: Final = ("thread_id", "checkpoint_ns")
-_LAST: Final = ("end", "error")
+LAST: Final = ("end", "error")
+"""How a run has ended."""
 _ENDED: Final = Event("", None)
 _WAITING: Final = 1_000
 """Events that may wait for a client; a run does not wait for a client that is slower."""
@@ -46,7 +47,7 @@ class Runs:
             last: list[Event] = []
             try:
                 async for event in events:
-                    if event.name in _LAST:
+                    if event.name in LAST:
                         last.append(event)
                     else:
                         put(event)

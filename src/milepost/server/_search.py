@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from milepost import inspect
 from milepost.server._errors import refused
 from milepost.server._matching import contains
-from milepost.server._records import Checkpoint, Interrupt, Thread, ThreadStatus
+from milepost.server._records import Checkpoint, Interrupt, Thread, ThreadStatus, ThreadTtl
 from milepost.server._states import read_state
 from milepost.server._wire import wire_dict
 
@@ -145,6 +145,16 @@ def shown(server: Server, row: ThreadRow, *, state: bool = True) -> Thread:
         values=values,
         interrupts=interrupts,
     )
+
+
+def ttl_of(server: Server, row: ThreadRow) -> ThreadTtl | None:
+    """When a thread goes; None if it stays."""
+    minutes = server.database.source.ttl(row.thread_id)
+    if minutes is None:
+        return None
+    used = row.updated_at
+    ends = None if used is None else _iso(used + 60 * minutes)
+    return ThreadTtl(strategy="delete", ttl_minutes=minutes, expires_at=ends)
 
 
 def _latest(server: Server, row: ThreadRow) -> tuple[Any, dict[str, list[Interrupt]]]:

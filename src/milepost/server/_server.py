@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
-from milepost.inspect._database import told_plainly
-from milepost.inspect._tag_names import without_tags
+from milepost.inspect.parts import is_langgraph, told_plainly, without_tags
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
-from milepost.server._graphs import is_langgraph
 from milepost.server._runs import Runs
 from milepost.server._sse import Streams
 
@@ -26,7 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one answer may hold."""
+    """How much one answer may hold.
+
+    Examples:
+        >>> from milepost.server import Limits
+        >>> Limits(streams=10).streams
+        10
+    """
 
     value: int = 64 * 1024
     """Characters of a part of a state on the page; what is larger is asked for by its path."""
@@ -58,11 +62,10 @@ class Server:
         self.write = write
         self.limits = limits
         self.operations = operations
-        self.store: BaseStore | None = database.store
         self.graphs = {
             graph_id: inspect.attached(graph, database) for graph_id, graph in graphs.items()
         }
-        self.assistants = Assistants(self.graphs)
+        self.assistants = Assistants(self.graphs, database)
         self.runs = Runs()
         self.streams = Streams(limits.streams)
         self.changing = threading.Lock()
@@ -75,6 +78,17 @@ class Server:
     def check_database(self) -> None:
         """Ask the database something; raises if it does not answer."""
         inspect.threads(self.database, limit=1)
+
+    @property
+    def store(self) -> BaseStore | None:
+        """The store of the database."""
+        store: BaseStore | None = self.database.store
+        return store
+
+    def store_to_write(self) -> BaseStore | None:
+        """The same; its tables are made if there are none."""
+        store: BaseStore | None = self.database.store_to_write()
+        return store
 
     # -- threads
 
@@ -108,7 +122,7 @@ class Server:
 
     def graph_of_assistant(self, name: str) -> Any:
         """The graph of an assistant."""
-        return self.graphs[self.assistants.get(name).graph_id]
+        return self.graph(self.assistants.get(name).graph_id)
 
     def graph(self, graph_id: str) -> Any:
         """A graph; raises a 404 if there is none."""

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
-from milepost.inspect._stored import StoredObject
+from milepost.inspect import StoredObject
 from milepost.types import Interrupt as OurInterrupt
 
 _DEEPEST: Final = 200

@@ -37,9 +37,19 @@ _NO_SETTINGS: Final = (None, None, None)
 class InMemoryStore(CoreStore, ProcessBound, BaseStore):
     """Keeps items in memory. Sync and async methods can be mixed, from any thread.
 
-    `index` enables search by meaning, `ttl` sets how long items live, `serde` how values are
-    written. `clear_fields` are the fields that filters may see when `serde` encrypts. `clock`
-    gives the time in seconds, for tests.
+    Args:
+        index: Enables search by meaning.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
 
     def __init__(

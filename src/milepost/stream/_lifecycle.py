@@ -24,15 +24,30 @@ class ToolCallCause(TypedDict):
 
 
 class LifecyclePayload(TypedDict, total=False):
-    """A graph inside the run has begun or ended."""
+    """A graph inside the run has begun or ended.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> inner = inner.add_edge(START, "work")
+        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
+        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> [payload["event"] for payload in run.lifecycle]
+        ['started', 'completed']
+    """
 
     event: SubgraphStatus
+    """What has happened."""
     namespace: list[str]
+    """The graph."""
     graph_name: NotRequired[str]
+    """What the graph is called."""
     trigger_call_id: NotRequired[str]
     """The id of the task that it runs in."""
     cause: NotRequired[ToolCallCause]
+    """The tool call that has started it."""
     error: NotRequired[str]
+    """Why it failed."""
 
 
 class _TasksLifecycleBase(StreamTransformer):
@@ -166,7 +181,20 @@ def _outcome(data: dict[str, Any]) -> tuple[SubgraphStatus, str | None]:
 
 
 class LifecycleTransformer(_TasksLifecycleBase):
-    """`run.lifecycle`: the begin and end of all graphs inside, however deep."""
+    """`run.lifecycle`: the begin and end of all graphs inside, however deep.
+
+    Args:
+        scope: The graph whose inner graphs it sees: () for the outermost.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> inner = inner.add_edge(START, "work")
+        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
+        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> [payload["event"] for payload in run.lifecycle]
+        ['started', 'completed']
+    """
 
     _native = True
 

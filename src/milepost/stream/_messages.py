@@ -26,6 +26,19 @@ class MessagesTransformer(StreamTransformer):
     A whole message that a node returns becomes a stream that has already ended. Where LangChain is
     not installed, the messages come as they are. Pieces of messages in the older form are left
     out, and so are tools' results.
+
+    Args:
+        scope: The graph whose messages it sees: () for the outermost.
+
+    Examples:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> model = FakeListChatModel(responses=["Hi"])
+        >>> answer = lambda state: {"messages": model.invoke(state["messages"])}
+        >>> builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+        >>> run = builder.compile().stream_events({"messages": ["Hello"]}, version="v3")
+        >>> [str(message.text) for message in run.messages]
+        ['Hi']
     """
 
     _native = True

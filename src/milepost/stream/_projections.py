@@ -39,7 +39,18 @@ class _Projection(StreamTransformer):
 
 
 class ValuesTransformer(_Projection, mode="values"):
-    """`run.values`: the state after each step."""
+    """`run.values`: the state after each step.
+
+    Args:
+        scope: The graph whose state it sees: () for the outermost.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> list(graph.stream_events({"n": 0}, version="v3").values)
+        [{'n': 0}, {'n': 1}]
+    """
 
     def __init__(self, scope: tuple[str, ...] = ()) -> None:
         super().__init__(scope)
@@ -62,20 +73,73 @@ class ValuesTransformer(_Projection, mode="values"):
 
 
 class UpdatesTransformer(_Projection, mode="updates"):
-    """`run.updates`: what each node wrote, by its name."""
+    """`run.updates`: what each node wrote, by its name.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.stream import UpdatesTransformer
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(transformers=[UpdatesTransformer])
+        >>> list(graph.stream_events({}, version="v3").updates)
+        [{'work': {'n': 1}}]
+    """
 
 
 class CustomTransformer(_Projection, mode="custom"):
-    """`run.custom`: what nodes gave their stream writers."""
+    """`run.custom`: what nodes gave their stream writers.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.runtime import Runtime
+        >>> from milepost.stream import CustomTransformer
+        >>> def work(state: dict, runtime: Runtime):
+        ...     runtime.stream_writer("half done")
+        >>> builder = StateGraph(dict).add_node("work", work).add_edge(START, "work")
+        >>> graph = builder.compile(transformers=[CustomTransformer])
+        >>> list(graph.stream_events({}, version="v3").custom)
+        ['half done']
+    """
 
 
 class CheckpointsTransformer(_Projection, mode="checkpoints"):
-    """`run.checkpoints`: checkpoints as they are made."""
+    """`run.checkpoints`: checkpoints as they are made.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.stream import CheckpointsTransformer
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> graph = builder.compile(InMemorySaver(), transformers=[CheckpointsTransformer])
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> [one["next"] for one in graph.stream_events({}, config, version="v3").checkpoints]
+        [['__start__'], ['work'], []]
+    """
 
 
 class TasksTransformer(_Projection, mode="tasks"):
-    """`run.tasks`: tasks as they begin and end."""
+    """`run.tasks`: tasks as they begin and end.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.stream import TasksTransformer
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(transformers=[TasksTransformer])
+        >>> ["result" in task for task in graph.stream_events({}, version="v3").tasks]
+        [False, True]
+    """
 
 
 class DebugTransformer(_Projection, mode="debug"):
-    """`run.debug`: checkpoints and tasks, with step and time."""
+    """`run.debug`: checkpoints and tasks, with step and time.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.stream import DebugTransformer
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(transformers=[DebugTransformer])
+        >>> {"task", "task_result"} <= {
+        ...     event["type"] for event in graph.stream_events({}, version="v3").debug
+        ... }
+        True
+    """

@@ -24,6 +24,18 @@ class SubgraphTransformer(_TasksLifecycleBase):
     """Gives every graph that a node calls streams of its own, from transformers of its own.
 
     What is inside such a graph is found by the transformers of that graph.
+
+    Args:
+        scope: The graph whose inner graphs it sees: () for the outermost.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> inner = inner.add_edge(START, "work")
+        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
+        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> [(graph.graph_name, list(graph.values)) for graph in run.subgraphs]
+        [('inner', [{'n': 1}])]
     """
 
     _native = True

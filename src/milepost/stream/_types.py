@@ -28,15 +28,27 @@ class ProtocolEventParams(TypedDict):
 
 
 class ProtocolEvent(TypedDict):
-    """One event of a run, whatever its mode."""
+    """One event of a run, whatever its mode.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> events = [event for event in graph.stream_events({}, version="v3")]
+        >>> [event["params"]["data"] for event in events if event["method"] == "values"]
+        [{}, {'n': 1}]
+    """
 
     type: Literal["event"]
+    """Always "event"."""
     event_id: NotRequired[str]
+    """Set by servers."""
     seq: NotRequired[int]
     """Its place among all events of the run."""
     method: str
     """The stream mode, or the name of the channel that it was pushed to."""
     params: ProtocolEventParams
+    """The graph that it comes from, the time, and what its mode carries."""
 
 
 class Hook(NamedTuple):
@@ -64,6 +76,26 @@ class StreamTransformer(ABC):
     for something overrides `aprocess` instead, and then works under `astream_events` only; work
     that events need not wait for goes to `schedule`. Channels that `init` returns are closed, or
     failed, when the run ends.
+
+    Args:
+        scope: The graph whose events it sees: () for the outermost.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.stream import StreamChannel, StreamTransformer
+        >>> class Names(StreamTransformer):
+        ...     required_stream_modes = ("updates",)
+        ...     def init(self):
+        ...         self.names = StreamChannel()
+        ...         return {"names": self.names}
+        ...     def process(self, event):
+        ...         if event["method"] == "updates":
+        ...             self.names.push(next(iter(event["params"]["data"])))
+        ...         return True
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(transformers=[Names])
+        >>> list(graph.stream_events({}, version="v3").extensions["names"])
+        ['work']
     """
 
     requires_async: ClassVar[bool] = False
@@ -94,7 +126,11 @@ class StreamTransformer(ABC):
         """The transformer belongs to this multiplexer from now on."""
 
     def process(self, event: ProtocolEvent) -> bool:
-        """See an event; False keeps it out of the run's own stream of events."""
+        """See an event; False keeps it out of the run's own stream of events.
+
+        Args:
+            event: What has happened.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override process() or aprocess().")
 
     async def aprocess(self, event: ProtocolEvent) -> bool:
@@ -109,10 +145,18 @@ class StreamTransformer(ABC):
         self.finalize()
 
     def fail(self, err: BaseException) -> None:  # noqa: B027
-        """The run has failed."""
+        """The run has failed.
+
+        Args:
+            err: Why.
+        """
 
     async def afail(self, err: BaseException) -> None:
-        """The run has failed, and everything that was scheduled is cancelled."""
+        """The run has failed, and everything that was scheduled is cancelled.
+
+        Args:
+            err: Why.
+        """
         self.fail(err)
 
     def schedule(
@@ -120,7 +164,9 @@ class StreamTransformer(ABC):
     ) -> asyncio.Task[Any]:
         """Let a coroutine run beside the events; the run's end waits for it.
 
-        An error in it is logged, or with `on_error="raise"` fails the run's end.
+        Args:
+            coro: The coroutine.
+            on_error: An error in it is logged, or with "raise" fails the run's end.
         """
         try:
             loop = asyncio.get_running_loop()

@@ -71,6 +71,19 @@ class GraphRunStream(_RunStream):
     """A run in sync code: what `stream_events(version="v3")` returns.
 
     As a context manager it stops the run when the block is left.
+
+    Args:
+        graph_iter: The parts of the run; None for a graph inside another run.
+        mux: Gives the events to transformers.
+        wire_pump: Whether consumers of its streams drive the run.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> with graph.stream_events({"n": 0}, version="v3") as run:
+        ...     print(list(run.values), run.output)
+        [{'n': 0}, {'n': 1}] {'n': 1}
     """
 
     subgraphs: StreamChannel[SubgraphRunStream]
@@ -153,7 +166,11 @@ class GraphRunStream(_RunStream):
         return iter(self._mux._events)
 
     def interleave(self, *names: str) -> Iterator[tuple[str, Any]]:
-        """Items of several streams in the order in which they came, each with its stream's name."""
+        """Items of several streams in the order in which they came, each with its stream's name.
+
+        Args:
+            *names: The streams.
+        """
         channels: dict[str, StreamChannel[Any]] = {}
         try:
             for name in names:
@@ -186,6 +203,22 @@ class AsyncGraphRunStream(_RunStream):
     Several tasks may consume streams of it at once: one of them drives the run at a time, and the
     others wait for what it brings. As an async context manager it stops the run when the block is
     left.
+
+    Args:
+        graph_aiter: The parts of the run; None for a graph inside another run.
+        mux: Gives the events to transformers.
+        wire_pump: Whether consumers of its streams drive the run.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile()
+        >>> async def main():
+        ...     async with await graph.astream_events({"n": 0}, version="v3") as run:
+        ...         return [values async for values in run.values]
+        >>> asyncio.run(main())
+        [{'n': 0}, {'n': 1}]
     """
 
     subgraphs: StreamChannel[AsyncSubgraphRunStream]
@@ -325,7 +358,23 @@ class _Inside:
 
 
 class SubgraphRunStream(GraphRunStream, _Inside):
-    """A graph inside a run; iterating over its streams drives the whole run."""
+    """A graph inside a run; iterating over its streams drives the whole run.
+
+    Args:
+        mux: Gives the events to transformers.
+        path: The namespace of the graph.
+        graph_name: What the graph is called.
+        trigger_call_id: The id of the task that it runs in.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> inner = inner.add_edge(START, "work")
+        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
+        >>> run = outer.compile().stream_events({}, version="v3")
+        >>> [(graph.graph_name, list(graph.values)) for graph in run.subgraphs]
+        [('inner', [{'n': 1}])]
+    """
 
     def __init__(
         self,
@@ -346,7 +395,26 @@ class SubgraphRunStream(GraphRunStream, _Inside):
 
 
 class AsyncSubgraphRunStream(AsyncGraphRunStream, _Inside):
-    """A graph inside a run on an event loop; iterating over its streams drives the whole run."""
+    """A graph inside a run on an event loop; iterating over its streams drives the whole run.
+
+    Args:
+        mux: Gives the events to transformers.
+        path: The namespace of the graph.
+        graph_name: What the graph is called.
+        trigger_call_id: The id of the task that it runs in.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.graph import START, StateGraph
+        >>> inner = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> inner = inner.add_edge(START, "work")
+        >>> outer = StateGraph(dict).add_node("inner", inner.compile()).add_edge(START, "inner")
+        >>> async def main():
+        ...     run = await outer.compile().astream_events({}, version="v3")
+        ...     return [graph.graph_name async for graph in run.subgraphs]
+        >>> asyncio.run(main())
+        ['inner']
+    """
 
     def __init__(
         self,

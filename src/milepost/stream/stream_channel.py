@@ -19,6 +19,21 @@ class StreamChannel(Generic[T]):
     When the channel is empty, its consumer drives the run until there is another item. With a
     `name`, everything that is pushed is also an event of the run. A channel is bound to sync or
     async iteration when its transformer is registered; `tee` and `atee` serve several consumers.
+
+    Args:
+        name: Under which what is pushed is an event of the run.
+        maxlen: Is checked and has no effect: a consumer that drives the run bounds the rest.
+
+    Examples:
+        >>> from milepost.stream import StreamChannel, StreamTransformer
+        >>> class Steps(StreamTransformer):
+        ...     def init(self):
+        ...         self.steps = StreamChannel("steps")
+        ...         return {"steps": self.steps}
+        ...     def process(self, event):
+        ...         if event["method"] == "values":
+        ...             self.steps.push(event["params"]["data"])
+        ...         return True
     """
 
     def __init__(self, name: str | None = None, *, maxlen: int | None = None) -> None:
@@ -54,7 +69,11 @@ class StreamChannel(Generic[T]):
     # -- what transformers call
 
     def push(self, item: T) -> None:
-        """Add an item, if the channel has a consumer; and if it has a name, tell it as an event."""
+        """Add an item, if the channel has a consumer; and if it has a name, tell it as an event.
+
+        Args:
+            item: What is added.
+        """
         if self._subscribed:
             if self._closed:
                 raise RuntimeError("Cannot push to a closed StreamChannel.")
@@ -68,7 +87,11 @@ class StreamChannel(Generic[T]):
         self._closed = True
 
     def fail(self, err: BaseException) -> None:
-        """Nothing more will come: the consumer gets this error after what waits for it."""
+        """Nothing more will come: the consumer gets this error after what waits for it.
+
+        Args:
+            err: What the consumer gets.
+        """
         self._error = err
         self._closed = True
 
@@ -127,7 +150,11 @@ class StreamChannel(Generic[T]):
                 return
 
     def tee(self, n: int = 2) -> tuple[Iterator[T], ...]:
-        """As many iterators over the same items; each keeps what the others are ahead by."""
+        """As many iterators over the same items; each keeps what the others are ahead by.
+
+        Args:
+            n: How many.
+        """
         if n < 1:
             raise ValueError(f"tee() needs at least one iterator, not {n}.")
         source = iter(self)

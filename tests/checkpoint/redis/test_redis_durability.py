@@ -53,7 +53,7 @@ def counting(saver: Any, steps: int, acknowledged: list[int], at: Any = None) ->
 @pytest.fixture
 def impatient(monkeypatch: Any) -> None:
     """A saver gives up at once when its server does not answer."""
-    monkeypatch.setattr("milepost.checkpoint._redis.retries.PATIENCE", 0.0)
+    monkeypatch.setattr("milepost._db.redis.sending.PATIENCE", 0.0)
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
@@ -126,7 +126,7 @@ def test_a_server_that_comes_back_a_little_later_is_waited_for(new_server, scrip
 
 def test_no_server_at_the_address_is_told(tmp_path):
     saver = RedisSaver(f"unix://{tmp_path}/nothing")
-    with saver, pytest.raises(ConnectionUnusableError, match="cannot be reached"):
+    with saver, pytest.raises(ConnectionUnusableError, match="See that the server runs"):
         saver.setup()
 
 
@@ -206,7 +206,7 @@ def test_a_full_memory_stops_a_run_with_a_typed_error_and_loses_nothing(new_serv
 
     with RedisSaver.from_conn_string(server.url, wait_aof=False) as saver:
         graph = counting(saver, 4, [], fill)
-        with pytest.raises(StorageFullError, match="Nothing was stored"):
+        with pytest.raises(StorageFullError, match="wrote nothing of this call"):
             graph.invoke({"messages": []}, thread("t"), durability="sync")
         assert graph.get_state(thread("t")).next == ("n2",)
         assert saver.verify() == []

@@ -65,18 +65,18 @@ class Paused:
 
     def __enter__(self) -> Paused:
         engine = self._saver.engine
-        self._attempts = engine._attempts
+        self._attempts = engine.attempts
 
         def attempts(work: Any, begin: Any, **options: Any) -> Any:
             if begin[0] != "BEGIN" or self.reached:
                 return self._attempts(work, begin, **options)
             return self._attempts(lambda: self._stepped(work()), begin, **options)
 
-        engine._attempts = attempts
+        engine.attempts = attempts
         return self
 
     def __exit__(self, *exc: object) -> None:
-        del self._saver.engine._attempts
+        del self._saver.engine.attempts
 
     def _stepped(self, operation: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         answer = None

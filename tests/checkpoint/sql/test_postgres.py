@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from graphs import Log, elsewhere, line, thread, two_nodes, until
-from milepost._db.postgres import sync as pg_sync
+from milepost._db import calls
 from milepost._db.postgres.engine import Retries
 from milepost.checkpoint._contract.step_saver import Fence
 from milepost.checkpoint._sql.write import store as storing
@@ -145,7 +145,7 @@ def test_a_pool_that_was_closed_is_an_error_at_once(uri, monkeypatch):
     with ConnectionPool(uri, min_size=1, open=True) as pool:
         saver = PostgresSaver(pool)
         saver.setup()
-    monkeypatch.setattr(pg_sync, "time", None)  # nobody sleeps and tries again
+    monkeypatch.setattr(calls, "time", None)  # nobody sleeps and tries again
     with pytest.raises(ConnectionUnusableError, match="closed"):
         saver.get_tuple(thread("t"))
 

@@ -49,15 +49,16 @@ def values(found: list[Any]) -> list[int]:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The connection of each transaction, as it begins."""
+    """The async connection of each transaction, as it begins."""
     made: list[Any] = []
     transaction = pg_transaction.transaction
 
     def counted(connection: Any, *arguments: Any, **settings: Any) -> Any:
-        made.append(connection)
+        if isinstance(connection, psycopg.AsyncConnection):
+            made.append(connection)
         return transaction(connection, *arguments, **settings)
 
-    monkeypatch.setattr("milepost._db.postgres.aio.transaction", counted)
+    monkeypatch.setattr("milepost._db.postgres.source.transaction", counted)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from milepost._db.engine import Transaction, drive
-from milepost._db.group_commit import drain
+from milepost._db.group_commit import Committer
 from milepost._db.operations import Execute, LinkedRows, Operation, Query
 from milepost._internal.generators import GeneratorDriver
 from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -112,17 +112,18 @@ def test_a_program_of_transactions_is_told_of_it():
         drive(Refusing(), program())  # type: ignore[arg-type]
 
 
+class Storing:
+    def steps(self, steps: Sequence[Any]) -> Operation[Any]:
+        raise AssertionError("nothing is stored")
+
+    def settle(self, steps: Sequence[Any], outcome: Any) -> None:
+        pass
+
+
 def test_a_group_commit_is_told_of_it():
-    told: list[BaseException] = []
-
-    def transactions() -> Any:
-        try:
-            yield count
-        except StopIteration as error:
-            told.append(error)
-
-    drain(transactions(), refuse)
-    assert len(told) == 1
+    committer = Committer(Storing())
+    [error] = committer.commit(committer.add(["a step"]), refuse)
+    assert isinstance(error, StopIteration)
 
 
 def test_a_store_whose_embedding_raises_it_does_not_return():

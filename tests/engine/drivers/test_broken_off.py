@@ -270,14 +270,11 @@ def test_ctrl_c_during_the_last_wait_does_not_cost_what_was_shown(tmp_path, conf
 
 def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypatch):
     go_on, refused, ran = threading.Event(), threading.Event(), []
-    check = ThreadWriter._check_going_on
+    is_over = ThreadWriter._is_over
 
-    def checked(self: ThreadWriter) -> None:
-        try:
-            check(self)
-        except ThreadConflict:
-            refused.set()
-            raise
+    def noticed(self: ThreadWriter) -> ThreadConflict:
+        refused.set()
+        return is_over(self)
 
     def waits(_: Log) -> dict[str, list[str]]:
         assert go_on.wait(PATIENCE)
@@ -286,7 +283,7 @@ def test_a_task_that_outlives_its_run_stores_nothing(tmp_path, config, monkeypat
     def stops(_: Log) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThreadWriter, "_check_going_on", checked)
+    monkeypatch.setattr(ThreadWriter, "_is_over", noticed)
     inner = StateGraph(Log).add_sequence([("waits", waits), ("after", appends("after", ran))])
     builder = StateGraph(Log).add_node("inner", inner.add_edge(START, "waits").compile())
     builder.add_node("stops", stops).add_edge(START, "inner").add_edge(START, "stops")

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from milepost._db.batched_reads import Readers
-from milepost._db.connection_lock import ConnectionLock, lock_of
-from milepost._db.connections import HOLDERS, OpenConnections
-from milepost._db.failures import not_erased
+from milepost._db.calls import amake_calls
+from milepost._db.loops import from_outside, on_another_loop, running_loop
 from milepost._db.operations import BatchableRead, Work
-from milepost._db.postgres.engine import (
-    IN_CHILD,
-    Begin,
-    Retries,
-    Settings,
-    check_idle,
-    counted,
-    has_ended,
-    is_idle,
-    is_piping,
-    is_replaceable,
-    renewed,
-    setting_up,
-)
-from milepost._db.postgres.transaction import transaction
-from milepost._db.postgres.vacuum import vacuuming
+from milepost._db.postgres.engine import IN_CHILD, Begin, Settings, is_idle
+from milepost._db.postgres.source import PostgresSource
 from milepost._internal import fork_guard
 from milepost._internal.generators import GeneratorDriver
-from milepost.errors import ColourError, ForkedProcessError
+from milepost.errors import ForkedProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
+
+    from psycopg.abc import PQGen
 
     from milepost._db.group_commit import Committer, Outcome, Transactions, Waiting
     from milepost._db.migrations import TableSetup
 
 R = TypeVar("R")
 S = TypeVar("S")
+
+_OWNER: Final = "AsyncPostgresSaver or AsyncPostgresStore"
 
 
 class _Sleeper(NamedTuple):
@@ -53,61 +39,38 @@ class _Sleeper(NamedTuple):
     future: asyncio.Future[None]
 
 
-class AsyncPostgresEngine:
+class AsyncPostgresEngine(PostgresSource):
     """One PostgreSQL database, reached from one event loop."""
 
     def __init__(
         self,
         source: Any,
         settings: Settings,
-        reconnect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]] | None = None,
+        reconnect: Callable[[], Any] | None = None,
         repool: Callable[[], Any] | None = None,
     ) -> None:
-        self._pool: Any = None if isinstance(source, psycopg.AsyncConnection) else source
-        self._connection: Any = source if self._pool is None else None
-        self._reconnect = reconnect
-        """Makes a connection, if that is the engine's own."""
-        self._repool = repool
-        """Makes a pool that is still to be opened, if that is the engine's own."""
-        self._is_open = repool is None
-        self._ended = False
-        self._forked = False
-        """Whether the connection or pool is that of a parent process, and not the engine's own."""
-        self._connection_lock = lock_of(source)
+        super().__init__(source, settings, reconnect, repool)
         # Or that of the first use: a saver may be made where no loop runs yet.
-        self._loop: asyncio.AbstractEventLoop | None = None
-        with suppress(RuntimeError):
-            self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self._sleepers: list[_Sleeper] = []
         self._writer: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._readers = Readers(self._read)
-        self.settings = settings
-        fork_guard.renewed_in_child(self)
-        HOLDERS.add(self)
-
-    def source(self) -> object:
-        """The connection or pool."""
-        return self._connection if self._pool is None else self._pool
-
-    def open_connections(self) -> OpenConnections:
-        """What is open of it, unless that is another process's."""
-        return counted(None if self._forked else self.source())
 
     def renew(self) -> None:
         """In a forked child: leave the parent's loop, tasks and connections alone."""
         fork_guard.keep_for_ever(
             self._loop, self._writer, self._sleepers, self._readers, self._closing
         )
-        self._connection_lock, self._loop = ConnectionLock(None), None
+        self._loop = None
         self._sleepers, self._writer = [], None
         self._readers = Readers(self._read)
-        self._forked = not renewed(self)
+        super().renew()
 
     async def arun(self, work: Work[R], *, write: bool) -> R:
         """Carry out an operation in one transaction, which short reads share."""
         if isinstance(work, BatchableRead):
-            self._bind()
+            self._check()
             return await self._readers.read(work)
         return await self._attempts(work, self.settings.begin(write))
 
@@ -120,10 +83,7 @@ class AsyncPostgresEngine:
 
     async def aset_up(self, tables: TableSetup) -> None:
         """Make the tables, if that is not done."""
-        if not await self._attempts(tables.is_done, self.settings.begin_read, prepare=False):
-            with setting_up():
-                make = partial(self.settings.first, tables.make)
-                await self._attempts(make, ("BEGIN",), prepare=False)
+        await amake_calls(self.making(tables))
 
     def set_up(self, tables: TableSetup) -> None:
         """`aset_up`, from a thread that is not the loop's."""
@@ -131,7 +91,7 @@ class AsyncPostgresEngine:
 
     async def acommit(self, committer: Committer[S], waiting: Waiting[S]) -> Outcome:
         """Take part in a group commit; a cancellation waits until it has ended."""
-        self._bind()
+        self._check()
         cancelled: asyncio.CancelledError | None = None
         while waiting.outcome is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -192,25 +152,38 @@ class AsyncPostgresEngine:
 
     async def avacuum(self) -> None:
         """Rewrite the tables without the rows that were removed."""
-        with not_erased():
-            for work, begin in vacuuming(self.settings):
-                await self._attempts(work, begin, prepare=False)
+        await amake_calls(self.vacuuming())
 
     def vacuum(self) -> None:
         """`avacuum`, from a thread that is not the loop's."""
         self._from_outside(self.avacuum)
 
+    async def open(self) -> None:
+        """Open a pool that is the engine's own."""
+        await amake_calls(self.opening())
+
     async def close(self) -> None:
         """Close a connection that is the engine's own."""
-        self._ended = True
-        if self._connection is not None and not self._forked:
-            await self._connection.close()
-        if self._repool is not None:
-            await self._pool.close()
+        await amake_calls(self.closing())
+
+    async def _attempts(self, work: Work[R], begin: Begin) -> R:
+        return await amake_calls(self.attempts(work, begin))
 
     # -- loops
 
-    def _bind(self) -> None:
+    def _lock(self) -> Any:
+        return self._connection_lock.on_loop(asyncio.get_running_loop())
+
+    async def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
+        async with connection.lock:
+            try:
+                return await connection.wait(steps)
+            except BaseException:
+                if not self._forked and not is_idle(connection):
+                    await connection.close()  # broken off in the middle: unusable
+                raise
+
+    def _check(self) -> None:
         """Stay with the loop of the first call: a connection cannot be used on another one."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
@@ -218,10 +191,7 @@ class AsyncPostgresEngine:
         if self._forked:
             raise ForkedProcessError(IN_CHILD)
         if self._loop is not None and not self._loop.is_closed() and self._loop.is_running():
-            raise ColourError(
-                "This AsyncPostgresSaver or AsyncPostgresStore is in use on another event loop, "
-                "and its connections cannot be shared between loops. Make one for each loop."
-            )
+            raise on_another_loop(_OWNER)
         self._loop = loop
         self._sleepers, self._writer = [], None
         self._readers = Readers(self._read)
@@ -229,40 +199,12 @@ class AsyncPostgresEngine:
     def _from_outside(self, call: Callable[[], Coroutine[Any, Any, R]]) -> R:
         if self._forked:
             raise ForkedProcessError(IN_CHILD)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise ColourError(
-                "A sync method of AsyncPostgresSaver or AsyncPostgresStore would block the event "
-                "loop that runs in this thread. Use the async method."
-            )
-        if self._loop is None or not self._loop.is_running():
-            raise ColourError(
-                "The connections of an AsyncPostgresSaver or AsyncPostgresStore belong to an event "
-                "loop, and none is running. Use the async methods, or PostgresSaver and "
-                "PostgresStore in sync programs."
-            )
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        return from_outside(
+            self._loop, call, owner=_OWNER, instead="PostgresSaver and PostgresStore"
+        )
 
-    # -- connections
-
-    async def _own_connection(self) -> Any:
-        if self._ended:
-            raise has_ended()
-        if self._reconnect and (self._connection is None or self._connection.closed):
-            if self._connection is not None:
-                await self._connection.close()  # also where it broke
-            self._connection = await self._reconnect()
-        return self._connection
-
-    async def open(self) -> None:
-        """Open a pool that is the engine's own."""
-        if self._ended:
-            raise has_ended()
-        await self._pool.open()
-        self._is_open = True
+    def _opened(self) -> None:
+        self._closing = asyncio.ensure_future(self._close_with_loop())
 
     async def _close_with_loop(self) -> None:
         """Close a pool of a forked child when the loop ends and cancels what is left of its tasks.
@@ -277,47 +219,3 @@ class AsyncPostgresEngine:
             with suppress(asyncio.CancelledError):  # of the pool's tasks, which this waits for
                 await self._pool.close()
             self._pool, self._is_open = self._repool(), False
-
-    async def _attempts(
-        self,
-        work: Work[R],
-        begin: Begin,
-        *,
-        prepare: bool = True,
-    ) -> R:
-        retries: Retries | None = None
-        while True:
-            connection: Any = None
-            self._bind()
-            try:
-                if not self._is_open:
-                    await self.open()
-                    self._closing = asyncio.ensure_future(self._close_with_loop())
-                if self._pool is None:
-                    async with self._connection_lock.on_loop(asyncio.get_running_loop()):
-                        connection = await self._own_connection()
-                        return await self._transaction(connection, work, begin, prepare)
-                async with self._pool.connection() as connection:
-                    return await self._transaction(connection, work, begin, prepare)
-            except psycopg.Error as error:
-                retries = retries or Retries(
-                    self.settings, is_replaceable(self._pool, self._reconnect)
-                )
-                pause = retries.pause(error, connection)
-            await asyncio.sleep(pause)
-
-    async def _transaction(self, connection: Any, work: Work[R], begin: Begin, prepare: bool) -> R:
-        if not is_idle(connection):
-            if is_piping(connection):
-                async with connection.pipeline():
-                    pass  # to enter it again waits for what the user has sent
-            check_idle(connection)
-        async with connection.lock:
-            steps = transaction(connection, work, begin, prepare=prepare and self.settings.prepare)
-            try:
-                result: R = await connection.wait(steps)
-            except BaseException:
-                if not self._forked and not is_idle(connection):
-                    await connection.close()  # broken off in the middle: unusable
-                raise
-            return result

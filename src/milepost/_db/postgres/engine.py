@@ -146,20 +146,6 @@ def leave_to_parent(connection: Any) -> None:
             os.dup2(ended.fileno(), connection.pgconn.socket, inheritable=False)
 
 
-def renewed(engine: Any) -> bool:
-    """In a forked child: whether the engine has a way to connections of its own again."""
-    if engine._repool is not None:
-        fork_guard.keep_for_ever(engine._pool)
-        engine._pool, engine._is_open = engine._repool(), False
-    elif engine._reconnect is not None:
-        if engine._connection is not None:
-            leave_to_parent(engine._connection)
-        engine._connection = None
-    else:
-        return False
-    return True
-
-
 class Pipes(ExitStack):
     """The pipeline that a connection is kept in."""
 
@@ -233,11 +219,6 @@ def is_piping(connection: Any) -> bool:
         pgconn.pipeline_status != PipelineStatus.OFF
         and pgconn.transaction_status == TransactionStatus.ACTIVE
     )
-
-
-def is_replaceable(pool: Any, reconnect: Any) -> bool:
-    """Whether there is another connection, should one die. A pool that was closed has none."""
-    return reconnect is not None or (pool is not None and not getattr(pool, "closed", False))
 
 
 class Retries:

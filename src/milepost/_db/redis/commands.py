@@ -5,15 +5,17 @@ an async one.
 
     yielded      sent back
     Command      its reply
-    Pipeline     a list of replies; the commands went out in one round trip, and are not atomic
+    Pipeline     a list of replies; the commands went out in one round trip
     RunScript    the script's reply, or what its `plan` answered where scripts are barred
-    Waited       (the script's reply, how many disks and replicas have confirmed it)
+    Waited       a `Confirmed`: the reply, and how many disks and replicas have confirmed it
+    Everywhere   for each primary a list of replies, in which errors are values
     Scan         the names of all keys that match, in no order; of every primary of a cluster
     Pause        None, after so many seconds
 
 An error is thrown in as one of ours (`errors.py`). A connection that was lost is replaced and the
 effect is repeated, unless it says `once`: then OutcomeUnknownError is thrown in, and the program
-decides whether to yield the effect again.
+decides whether to yield the effect again. What `writes` may be repeated; OutcomeUnknownError is
+thrown in if the server does not come back.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from milepost._db.calls import Pause
 
 Argument: TypeAlias = bytes | str | int | float
 
@@ -42,6 +46,8 @@ class Pipeline(NamedTuple):
 
     commands: Sequence[Command]
     once: bool = False
+    atomic: bool = False
+    """Whether no other client's command comes between: then all keys are in one slot."""
 
 
 class Script:
@@ -83,16 +89,14 @@ class RunScript(NamedTuple):
     once: bool = False
     watch: bool = True
     """Whether the plan depends on its keys: one that only reads all at once does not."""
+    writes: bool = False
 
 
 class Waited(NamedTuple):
-    """Carry out a script, then wait until what it wrote is safe, on the same connection.
+    """Carry out a script or a command, then wait until what it wrote is safe, on the same
+    connection: with `WAITAOF local replicas`, or `WAIT replicas` where no disk is asked for."""
 
-    `WAITAOF local replicas` where the server has it, else `WAIT replicas`. The answer is
-    `(reply, local, replicas)`; a number is -1 if the server cannot tell.
-    """
-
-    run: RunScript
+    run: RunScript | Command
     local: int
     """1 to wait for the primary's own disk, else 0."""
     replicas: int
@@ -105,7 +109,19 @@ class Confirmed(NamedTuple):
 
     reply: Any
     local: int
+    """-1 if the server cannot tell."""
     replicas: int
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the server was asked, and could tell."""
+        return self.local >= 0
+
+
+class Everywhere(NamedTuple):
+    """Commands for each primary of a cluster, or for the one server."""
+
+    commands: Sequence[Command]
 
 
 class Scan(NamedTuple):
@@ -114,12 +130,6 @@ class Scan(NamedTuple):
     match: bytes
 
 
-class Pause(NamedTuple):
-    """Wait a little."""
-
-    seconds: float
-
-
-Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Scan | Pause
+Effect: TypeAlias = Command | Pipeline | RunScript | Waited | Everywhere | Scan | Pause
 R = TypeVar("R")
 Program: TypeAlias = Generator[Effect, Any, R]

@@ -48,12 +48,22 @@ def is_passing(error: BaseException) -> bool:
     return str(error).startswith(("LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN"))
 
 
+def is_moved(error: BaseException) -> bool:
+    """Whether a cluster has the key elsewhere by now: nothing was carried out."""
+    return isinstance(error, named("MovedError", "AskError", "SlotNotCoveredError"))
+
+
+def is_barred(error: BaseException) -> bool:
+    """Whether this user may not use a command."""
+    return isinstance(error, named("NoPermissionError")) or str(error).startswith("NOPERM")
+
+
 def bars_scripts(error: BaseException) -> bool:
     """Whether the server, or a proxy, lets this user run no scripts."""
     text = str(error).lower()
-    if isinstance(error, named("NoPermissionError")) or text.startswith("noperm"):
+    if is_barred(error):
         return "eval" in text or "script" in text or "command" in text
-    return "unknown command" in text and "eval" in text
+    return ("unknown command" in text or "disabled" in text) and "eval" in text
 
 
 def translated(error: BaseException, owner: str) -> SaverError:

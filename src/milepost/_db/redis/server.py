@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost._db.redis.commands import Program, command
-from milepost.errors import ConnectionUnusableError, SaverError
+from milepost._db.redis.commands import Everywhere, Program, command
+from milepost.errors import ConnectionUnusableError
 
 
-def eviction_policies(info: Any) -> set[str]:
-    """The eviction policies in a reply to INFO: a client gives text, a dict, or one for each
-    node."""
-    if isinstance(info, bytes):
-        info = info.decode("utf-8", "replace")
-    if isinstance(info, str):
-        lines = (line.partition(":") for line in info.splitlines())
-        return {value.strip() for name, _, value in lines if name == "maxmemory_policy"}
-    if not isinstance(info, dict):
-        return set()
-    if "maxmemory_policy" in info:
-        return {str(info["maxmemory_policy"])}
-    return {policy for one in info.values() for policy in eviction_policies(one)}
+def told(info: Any, name: str) -> str:
+    """A value in a reply to INFO, which a client gives as text or as a dict; else nothing."""
+    if isinstance(info, dict):
+        return str(info.get(name, ""))
+    lines = info.decode("utf-8", "replace").splitlines() if isinstance(info, bytes) else ()
+    return next((line.partition(":")[2] for line in lines if line.startswith(f"{name}:")), "")
 
 
 def check_eviction(owner: str) -> Program[None]:
-    """Refuse a server that throws keys away when its memory is full."""
-    try:
-        info = yield command("INFO", "memory")
-    except SaverError:
-        return  # the server does not tell everyone
-    bad = sorted(policy for policy in eviction_policies(info) if policy.startswith("allkeys"))
-    if bad:
+    """Refuse a server that throws keys away when its memory is full. Not every user is told."""
+    for (memory,) in (yield Everywhere([command("INFO", "memory")])):
+        refuse_eviction(told(memory, "maxmemory_policy"), owner)
+
+
+def refuse_eviction(policy: str, owner: str) -> None:
+    """Raise if a policy lets a server throw any key away."""
+    if policy.startswith("allkeys"):
         raise ConnectionUnusableError(
-            f"{owner} would lose data on this server: its maxmemory-policy is {bad[0]}, so it "
+            f"{owner} would lose data on this server: its maxmemory-policy is {policy}, so it "
             "throws away any key when its memory is full. Use a server with noeviction (or "
-            "volatile-*, which leaves these keys alone), or say allow_eviction=True."
+            "volatile-*, which leaves keys without a time to live alone), or say "
+            "allow_eviction=True."
         )

@@ -16,7 +16,7 @@ from milepost._db.connection_lock import lock_of
 from milepost._db.connections import HOLDERS, OpenConnections
 from milepost._db.failures import STILL_THERE, not_erased
 from milepost._db.sqlite.errors import explain, explained, suppress_read_only
-from milepost._db.sqlite.transaction import READ, WRITE, Transaction
+from milepost._db.sqlite.transaction import READ, WRITE, Session
 from milepost._db.sqlite.worker import Worker
 from milepost._internal import fork_guard, log
 from milepost.errors import (
@@ -75,8 +75,8 @@ class SqliteEngine:
         self._equipped = 0
         """How many of them this connection has seen."""
         self._ready = False
-        self._own: sqlite3.Cursor | None = None
-        """For transactions: making one costs as much as a small statement."""
+        self._session: Session | None = None
+        """For transactions: making a cursor costs as much as a small statement."""
         self._worker = Worker()
         fork_guard.renewed_in_child(self)
         HOLDERS.add(self)
@@ -133,7 +133,7 @@ class SqliteEngine:
         """
         quiet = fork_guard.was_held(self.lock)
         self._worker = Worker()
-        cursor, self._own, self._ready = self._own, None, False
+        session, self._session, self._ready = self._session, None, False
         if self._unusable or self._reopening:
             return
         own = self._reopen is not None
@@ -143,7 +143,7 @@ class SqliteEngine:
             return
         if not quiet:
             self._unusable = self._in_child
-            fork_guard.keep_for_ever(self.connection, cursor)
+            fork_guard.keep_for_ever(self.connection, session)
             return
         self.connection.close()
         self._reopening = True
@@ -298,21 +298,16 @@ class SqliteEngine:
         try:
             if self.connection.in_transaction:
                 raise ConnectionUnusableError(_OPEN_TRANSACTION)
-            cursor = self._own
-            if cursor is None:
-                cursor = self._own = self._cursor()
+            session = self._session
+            if session is None:
+                session = self._session = Session(self._cursor(), is_own=self._is_own)
             try:
-                return Transaction(cursor, begin, is_own=self._is_own).drive(work())
+                return session.run(work(), begin)
             except BaseException:
-                self._roll_back(cursor)
+                session.roll_back()
                 raise
         except sqlite3.Error as error:
             raise explain(error) from error
-
-    def _roll_back(self, cursor: sqlite3.Cursor) -> None:
-        # Some failures, a full disk among them, end the transaction by themselves.
-        if self.connection.in_transaction:
-            cursor.execute("ROLLBACK")
 
 
 def _truncated(cursor: sqlite3.Cursor) -> bool:

@@ -1,4 +1,4 @@
-"""Runs an operation on a `sqlite3` cursor, in one transaction."""
+"""Runs operations on a `sqlite3` cursor, each in one transaction."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from milepost._db.operations import (
     Statement,
 )
 from milepost._db.sqlite.cells import read_cells
-from milepost._internal.generators import GeneratorDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 R = TypeVar("R")
 _Rows = list[tuple[Any, ...]]
@@ -31,35 +30,55 @@ READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
 
 
-class Transaction:
-    """One transaction. It begins with the first statement that needs one."""
+class Session:
+    """One cursor. A transaction begins with the first statement that needs one."""
 
     __slots__ = ("_begin", "_begun", "_cursor", "_is_own")
 
-    def __init__(self, cursor: sqlite3.Cursor, begin: str, *, is_own: bool) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, *, is_own: bool) -> None:
         self._cursor = cursor
-        self._begin = begin
+        self._begin = READ
         self._begun = False
         self._is_own = is_own
         """Whether the connection was opened for the engine, so that its settings may change."""
 
-    def drive(self, operation: Operation[R]) -> R:
-        """Carry out an operation, and commit."""
-        steps = GeneratorDriver(operation)
+    def run(self, operation: Operation[R], begin: str) -> R:
+        """Carry out an operation in one transaction; one that fails is left to the caller."""
+        self._begin, self._begun = begin, False
+        answer: Any = None
         try:
-            for statement in steps:
-                if not self._begun and not _is_transaction(statement, self._begin):
-                    self._cursor.execute(self._begin)
+            while True:
+                try:
+                    statement = operation.send(answer)
+                except StopIteration as done:
+                    result: R = done.value
+                    break
+                kind = type(statement)
+                if not (self._begun or kind is ConditionalInsert or self._is_alone(statement)):
+                    self._cursor.execute(begin)
                     self._begun = True
-                run: Any = _RUN[type(statement)]
-                steps.answer = run(self, statement)
+                answer = _RUN[kind](self, statement)
             if self._begun:
                 self._cursor.execute("COMMIT")
-            return steps.result
+            return result
         except StopIteration as stray:  # of a parameter, a converter or a callback
             raise RuntimeError("a statement raised StopIteration") from stray
         finally:
             operation.close()
+
+    def roll_back(self) -> None:
+        """End a transaction that has failed."""
+        # Some failures, a full disk among them, end the transaction by themselves.
+        if self._cursor.connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+    def _is_alone(self, statement: Statement) -> bool:
+        """Whether a statement needs nothing around it: a read of one query does not."""
+        if self._begin != READ:
+            return False
+        if isinstance(statement, Queries):
+            return statement.last and len(statement.queries) == 1
+        return isinstance(statement, Query) and statement.last
 
     def _query(self, query: Query) -> _Rows:
         return self._cursor.execute(query.sql, query.parameters).fetchall()
@@ -120,24 +139,15 @@ class Transaction:
                 cursor.executemany(one.sql, one.rows)
 
 
-_RUN: Final = {
-    Query: Transaction._query,
-    Queries: Transaction._queries,
-    LinkedRows: Transaction._linked_rows,
-    ReadCells: Transaction._read_cells,
-    Execute: Transaction._execute,
-    ExecuteMany: Transaction._execute_many,
-    Batch: Transaction._batch,
-    GuardedBatch: Transaction._guarded_batch,
-    ConditionalInsert: Transaction._conditional_insert,
+_RUN: Final[Mapping[type, Callable[[Session, Any], Any]]] = {
+    Query: Session._query,
+    Queries: Session._queries,
+    LinkedRows: Session._linked_rows,
+    ReadCells: Session._read_cells,
+    Execute: Session._execute,
+    ExecuteMany: Session._execute_many,
+    Batch: Session._batch,
+    GuardedBatch: Session._guarded_batch,
+    ConditionalInsert: Session._conditional_insert,
 }
 """What runs a statement, by its type."""
-
-
-def _is_transaction(statement: Statement, begin: str) -> bool:
-    """Whether a statement needs nothing around it: a read of one query does not."""
-    if isinstance(statement, Queries):
-        return begin == READ and statement.last and len(statement.queries) == 1
-    if isinstance(statement, Query):
-        return begin == READ and statement.last
-    return isinstance(statement, ConditionalInsert)

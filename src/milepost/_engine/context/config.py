@@ -22,7 +22,9 @@ def merge_configs(*configs: RunnableConfig | None) -> RunnableConfig:
     """One config out of several; later ones win, mappings and tags are joined."""
     merged: dict[str, Any] = {}
     for config in configs:
-        for key, value in checked_config(config or {}).items():
+        if not config:
+            continue
+        for key, value in checked_config(config).items():
             if value is None:
                 continue
             if key in _MAPPINGS:

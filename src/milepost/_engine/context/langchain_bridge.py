@@ -171,7 +171,8 @@ def _may_listen(run: GraphRun) -> bool:
         if getattr(modules.get("langchain_core.globals"), "_debug", False):
             return True
     # The environment is asked once for a whole run: that takes microseconds.
-    return run.depth == 0 and any(os.environ.get(name, "") not in _OFF for name in _TRACING)
+    given = os.environ
+    return run.depth == 0 and any(n in given and given[n] not in _OFF for n in _TRACING)
 
 
 def load() -> None:

@@ -10,7 +10,14 @@ from milepost._internal.dataclass_tools import frozen
 
 @runtime_checkable
 class BaseUser(Protocol):
-    """Who calls, as the server's authentication found; fields are keys too."""
+    """Who calls, as the server's authentication found; fields are keys too.
+
+    Examples:
+        >>> from milepost.runtime import BaseUser, Runtime
+        >>> def node(state, runtime: Runtime):
+        ...     user: BaseUser | None = runtime.server_info and runtime.server_info.user
+        ...     return {"by": user.identity if user else "local"}
+    """
 
     @property
     def is_authenticated(self) -> bool:
@@ -35,11 +42,20 @@ class BaseUser(Protocol):
 
 @frozen()
 class ServerInfo:
-    """Which assistant and graph of a server this call is for, and who calls."""
+    """Which assistant and graph of a server this call is for, and who calls.
+
+    Examples:
+        >>> from milepost.runtime import ServerInfo
+        >>> ServerInfo(assistant_id="a1", graph_id="chat").graph_id
+        'chat'
+    """
 
     assistant_id: str
+    """The assistant: a graph with a configuration of its own."""
     graph_id: str
+    """The name under which the server knows the graph."""
     user: BaseUser | None = None
+    """Who calls; `None` without authentication."""
 
 
 def server_info(configurable: Mapping[str, Any]) -> ServerInfo | None:

@@ -69,7 +69,19 @@ def current_context(wanted_by: str) -> TaskContext:
 
 
 class RunControl:
-    """Lets other code ask a run to stop at the end of its present step."""
+    """Lets other code ask a run to stop at the end of its present step.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import GraphDrained
+        >>> from milepost.graph import StateGraph
+        >>> from milepost.runtime import RunControl
+        >>> nodes = [("first", lambda state: {"n": 1}), ("second", lambda state: {"n": 2})]
+        >>> builder = StateGraph(dict).add_sequence(nodes).set_entry_point("first")
+        >>> graph = builder.compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> control = RunControl()
+    """
 
     __slots__ = ("_reason",)
 
@@ -77,7 +89,21 @@ class RunControl:
         self._reason: str | None = None
 
     def request_drain(self, reason: str = "shutdown") -> None:
-        """Ask the run to finish the tasks in flight, save, and stop."""
+        """Ask the run to finish the tasks in flight, save, and stop.
+
+        Args:
+            reason: Why, for the log and the error.
+
+        Examples:
+            >>> control.request_drain("deploy")
+            >>> try:
+            ...     graph.invoke({"n": 0}, config, control=control)
+            ... except GraphDrained as drained:
+            ...     print(drained)
+            Graph drained: deploy
+            >>> graph.invoke(None, config)  # goes on, here or in another process
+            {'n': 2}
+        """
         self._reason = reason
 
     @property
@@ -93,15 +119,32 @@ class RunControl:
 
 @frozen()
 class ExecutionInfo:
-    """Which attempt of which task this is."""
+    """Which attempt of which task this is.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.runtime import Runtime
+        >>> def node(state, runtime: Runtime):
+        ...     return {"attempt": runtime.execution_info.node_attempt}
+        >>> graph = StateGraph(dict).add_node("node", node).add_edge(START, "node").compile()
+        >>> graph.invoke({})
+        {'attempt': 1}
+    """
 
     checkpoint_id: str | None
+    """The checkpoint that the task starts from."""
     checkpoint_ns: str
+    """The namespace of the task: that of its graph, its node and its id."""
     task_id: str
+    """The same for every attempt at the task."""
     thread_id: str | None = None
+    """The thread that the run is on."""
     run_id: str | None = None
+    """The run, if its caller or the runtime has named it."""
     node_attempt: int = 1
+    """1 for the first attempt, 2 for the first retry, and so on."""
     node_first_attempt_time: float | None = None
+    """When the first attempt began, in seconds since 1970."""
     idempotency_key: str = ""
     """The same on a retry and on a resume after a crash, another one on a replay or fork.
 
@@ -109,7 +152,11 @@ class ExecutionInfo:
     """
 
     def patch(self, **overrides: Any) -> ExecutionInfo:
-        """A copy with some fields changed."""
+        """A copy with some fields changed.
+
+        Args:
+            **overrides: Fields and their new values.
+        """
         return replace(self, **overrides)
 
 
@@ -126,23 +173,45 @@ def _no_heartbeat() -> None:
 
 @frozen(kw_only=True)
 class Runtime(Generic[ContextT]):
-    """What a node gets when it has a parameter `runtime`."""
+    """What a node gets when it has a parameter `runtime`.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.runtime import Runtime
+        >>> @dataclass
+        ... class Context:
+        ...     user: str
+        >>> def greet(state: dict, runtime: Runtime[Context]):
+        ...     return {"text": f"Hello {runtime.context.user}"}
+        >>> builder = StateGraph(dict, Context).add_node("greet", greet).add_edge(START, "greet")
+        >>> builder.compile().invoke({}, context=Context("Ada"))
+        {'text': 'Hello Ada'}
+    """
 
     context: ContextT = None  # type: ignore[assignment]
     """What the caller passed as `context=`."""
     store: BaseStore | None = None
+    """The store that the graph was compiled with."""
     stream_writer: StreamWriter = _no_writer
+    """Sends to the `custom` stream."""
     heartbeat: Callable[[], None] = _no_heartbeat
     """Tells an idle timeout that the node is alive."""
     previous: Any = None
     """For an entrypoint: what its last run on this thread returned."""
     execution_info: ExecutionInfo | None = None
+    """Which attempt of which task this is."""
     server_info: ServerInfo | None = None
     """What the server that runs the graph says about the call; None if there is no server."""
     control: RunControl | None = field(default=None, repr=False)
+    """What the caller passed as `control=`: ask it whether the run is to stop."""
 
     def merge(self, other: Runtime[ContextT]) -> Runtime[ContextT]:
-        """What `other` says, and where it says nothing what this one does."""
+        """What `other` says, and where it says nothing what this one does.
+
+        Args:
+            other: The runtime whose fields come first.
+        """
         return Runtime(
             context=other.context or self.context,
             store=self.store if other.store is None else other.store,
@@ -157,11 +226,19 @@ class Runtime(Generic[ContextT]):
         )
 
     def override(self, **changes: Any) -> Runtime[ContextT]:
-        """A copy with some fields changed."""
+        """A copy with some fields changed.
+
+        Args:
+            **changes: Fields and their new values.
+        """
         return replace(self, **changes)
 
     def patch_execution_info(self, **overrides: Any) -> Runtime[ContextT]:
-        """A copy with some fields of its `execution_info` changed."""
+        """A copy with some fields of its `execution_info` changed.
+
+        Args:
+            **overrides: Fields of `execution_info` and their new values.
+        """
         if self.execution_info is None:
             raise RuntimeError("This runtime has no execution_info: it is not that of a node.")
         return replace(self, execution_info=self.execution_info.patch(**overrides))
@@ -184,7 +261,19 @@ DEFAULT_RUNTIME: Runtime[Any] = Runtime()
 def get_runtime(context_schema: type[object] | None = None) -> Runtime:  # noqa: ARG001
     """The runtime of the node that this is called in.
 
-    `context_schema` only tells type checkers what `runtime.context` is.
+    Args:
+        context_schema: Only tells type checkers what `runtime.context` is.
+
+    Raises:
+        OutsideRunError: It is called outside of a node.
+
+    Examples:
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.runtime import get_runtime
+        >>> builder = StateGraph(dict).add_edge(START, "node")
+        >>> builder = builder.add_node("node", lambda state: {"by": get_runtime().context["user"]})
+        >>> builder.compile().invoke({}, context={"user": "Ada"})
+        {'by': 'Ada'}
     """
     return current_context("get_runtime").runtime
 

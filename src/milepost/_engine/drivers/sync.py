@@ -187,13 +187,9 @@ class SyncDriver:
 
     def _save(self, effect: Save) -> None:
         writer = effect.writer
-        if writer.instant:
-            writer.store_now(effect.steps)
-            return
-        queue = writer.queue
         if effect.wait:
-            if queue is not None:
-                self._wait_for(queue, 0)
+            if writer.queue is not None:
+                self._wait_for(writer.queue, 0)
             self._store(writer, effect.steps)
             return
         while True:
@@ -355,6 +351,26 @@ class SyncDriver:
                     self._loop = threads.LoopThread()
 
         return self._loop.run(work, cancellation)
+
+
+class SyncReader(SyncDriver):
+    """Carries out the effects of a generator that starts no tasks and tells of nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: threads.LoopThread | None = None
+
+    def run(self, program: EffectGenerator[R]) -> R:
+        """Run a generator to its end and return its result."""
+        try:
+            return drive(program, self.carry_out)
+        except BaseException as failure:
+            if not isinstance(failure, Exception):
+                program.throw(failure)  # `drive` leaves an interrupt to its caller
+            raise
+        finally:
+            if self._loop is not None:
+                self._loop.close()
 
 
 _CARRY_OUT: Mapping[type, Callable[[SyncDriver, Any], Any]] = {

@@ -23,14 +23,12 @@ from milepost._engine.reading.snapshot import (
     tasks_at,
     with_null_writes,
 )
-from milepost._engine.superstep.plan import Task
 from milepost._internal.dataclass_tools import record
-from milepost.checkpoint._contract.records import CheckpointTuple, place_of
+from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.errors import BrokenChainError, SerdeError
 from milepost.types import RunnableConfig, StateSnapshot
 
 if TYPE_CHECKING:
-    from milepost._engine.superstep.channel_state import ChannelState
     from milepost._engine.superstep.program import ExecutableGraph
     from milepost._engine.thread_writer import ThreadWriter
     from milepost.checkpoint.base import BaseCheckpointSaver
@@ -49,13 +47,15 @@ class View:
 
 
 def read_state(
-    view: View, config: RunnableConfig, *, subgraphs: bool, goes_on: bool = True
+    view: View, config: RunnableConfig, place: Place, *, subgraphs: bool, goes_on: bool = True
 ) -> EffectGenerator[StateSnapshot]:
-    """The state at one checkpoint, or at the latest, from which the thread may go on."""
-    place = place_of(config)
+    """The state at one checkpoint, or at the latest, from which the thread may go on.
+
+    `place` is where `config` points.
+    """
     if view.writing is not None:
         yield Flush(view.writing, last=False)
-    saved = yield from LoadCheckpoint(view.saver, place.config())
+    saved: CheckpointTuple | None = yield LoadCheckpoint(view.saver, place.config())
     saved = view.program.renames.apply(saved)
     if saved is None:
         if place.checkpoint_id is not None:
@@ -63,10 +63,9 @@ def read_state(
             raise no_such_checkpoint(place)
         return empty_snapshot(config)
     latest = place.checkpoint_id is None
+    going_on = latest and goes_on
     return (
-        yield from _show(
-            view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=latest and goes_on
-        )
+        yield from _show(view, saved, None, latest=latest, subgraphs=subgraphs, goes_on=going_on)
     )
 
 
@@ -109,11 +108,16 @@ def _show(
     subgraphs: bool,
     goes_on: bool = False,
 ) -> EffectGenerator[StateSnapshot]:
-    channels, tasks = yield from _open(view, saved)
-    if goes_on:
-        check_nodes(view.program, channels, saved)
-    states: dict[str, RunnableConfig | StateSnapshot] = {}
+    program = view.program
+    channels = channels_of(program, saved)
+    if program.delta:
+        yield from rebuild_deltas(view.saver, program, channels, saved)
+    with_null_writes(channels, saved, channels.specs)
     place = place_of(saved.config)
+    tasks = tasks_at(program, channels, saved.checkpoint, saved, place)
+    if goes_on:
+        check_nodes(program, channels, saved)
+    states: dict[str, RunnableConfig | StateSnapshot] = {}
     for task in tasks:
         where = child_config(place.thread_id, task)
         if where is None:
@@ -121,18 +125,13 @@ def _show(
         if not subgraphs:
             states[task.id] = where
         elif (inner := view.inside(task.name)) is not None:
-            found = yield from read_state(inner, where, subgraphs=True, goes_on=not task.finished)
+            found = yield from read_state(
+                inner, where, place_of(where), subgraphs=True, goes_on=not task.finished
+            )
             if found.metadata is not None:
                 states[task.id] = found
     parent = yield from _parent(view, saved, following)
-    return snapshot(view.program, channels, saved, tasks, parent, latest=latest, states=states)
-
-
-def _open(view: View, saved: CheckpointTuple) -> EffectGenerator[tuple[ChannelState, list[Task]]]:
-    channels = channels_of(view.program, saved)
-    yield from rebuild_deltas(view.saver, view.program, channels, saved)
-    with_null_writes(channels, saved, channels.specs)
-    return channels, tasks_at(view.program, channels, saved.checkpoint, saved)
+    return snapshot(program, channels, saved, place, tasks, parent, latest=latest, states=states)
 
 
 def _parent(
@@ -145,10 +144,11 @@ def _parent(
         return None  # reading this snapshot raises the error
     if before is None or source not in ("loop", "update"):
         return None
-    wanted = place_of(before)
+    if candidate is not None and place_of(candidate.config) != place_of(before):
+        candidate = None
     # Our own savers fetch it along, without the parts that mostly are not looked at.
     for parent in (candidate, getattr(saved, "parent", None)):
-        if parent is not None and place_of(parent.config) == wanted:
+        if parent is not None:
             has: Callable[[Container[str]], bool] | None = getattr(parent, "has", None)
             if has is None or has(view.program.deciding):
                 found: CheckpointTuple = parent

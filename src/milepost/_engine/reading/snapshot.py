@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 
 def tasks_at(
-    program: ExecutableGraph, channels: ChannelState, checkpoint: Checkpoint, saved: CheckpointTuple
+    program: ExecutableGraph,
+    channels: ChannelState,
+    checkpoint: Checkpoint,
+    saved: CheckpointTuple,
+    place: Place,
 ) -> list[Task]:
-    """The tasks that follow a checkpoint, with what is stored of them."""
-    ns = place_of(saved.config).checkpoint_ns
-    base = (checkpoint["id"], ns, saved.metadata.get("step", -1) + 1)
+    """The tasks that follow the checkpoint at `place`, with what is stored of them."""
+    base = (checkpoint["id"], place.checkpoint_ns, saved.metadata.get("step", -1) + 1)
     tasks = sketch(program, channels, base)
     recall(tasks, saved.pending_writes or ())
     return tasks
@@ -58,12 +61,13 @@ def _tasks_seen(
     checkpoint = checkpoint or outlined(saved, program.deciding)
     channels = program.open_channels(checkpoint)
     with_null_writes(channels, saved, program.deciding)
-    return tasks_at(program, channels, checkpoint, saved)
+    return tasks_at(program, channels, checkpoint, saved, place_of(saved.config))
 
 
 def with_null_writes(channels: ChannelState, saved: CheckpointTuple, names: Container[str]) -> None:
     """Apply what came from outside, in a Command, while the thread was paused here."""
-    for name, value in chain.from_iterable(null_writes(saved.pending_writes or ())):
+    pending = saved.pending_writes
+    for name, value in chain.from_iterable(null_writes(pending)) if pending else ():
         if name in names:
             channels.channel(name).update([value])
             channels.versions.setdefault(name, channels.top)
@@ -74,6 +78,7 @@ def snapshot(
     program: ExecutableGraph,
     channels: ChannelState,
     saved: CheckpointTuple,
+    place: Place,
     tasks: Sequence[Task],
     parent: CheckpointTuple | None,
     *,
@@ -85,8 +90,16 @@ def snapshot(
     For the latest one, what finished tasks of the interrupted or failed step wrote is shown as
     part of the values, since a resume will not run them again.
     """
-    made = _shown(program, channels, saved, tasks, latest=latest, states=states)
-    return StateSnapshot(**made, metadata=_metadata(program, saved, parent))
+    values = channels.preview(finished_writes(tasks)) if latest and tasks else channels.values
+    inner = bool(place.checkpoint_ns)
+    return StateSnapshot(
+        values=channels.pick(program.stream_keys, values),
+        config=config_of(saved) if inner else place.config(),
+        metadata=_metadata(program, saved, parent),
+        created_at=saved.checkpoint["ts"],
+        parent_config=_parent_config_of(saved) if inner else saved.parent_config,
+        **_ahead(program, tasks, latest=latest, states=states),
+    )
 
 
 def snapshot_later(
@@ -155,26 +168,6 @@ def _metadata(
     return Metadata(saved.metadata, lambda: writes_behind(program, saved, parent))
 
 
-def _shown(
-    program: ExecutableGraph,
-    channels: ChannelState,
-    saved: CheckpointTuple,
-    tasks: Sequence[Task],
-    *,
-    latest: bool,
-    states: Mapping[str, RunnableConfig | StateSnapshot],
-) -> dict[str, Any]:
-    """All fields of a snapshot but the metadata."""
-    values = channels.preview(finished_writes(tasks)) if latest else channels.values
-    return {
-        "values": channels.pick(program.stream_keys, values),
-        "config": config_of(saved),
-        "created_at": saved.checkpoint["ts"],
-        "parent_config": _parent_config_of(saved),
-        **_ahead(program, tasks, latest=latest, states=states),
-    }
-
-
 def _ahead(
     program: ExecutableGraph,
     tasks: Sequence[Task],
@@ -183,6 +176,8 @@ def _ahead(
     states: Mapping[str, RunnableConfig | StateSnapshot],
 ) -> dict[str, Any]:
     """The fields about the tasks that follow."""
+    if not tasks:
+        return {"next": (), "tasks": (), "interrupts": ()}
     tasks = _as_added(program, tasks)
     shown = tuple(_show(program, task, latest, states.get(task.id)) for task in tasks)
     return {

@@ -47,5 +47,14 @@ def line_of(event: Event) -> str:
 
 
 def bold(text: str) -> str:
-    """Text that a terminal shows in bold."""
+    r"""Text that a terminal shows in bold.
+
+    Args:
+        text: What is shown.
+
+    Examples:
+        >>> from milepost.pregel.debug import get_bolded_text
+        >>> get_bolded_text("step 1").endswith("\x1b[0m")
+        True
+    """
     return f"\033[1m{text}\033[0m"

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from milepost.channels.last_value import LastValue
+from milepost.errors import EmptyChannelError
 from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from milepost._engine.superstep.program import Node
     from milepost.channels.base import BaseChannel
     from milepost.checkpoint._contract.records import ChannelVersions, Checkpoint
 
@@ -27,6 +29,8 @@ class ChannelState:
         "key_places",
         "keys",
         "live",
+        "ready",
+        "ready_after",
         "seen",
         "specs",
         "top",
@@ -66,6 +70,10 @@ class ChannelState:
         """Entries of `seen` that are not saved."""
         self.changed: set[str] | None = None
         """Channels that the last step changed; None if that is not known."""
+        self.ready: Sequence[Node] = ()
+        """The nodes that those changes start."""
+        self.ready_after: Iterable[str] | None = None
+        """The changes that `ready` was found for: every step has a set of its own."""
         stored: Mapping[str, Any] = {}
         if checkpoint is not None:
             self.versions = dict(checkpoint["channel_versions"])
@@ -115,16 +123,17 @@ class ChannelState:
         for name in names:
             if name not in places:
                 continue
-            channel = self.live[name]
-            if channel.is_available():
-                # A key that appears must take its place in the order of the schema.
-                if name in values or not values or places[next(reversed(values))] < places[name]:
-                    values[name] = channel.get()
-                else:
-                    self._read_all()
-                    values = self.values
-            elif name in values:
-                del values[name]
+            try:
+                value = self.live[name].get()
+            except EmptyChannelError:
+                values.pop(name, None)
+                continue
+            # A key that appears must take its place in the order of the schema.
+            if name in values or not values or places[next(reversed(values))] < places[name]:
+                values[name] = value
+            else:
+                self._read_all()
+                values = self.values
 
     def rollback_point(self, touched: Iterable[str], nodes: Iterable[str]) -> Callable[[], None]:
         """Undoes what is done from now on, if that changes only these channels and nodes."""

@@ -50,7 +50,6 @@ class Task:
     planned_as: str | None = None
     """The name that its node had when it was planned, if that was another."""
     _id: str | None = None
-    _path_text: str | None = None
 
     def __init__(
         self,
@@ -63,6 +62,8 @@ class Task:
         self.name = node.name
         self.node = node
         self.path = path
+        self.path_text = node.path_text if len(path) == 2 else path_text(path)
+        """The path as it is stored."""
         self.triggers = triggers
         self.input = input
         self.base = base
@@ -103,14 +104,6 @@ class Task:
             name = self.planned_as or self.name
             self._id = digest_id(str(checkpoint_id), ns, str(step), name, self.path_text)
         return self._id
-
-    @property
-    def path_text(self) -> str:
-        """The path as it is stored."""
-        if self._path_text is None:
-            own = len(self.path) == 2 and self.planned_as is None
-            self._path_text = self.node.path_text if own else path_text(self.path)
-        return self._path_text
 
     @property
     def ns(self) -> str:
@@ -156,18 +149,12 @@ def sketch(
         pushed = (_push(program, send, at, base) for at, send in enumerate(sends.get()))
         tasks = [task for task in pushed if task is not None]
 
-    triggers = program.triggers
-    candidates: set[str] = set()
-    for channel in channels.versions if changed is None else changed:
-        if channel in triggers:
-            candidates.update(triggers[channel])
-    for name in sorted(candidates) if len(candidates) > 1 else candidates:
-        node = program.nodes[name]
-        if triggered(channels, node):
-            task = Task(node, node.path, node.triggers, None, base)
-            if program.renames:
-                _keep_former_name(program, channels, task)
-            tasks.append(task)
+    renames = program.renames
+    for node in ready_nodes(program, channels, changed):
+        task = Task(node, node.path, node.triggers, None, base)
+        if renames.nodes or renames.keys:
+            _keep_former_name(program, channels, task)
+        tasks.append(task)
     return tasks
 
 
@@ -175,6 +162,7 @@ def _keep_former_name(program: ExecutableGraph, channels: ChannelState, task: Ta
     name = program.renames.former_name(channels.versions, task.triggers, task.name)
     if name != task.name:
         task.planned_as, task.path = name, (PULL, name)
+        task.path_text = path_text(task.path)
 
 
 def is_waiting(program: ExecutableGraph, channels: ChannelState) -> bool:
@@ -182,26 +170,36 @@ def is_waiting(program: ExecutableGraph, channels: ChannelState) -> bool:
     sends = channels.live.get(TASKS)
     if sends is not None and sends.is_available():
         return True
-    triggers, nodes = program.triggers, program.nodes
-    for channel in channels.versions if channels.changed is None else channels.changed:
-        if channel in triggers:
-            for name in triggers[channel]:
-                if triggered(channels, nodes[name]):
-                    return True
-    return False
+    return bool(ready_nodes(program, channels, channels.changed))
 
 
-def triggered(channels: ChannelState, node: Node) -> bool:
-    """Whether a trigger of the node has a value that the node has not seen."""
-    seen: Mapping[str, Any] = channels.seen.get(node.name, _NOTHING)
-    for name in node.triggers:
-        version = channels.versions.get(name)
-        if version is None or (channel := channels.live.get(name)) is None:
-            continue
-        before = seen.get(name)
-        if (before is None or version > before) and channel.is_available():
-            return node.waits_for is None or channels.available(node.waits_for)
-    return False
+def ready_nodes(
+    program: ExecutableGraph, channels: ChannelState, changed: Iterable[str] | None
+) -> Sequence[Node]:
+    """The nodes with a trigger whose value the node has not seen, in the order of their names.
+
+    After a step they are asked for twice: does the thread wait, and which tasks come next.
+    """
+    if changed is not None and channels.ready_after is changed:
+        return channels.ready
+    candidates: set[str] = set()
+    for name in channels.versions if changed is None else changed:
+        candidates.update(program.triggers.get(name, ()))
+    found: list[Node] = []
+    for node_name in sorted(candidates) if len(candidates) > 1 else candidates:
+        node = program.nodes[node_name]
+        seen: Mapping[str, Any] = channels.seen.get(node_name, _NOTHING)
+        for name in node.triggers:
+            version = channels.versions.get(name)
+            if version is None or (channel := channels.live.get(name)) is None:
+                continue
+            before = seen.get(name)
+            if (before is None or version > before) and channel.is_available():
+                if node.waits_for is None or channels.available(node.waits_for):
+                    found.append(node)
+                break
+    channels.ready_after, channels.ready = changed, found
+    return found
 
 
 def _push(program: ExecutableGraph, send: Any, at: int, base: Base) -> Task | None:

@@ -82,16 +82,21 @@ class Reader:
     build: Callable[[dict[str, Any]], Any] | None = None
     """Makes the schema's own type out of the values."""
 
-    def read(self, channels: ChannelState, step: int, stop: int) -> Any:
-        """The input of a step, in a mapping that the node may keep."""
+    def read(
+        self,
+        channels: ChannelState,
+        step: int,
+        stop: int,
+        values: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The input of a step, in a mapping that the node may keep; of a state with these values,
+        if they are given."""
         if self.channel is not None:
+            if values is not None:
+                return values.get(self.channel)
             return channels.live[self.channel].get()
-        return self.shape(channels.values, step, stop)
-
-    def shape(self, values: Mapping[str, Any], step: int, stop: int) -> Any:
-        """The input, from values of the state."""
-        if self.channel is not None:
-            return values.get(self.channel)
+        if values is None:
+            values = channels.values
         if self.keys is None:
             picked = dict(values)
         else:
@@ -114,13 +119,6 @@ class Branch:
     """Turns what the function returned into writes."""
     sees_output: bool = False
     """Whether the function also gets what its node returned besides the keys of the state."""
-
-    def argument(self, values: Mapping[str, Any], output: Any, step: int, stop: int) -> Any:
-        """What the function is called with, after a node that returned `output`."""
-        state = self.reader.shape(values, step, stop)
-        if self.sees_output and isinstance(output, dict) and isinstance(state, dict):
-            return {**output, **state}
-        return state
 
 
 @record(kw_only=True)

@@ -55,7 +55,7 @@ class Renames:
 
     def apply(self, saved: CheckpointTuple | None) -> CheckpointTuple | None:
         """A loaded checkpoint, if there is one, under the present names."""
-        if saved is None or not self:
+        if saved is None or not (self.nodes or self.keys):
             return saved
         return cast("CheckpointTuple", RenamedCheckpoint(self, saved))
 

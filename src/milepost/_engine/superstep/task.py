@@ -56,7 +56,7 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
     node, observers = task.node, run.events.observers
     attempt = 0
     # A step asks for its own tasks together; one that is called asks for itself.
-    cache = run.resources.cache if task.called else None
+    cache = run.resources.cache if task.caller is not None else None
     if cache is not None:
         yield from recall_cached(cache, [task])
         if task.finished:
@@ -92,7 +92,9 @@ def perform(run: GraphRun, task: Task) -> TaskGenerator:
                     values = run.channels.preview(writes, step_ends=run.program.passing)
                     writes.extend(node.edges)
                     for branch in node.branches:
-                        state = branch.argument(values, output, run.position.step + 1, run.stop)
+                        state = branch.reader.read(run.channels, task.base[2], run.stop, values)
+                        if branch.sees_output and isinstance(output, dict):
+                            state = {**output, **state} if isinstance(state, dict) else state
                         call = Call(branch.callee, state, context, routes=True)
                         if observers:
                             answer = yield from _observed_branch(call, branch)

@@ -37,13 +37,27 @@ class Admin(Facet):
         Others may go on working: a few rows at a time are locked. Rows that have the newest key
         are skipped, so after an interruption call it again. When it finds nothing to do, every
         older key can be dropped. With `allow_plaintext` it seals what is stored in the clear.
-        `progress(done, total)` is called with numbers of threads, after each transaction or, in
-        memory, after each thread.
+
+        Args:
+            thread_ids: Which threads; all by default.
+            progress: Called with numbers of threads, done and in total, after each transaction or,
+                in memory, after each thread.
+
+        Examples:
+            >>> from milepost.checkpoint.serde.encrypted import AesKeyRing, EncryptedSerializer
+            >>> serde = EncryptedSerializer(AesKeyRing([b"0" * 32]), allow_plaintext=True)
+            >>> sealed = saver.with_serde(serde)
+            >>> sealed.reencrypt().refused
+            []
         """
         return (yield from self._reseal(thread_ids, progress))
 
     def _vacuum(self) -> Program[None]:
-        """Give the space of removed rows back to the system; takes a while on a large database."""
+        """Give the space of removed rows back to the system; takes a while on a large database.
+
+        Examples:
+            >>> saver.vacuum()
+        """
         yield Vacuum()
 
     reencrypt, areencrypt = blocking(_reencrypt), awaitable(_reencrypt)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from milepost.errors import InvalidIdError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit, TaskWrites
 
@@ -63,10 +65,6 @@ def check_place(place: Place) -> Place:
     return place
 
 
-_Named: TypeAlias = "list[tuple[str, Any]]"
-"""What is named, and its name."""
-
-
 class Names:
     """The names of what is stored, checked the same way for every saver.
 
@@ -78,12 +76,8 @@ class Names:
 
     def step(self, step: StepCommit) -> None:
         """Those of a step of one of our own runs. Ids that it made, or has read, are sound."""
-        names: _Named = [("thread_id", step.thread_id), ("checkpoint_ns", step.checkpoint_ns)]
-        for task in step.writes:
-            _add_writes(names, task)
-        if step.new is not None:
-            _add_checkpoint(names, step.new)
-        self._check(names)
+        of_place = [("thread_id", step.thread_id), ("checkpoint_ns", step.checkpoint_ns)]
+        self._check(of_place, step.writes, step.new)
 
     def checkpoint(self, place: Place, new: NewCheckpoint) -> None:
         """Those of a checkpoint that is put by hand, or by a foreign runtime."""
@@ -91,9 +85,7 @@ class Names:
         check_name("checkpoint_id", new.checkpoint["id"])
         for version in new.checkpoint["channel_versions"].values():
             check_name("version", str(version))
-        names: _Named = []
-        _add_checkpoint(names, new)
-        self._check(names)
+        self._check([], (), new)
 
     def writes(self, place: Place, task: TaskWrites) -> None:
         """Those of writes that are put so."""
@@ -104,11 +96,24 @@ class Names:
                 "writes belong to: pass its checkpoint_id in the config."
             )
         check_name("task_id", task.task_id)
-        names: _Named = []
-        _add_writes(names, task)
-        self._check(names)
+        self._check([], [task], None)
 
-    def _check(self, names: _Named) -> None:
+    def _check(
+        self,
+        names: list[tuple[str, Any]],
+        tasks: Sequence[TaskWrites],
+        new: NewCheckpoint | None,
+    ) -> None:
+        """Names, each with what it is the name of, and those of writes and of a checkpoint."""
+        for task in tasks:
+            names.append(("task_path", task.task_path))
+            for channel, _ in task.writes:
+                names.append(("channel", channel))
+        if new is not None:
+            if (run_id := new.metadata.get("run_id")) is not None:
+                names.append(("run_id", str(run_id)))
+            for channel in new.changed:
+                names.append(("channel", channel))
         sound = self._sound
         for what, name in names:
             if type(name) is str and name in sound:
@@ -117,20 +122,6 @@ class Names:
             if len(sound) >= _MOST_SOUND:
                 sound.clear()
             sound.add(name)
-
-
-def _add_checkpoint(names: _Named, new: NewCheckpoint) -> None:
-    run_id = new.metadata.get("run_id")
-    if run_id is not None:
-        names.append(("run_id", str(run_id)))
-    for channel in new.changed:
-        names.append(("channel", channel))
-
-
-def _add_writes(names: _Named, task: TaskWrites) -> None:
-    names.append(("task_path", task.task_path))
-    for channel, _ in task.writes:
-        names.append(("channel", channel))
 
 
 def _shown(name: Any) -> str:

@@ -39,6 +39,15 @@ def get_checkpoint_metadata(
     """`metadata`, with the texts and numbers of the config that it does not have itself.
 
     NUL is taken out of texts: databases refuse it.
+
+    Args:
+        config: The config of the run.
+        metadata: What the run says of the checkpoint.
+
+    Examples:
+        >>> from milepost.checkpoint.base import get_checkpoint_metadata
+        >>> get_checkpoint_metadata({"metadata": {"user": "ada"}}, {"step": 1})
+        {'step': 1, 'user': 'ada'}
     """
     found: dict[str, Any] = {key: _without_nul(value) for key, value in metadata.items()}
     for given in (config.get("metadata"), config.get("configurable")):
@@ -60,7 +69,17 @@ def with_metadata_of(config: RunnableConfig, metadata: CheckpointMetadata) -> Ch
 def get_serializable_checkpoint_metadata(
     config: RunnableConfig, metadata: CheckpointMetadata
 ) -> CheckpointMetadata:
-    """`get_checkpoint_metadata` without `writes`, which are stored by themselves."""
+    """`get_checkpoint_metadata` without `writes`, which are stored by themselves.
+
+    Args:
+        config: The config of the run.
+        metadata: What the run says of the checkpoint.
+
+    Examples:
+        >>> from milepost.checkpoint.base import get_serializable_checkpoint_metadata
+        >>> get_serializable_checkpoint_metadata({}, {"step": 1, "writes": {"work": None}})
+        {'step': 1}
+    """
     found = get_checkpoint_metadata(config, metadata)
     found.pop("writes", None)
     return found
@@ -77,7 +96,21 @@ def create_checkpoint(
     *,
     id: str | None = None,
 ) -> Checkpoint:
-    """A new checkpoint after `checkpoint`, with what its channels hold now."""
+    """A new checkpoint after `checkpoint`, with what its channels hold now.
+
+    Args:
+        checkpoint: The one before.
+        channels: The channels; `None` takes over the values of the one before.
+        step: Not used: ids are in order without it.
+        id: The id of the new one; made by default.
+
+    Examples:
+        >>> from milepost.checkpoint.base import create_checkpoint, empty_checkpoint
+        >>> before = empty_checkpoint()
+        >>> after = create_checkpoint(before, None, 1)
+        >>> after["id"] > before["id"]
+        True
+    """
     values = checkpoint["channel_values"]
     if channels is not None:
         values = {}
@@ -101,5 +134,16 @@ def create_checkpoint(
 
 
 def writes_sort_key(task_path: str, task_id: str = "", idx: int = 0) -> tuple[str, str, int]:
-    """The order in which the writes of a step are applied, and read back."""
+    """The order in which the writes of a step are applied, and read back.
+
+    Args:
+        task_path: How the step came to the task.
+        task_id: The task.
+        idx: The place of the write among those of the task.
+
+    Examples:
+        >>> from milepost.checkpoint.base import writes_sort_key
+        >>> writes_sort_key("~1", "task", 0)
+        ('~1', 'task', 0)
+    """
     return task_path, task_id, idx

@@ -32,15 +32,25 @@ stored below zero, where a later one replaces the one before.
 
 
 class Checkpoint(TypedDict):
-    """The state of one graph at the end of a super-step."""
+    """The state of one graph at the end of a super-step.
+
+    Examples:
+        >>> from milepost.checkpoint.base import empty_checkpoint
+        >>> checkpoint = empty_checkpoint()
+        >>> checkpoint["v"], checkpoint["channel_values"]
+        (4, {})
+    """
 
     v: int
+    """The version of this layout."""
     id: str
     """Sorts as text in order of creation within a thread."""
     ts: str
     """ISO 8601, UTC."""
     channel_values: dict[str, Any]
+    """Channel → its value."""
     channel_versions: ChannelVersions
+    """Channel → the version of its value."""
     versions_seen: dict[str, ChannelVersions]
     """Node → the versions of its triggers when it last ran."""
     updated_channels: list[str] | None
@@ -48,9 +58,15 @@ class Checkpoint(TypedDict):
 
 
 class CheckpointMetadata(TypedDict, total=False):
-    """What is known about a checkpoint besides its values. Unknown keys are kept."""
+    """What is known about a checkpoint besides its values. Unknown keys are kept.
+
+    Examples:
+        >>> from milepost.checkpoint.base import CheckpointMetadata
+        >>> metadata: CheckpointMetadata = {"source": "loop", "step": 1, "parents": {}}
+    """
 
     source: Literal["input", "loop", "update", "fork"]
+    """What made it: an input, a step, `update_state`, or a copy of another checkpoint."""
     step: int
     """-1 for the first input, 0 for the first step after it, and so on."""
     parents: dict[str, str]
@@ -58,23 +74,44 @@ class CheckpointMetadata(TypedDict, total=False):
     writes: NotRequired[dict[str, Any] | None]
     """Node → what it wrote. Derived when a snapshot is read, not stored."""
     run_id: NotRequired[str]
+    """The run that made it."""
     counters_since_delta_snapshot: NotRequired[dict[str, tuple[int, int]]]
     """Delta channel → writes and steps since its value was last stored whole."""
 
 
 class CheckpointTuple(NamedTuple):
-    """A checkpoint as a saver returns it."""
+    """A checkpoint as a saver returns it.
+
+    Examples:
+        >>> from milepost.checkpoint.base import empty_checkpoint
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> saver = InMemorySaver()
+        >>> config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+        >>> _ = saver.put(config, empty_checkpoint(), {"source": "input", "step": -1}, {})
+        >>> found = saver.get_tuple(config)
+        >>> found.metadata["source"], found.parent_config, found.pending_writes
+        ('input', None, [])
+    """
 
     config: RunnableConfig
+    """Names the checkpoint."""
     checkpoint: Checkpoint
+    """The checkpoint."""
     metadata: CheckpointMetadata
+    """What is known about it besides its values."""
     parent_config: RunnableConfig | None = None
+    """Names the checkpoint before."""
     pending_writes: list[PendingWrite] | None = None
     """Writes of tasks that ran after this checkpoint."""
 
 
 class DeltaChannelHistory(TypedDict):
-    """What a delta channel is rebuilt from."""
+    """What a delta channel is rebuilt from.
+
+    Examples:
+        >>> from milepost.checkpoint.base import DeltaChannelHistory
+        >>> history = DeltaChannelHistory(seed=["a"], writes=[("task", "log", ["b"])])
+    """
 
     writes: list[PendingWrite]
     """Oldest first, back to the seed."""
@@ -123,7 +160,16 @@ def place_of(config: RunnableConfig) -> Place:
 
 
 def get_checkpoint_id(config: RunnableConfig) -> str | None:
-    """The checkpoint that `config` names; None means the latest."""
+    """The checkpoint that `config` names; None means the latest.
+
+    Args:
+        config: The config.
+
+    Examples:
+        >>> from milepost.checkpoint.base import get_checkpoint_id
+        >>> get_checkpoint_id({"configurable": {"thread_id": "1", "checkpoint_id": "a"}})
+        'a'
+    """
     configurable = config.get("configurable") or {}
     return configurable.get("checkpoint_id") or configurable.get("thread_ts")
 
@@ -144,7 +190,13 @@ def now() -> str:
 
 
 def empty_checkpoint() -> Checkpoint:
-    """The state of a thread before its first input."""
+    """The state of a thread before its first input.
+
+    Examples:
+        >>> from milepost.checkpoint.base import empty_checkpoint
+        >>> empty_checkpoint()["channel_values"]
+        {}
+    """
     return Checkpoint(
         v=FORMAT_VERSION,
         id=checkpoint_id(),
@@ -157,7 +209,18 @@ def empty_checkpoint() -> Checkpoint:
 
 
 def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
-    """A copy whose mappings can be changed without changing the original's."""
+    """A copy whose mappings can be changed without changing the original's.
+
+    Args:
+        checkpoint: The original.
+
+    Examples:
+        >>> from milepost.checkpoint.base import copy_checkpoint, empty_checkpoint
+        >>> original = empty_checkpoint()
+        >>> copy_checkpoint(original)["channel_values"]["city"] = "Paris"
+        >>> original["channel_values"]
+        {}
+    """
     return Checkpoint(
         v=checkpoint["v"],
         id=checkpoint["id"],

@@ -230,15 +230,30 @@ class StepSaver(Generic[Prepared]):
 
     @abstractmethod
     def prepare(self, step: StepCommit) -> Prepared:
-        """Encode a step. Raises SerializationError if a value cannot be stored."""
+        """Encode a step.
+
+        Args:
+            step: What is to be stored together.
+
+        Raises:
+            SerializationError: A value cannot be stored.
+        """
 
     def weight(self, step: Prepared) -> int:  # noqa: ARG002
-        """About how many bytes a prepared step holds."""
+        """About how many bytes a prepared step holds.
+
+        Args:
+            step: What `prepare` returned.
+        """
         return 0
 
     @abstractmethod
     def commit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
-        """Store steps in order and durably; for each, None or why it alone was not stored."""
+        """Store steps in order and durably; for each, None or why it alone was not stored.
+
+        Args:
+            steps: What `prepare` returned, in order.
+        """
 
     @abstractmethod
     async def acommit(self, steps: Sequence[Prepared]) -> list[Exception | None]:
@@ -248,7 +263,12 @@ class StepSaver(Generic[Prepared]):
     def hold(self, thread_id: str, fence: Fence) -> None:
         """Claim a thread before the first commit, or renew the claim while a node runs.
 
-        Raises ThreadConflict if another run is working on the thread; that changes nothing.
+        Args:
+            thread_id: The thread.
+            fence: The run that claims it.
+
+        Raises:
+            ThreadConflict: Another run is working on the thread; that changes nothing.
         """
 
     @abstractmethod
@@ -257,9 +277,13 @@ class StepSaver(Generic[Prepared]):
 
     @abstractmethod
     def release(self, thread_id: str, fence: Fence, status: str) -> None:
-        """The run is over, and its last commit did not say how: the registry shall say `status`.
+        """The run is over, and its last commit did not say how: the registry shall say it.
 
-        An empty status takes a claim back that nothing was stored under.
+        Args:
+            thread_id: The thread.
+            fence: The run that claimed it.
+            status: How the run ended. An empty status takes a claim back that nothing was stored
+                under.
         """
 
     @abstractmethod
@@ -268,7 +292,11 @@ class StepSaver(Generic[Prepared]):
 
     @abstractmethod
     def head(self, thread_id: str) -> str | None:
-        """The id of the thread's latest checkpoint in the root graph."""
+        """The id of the thread's latest checkpoint in the root graph.
+
+        Args:
+            thread_id: The thread.
+        """
 
     @abstractmethod
     async def ahead(self, thread_id: str) -> str | None:

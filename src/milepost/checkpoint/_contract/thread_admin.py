@@ -116,16 +116,36 @@ class Threads(Facet):
         after: str | None = None,
         limit: int = 100,
     ) -> Program[Page]:
-        """A page of threads in the order of their ids; `after` is the last id of the page before.
+        """A page of threads in the order of their ids.
 
-        `metadata` is compared with what is stored about threads; of `tags` it must have those that
-        are given. The status is idle, interrupted, error, running or stale.
+        Args:
+            metadata: What is stored about threads must have these pairs; of `tags`, those that are
+                given.
+            status: idle, interrupted, error, running or stale.
+            prefix: What their ids begin with.
+            updated_after: Seconds since 1970; something was saved to them later.
+            updated_before: Seconds since 1970; nothing was saved to them later.
+            after: The last id of the page before.
+            limit: How many at most.
+
+        Examples:
+            >>> [thread.thread_id for thread in saver.list_threads(status="idle")]
+            ['1']
         """
         wanted = Wanted(metadata or {}, status, prefix, updated_after, updated_before, after, limit)
         return (yield from self._page(wanted))
 
     def _get(self, thread_id: str) -> Program[ThreadInfo | None]:
-        """What the registry knows of a thread, with counts and bytes."""
+        """What the registry knows of a thread, with counts and bytes.
+
+        Args:
+            thread_id: The thread.
+
+        Examples:
+            >>> thread = saver.get_thread("1")
+            >>> thread.status, thread.checkpoints
+            ('idle', 3)
+        """
         return (yield from self._info(thread_id_of(thread_id)))
 
     def _create(
@@ -133,21 +153,45 @@ class Threads(Facet):
     ) -> Program[ThreadInfo]:
         """Make a thread known before anything is run in it; what the registry says of it then.
 
-        If the thread is known already, the keys in `metadata` are added to its own or replace
-        them, and nothing else changes: a run in progress is not disturbed. A run may follow, and
-        finds a thread without a checkpoint as new.
+        If the thread is known already, nothing but its metadata changes: a run in progress is not
+        disturbed. A run may follow, and finds a thread without a checkpoint as new.
+
+        Args:
+            thread_id: The thread.
+            metadata: Keys that are added to those of the thread, or replace them.
+
+        Examples:
+            >>> saver.create_thread("2", {"owner": "ada"}).metadata
+            {'owner': 'ada'}
         """
         return (yield from self._add(thread_id_of(thread_id), metadata or {}))
 
     def _set_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> Program[None]:
         """Say what a thread is about: `owner`, `tags`, and anything else that is plain JSON.
 
-        It replaces what was said before; `create_thread` adds to it.
+        Args:
+            thread_id: The thread.
+            metadata: Replaces what was said before; `create_thread` adds to it.
+
+        Examples:
+            >>> saver.set_thread_metadata("1", {"owner": "ada", "tags": ["billing"]})
+            >>> [thread.thread_id for thread in saver.list_threads(metadata={"owner": "ada"})]
+            ['1']
         """
         yield from self._describe(thread_id_of(thread_id), metadata)
 
     def _copy(self, source_thread_id: str, target_thread_id: str) -> Program[None]:
-        """Copy a thread with its whole history to a new id."""
+        """Copy a thread with its whole history to a new id.
+
+        Args:
+            source_thread_id: The thread.
+            target_thread_id: The id of the copy.
+
+        Examples:
+            >>> saver.copy_thread("1", "copy of 1")
+            >>> graph.get_state({"configurable": {"thread_id": "copy of 1"}}).values
+            {'n': 1}
+        """
         source, target = thread_id_of(source_thread_id), thread_id_of(target_thread_id)
         yield from self._duplicate(source, target)
 
@@ -163,12 +207,28 @@ class Threads(Facet):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Program[Removed]:
-        """Drop history: all but the last `keep` checkpoints of each graph, or whole threads.
+        """Drop history: all but the last checkpoints of each graph, or whole threads.
 
-        With `older_than`, in seconds, younger checkpoints stay too. What the kept ones need stays
-        in any case: ancestors of delta channels, pending writes and interrupts, inner graphs.
-        `dry_run` only counts. `progress(done, total)` is called after each thread. Returns what
-        was removed.
+        What the kept ones need stays in any case: ancestors of delta channels, pending writes and
+        interrupts, inner graphs.
+
+        Args:
+            thread_ids: The threads.
+            strategy: "keep_latest", or "delete" for whole threads.
+            keep: How many checkpoints of each graph stay.
+            older_than: Seconds; younger checkpoints stay too.
+            dry_run: Only count.
+            progress: Called after each thread with how many are done, and how many there are.
+
+        Returns:
+            What was removed.
+
+        Raises:
+            ValueError: The strategy is not known, or `keep` is less than 1.
+
+        Examples:
+            >>> saver.prune(["1"], keep=1).checkpoints
+            2
         """
         if strategy not in _STRATEGIES:
             raise ValueError(f"Unknown strategy '{strategy}': use 'keep_latest' or 'delete'.")
@@ -194,11 +254,31 @@ class Threads(Facet):
         return removed
 
     def _delete(self, thread_id: str) -> Program[None]:
-        """Remove all checkpoints and writes of a thread, in every namespace."""
+        """Remove all checkpoints and writes of a thread, in every namespace.
+
+        Args:
+            thread_id: The thread.
+
+        Examples:
+            >>> saver.delete_thread("1")
+            >>> saver.get_thread("1") is None
+            True
+        """
         yield from self._remove(thread_id_of(thread_id))
 
     def _delete_for_runs(self, run_ids: Sequence[str]) -> Program[None]:
-        """Remove the checkpoints that certain runs made, and their writes."""
+        """Remove the checkpoints that certain runs made, and their writes.
+
+        Args:
+            run_ids: The runs.
+
+        Examples:
+            >>> other = {"configurable": {"thread_id": "2"}, "metadata": {"run_id": "a"}}
+            >>> _ = graph.invoke({}, other)
+            >>> saver.delete_for_runs(["a"])
+            >>> saver.get_tuple(other) is None
+            True
+        """
         _check_list("run_ids", run_ids)
         runs = {check_name("run_id", str(run_id)) for run_id in run_ids}
 
@@ -219,10 +299,24 @@ class Threads(Facet):
     ) -> Program[Removed]:
         """Remove threads for good, by their ids or by what the registry says of them.
 
-        Then the space is given back, so that the files hold none of it any more; with
-        `vacuum=False` that is left to a later call of `vacuum`. `progress(done, None)` is called
-        after each thread. Returns what was removed, or raises NotErasedError if the rows are gone
-        but the files still hold their bytes.
+        Args:
+            thread_ids: The threads.
+            metadata: Threads whose metadata has these pairs.
+            prefix: Threads whose ids begin like this.
+            vacuum: Give the space back then, so that the files hold none of it any more; with
+                `False` that is left to a later call of `vacuum`.
+            progress: Called after each thread with how many are done, and `None`.
+
+        Returns:
+            What was removed.
+
+        Raises:
+            NotErasedError: The rows are gone, but the files still hold their bytes.
+            ValueError: Nothing says which threads.
+
+        Examples:
+            >>> saver.erase(prefix="1").threads
+            ['1']
         """
         if thread_ids is None and not metadata and not prefix:
             raise ValueError("Say which threads to erase: by thread_ids, metadata or prefix.")
@@ -248,9 +342,16 @@ class Threads(Facet):
     def _sweep(
         self, *, ttl: float, dry_run: bool = False, progress: Progress | None = None
     ) -> Program[Removed]:
-        """Remove threads that nothing was saved to for `ttl` seconds; call it now and then.
+        """Remove threads that nothing was saved to for a while; call it now and then.
 
-        `progress(done, None)` is called after each thread.
+        Args:
+            ttl: Seconds.
+            dry_run: Only count.
+            progress: Called after each thread with how many are done, and `None`.
+
+        Examples:
+            >>> saver.sweep(ttl=30 * 24 * 3600).threads
+            []
         """
         removed = Removed()
         done = 0
@@ -283,6 +384,14 @@ class Threads(Facet):
         """`sweep` every so many seconds, in a thread of its own, unless that is going on already.
 
         The future ends when the sweeper does, with the error if a sweep has failed.
+
+        Args:
+            ttl: As for `sweep`.
+            every: Seconds between two sweeps.
+
+        Examples:
+            >>> future = saver.start_sweeper(ttl=30 * 24 * 3600)
+            >>> saver.stop_sweeper()
         """
         sweep = partial(self.sweep, ttl=ttl)
         if self._sweeping.sweeper is None:

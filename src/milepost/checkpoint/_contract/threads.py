@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from milepost.constants import BRANCH_TO, START, TASKS
 from milepost.errors import BrokenChainError, CheckpointError, CheckpointNotFoundError
+from milepost.types import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -135,6 +136,19 @@ def latest(history: History, count: int, before: Callable[[str], bool] | None) -
 def is_trigger(channel: str) -> bool:
     """Whether a channel holds something only while a task is still to run."""
     return channel in (START, TASKS) or channel.startswith(BRANCH_TO)
+
+
+def status_left(changed: Mapping[str, Any]) -> str:
+    """How a checkpoint of a foreign runtime leaves its thread, by the channels that changed.
+
+    A channel that is a trigger is emptied by the next step: if it holds something, that is new. The
+    list of tasks is left empty, not away.
+    """
+    waits = any(
+        is_trigger(channel) and value is not MISSING and (channel != TASKS or bool(value))
+        for channel, value in changed.items()
+    )
+    return "running" if waits else "idle"
 
 
 def is_wanted(info: ThreadInfo, wanted: Wanted) -> bool:

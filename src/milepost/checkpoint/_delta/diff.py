@@ -14,10 +14,11 @@ what says otherwise.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import ormsgpack
 
+from milepost._internal import native
 from milepost.checkpoint.serde._msgpack.codec import unpack_all
 from milepost.errors import DeserializationError
 
@@ -101,20 +102,27 @@ def pack(delta: Delta) -> bytes:
 def unpack(data: Buffer) -> DeltaOps:
     """The delta that `pack` was given."""
     try:
-        delta = unpack_all(data)
+        delta = unpack_all(data) if native.unpack is None else native.unpack(data, _HOOKS)
         if type(delta) is not list:
             raise TypeError("it is no list of steps")
-        return list(map(_step, delta))
+        for at, step in enumerate(delta):
+            if type(step) is list and len(step) == 2:
+                start, size = step
+                if type(start) is int and type(size) is int:
+                    delta[at] = (start, size)
+                    continue
+            if type(step) is not bytes:
+                raise TypeError("a step is neither bytes nor a place in the base")
+        return delta
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"a stored difference does not decode: {error}") from error
 
 
-def _step(stored: object) -> bytes | tuple[int, int]:
-    if type(stored) is bytes:
-        return stored
-    if type(stored) is list and len(stored) == 2 and {int}.issuperset(map(type, stored)):
-        return stored[0], stored[1]
-    raise TypeError("a step is neither bytes nor a place in the base")
+def _refuse(code: int, data: bytes) -> Any:  # noqa: ARG001
+    raise ValueError("it has an extension")
+
+
+_HOOKS: Final = (_refuse,)
 
 
 def cost(delta: Delta) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
+from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
@@ -21,6 +22,7 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, TaskWrites
+from milepost.checkpoint._contract.threads import status_left
 from milepost.checkpoint._contract.versions import counter_in, counter_text, is_short
 from milepost.checkpoint._memory.reencrypt import MemoryAdmin
 from milepost.checkpoint._memory.storage import MemoryStorage
@@ -31,8 +33,20 @@ from milepost.types import MISSING, RunnableConfig
 class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what prune returns
     """Keeps threads in memory; they are lost when the process ends.
 
-    `factory` makes the three mappings `storage`, `writes` and `blobs`; it is called like
-    `collections.defaultdict`.
+    Args:
+        serde: Turns values into bytes and back.
+        factory: Makes the three mappings `storage`, `writes` and `blobs`; it is called like
+            `collections.defaultdict`.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> saver = InMemorySaver()
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> graph.invoke({}, config)
+        {'n': 1}
     """
 
     _last_version: tuple[str | None, int, bool] = (None, 0, False)
@@ -67,7 +81,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
         new.checkpoint = copy_checkpoint(checkpoint)
         new.checkpoint["channel_versions"].update(new_versions)
         self._names.checkpoint(place, new)
-        step = self._codes.step(place, (), new, None, None, None)
+        step = self._codes.step(place, (), new, None, None, status_left(new.changed))
         with self._lock:
             self._store(step)
             # It may have taken the place of the one that the next step would be told to build on.
@@ -123,7 +137,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
                     continue
                 if filter:
                     metadata = self._metadata(place, stored)
-                    if any(metadata.get(key, MISSING) != wanted for key, wanted in filter.items()):
+                    if not metadata_matches(metadata, filter):
                         continue
                 found = self._read(place, stored)
             yield found

@@ -52,10 +52,14 @@ from milepost.checkpoint._memory.value_log import (
 )
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.constants import ERROR, INTERRUPT, START
+from milepost.constants import ERROR, INTERRUPT, RESUME, START
 from milepost.errors import SerdeError
 
-_STATUSES = {WRITES_IDX_MAP[ERROR]: "error", WRITES_IDX_MAP[INTERRUPT]: "interrupted"}
+_STATUSES = {
+    WRITES_IDX_MAP[ERROR]: "error",
+    WRITES_IDX_MAP[INTERRUPT]: "interrupted",
+    WRITES_IDX_MAP[RESUME]: "running",
+}
 """What a special write says of its thread, by its place."""
 
 
@@ -314,7 +318,7 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
                         thread.early_writes.add(write_key)
                 for at, row in writes:
                     if at[1] < 0:
-                        if fence is None:
+                        if fence is None and (checkpoint_id or "") >= (thread.head or ""):
                             thread.status = _STATUSES.get(at[1], thread.status)
                     elif at in rows:
                         continue
@@ -337,6 +341,9 @@ class MemoryStorage(StepSaver[Prepared], ProcessBound, BaseCheckpointSaver[str])
             if ns == "" and (thread.head is None or new_id > thread.head):
                 thread.head = new_id
                 thread.status = status
+                if fence is None:  # its tasks may have asked something before it came
+                    for _, place_of_write in self.writes.get((thread_id, ns, new_id), ()):
+                        thread.status = _STATUSES.get(place_of_write, thread.status)
 
     def _keep_value(self, place: Place, blob_key: BlobKey, value: Encoded) -> Kept:
         """The stored form of a large value: what it shares with its predecessor is not repeated."""

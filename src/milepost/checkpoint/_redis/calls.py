@@ -2,13 +2,13 @@
 
 A transaction is a generator that yields these calls, in sync and async code alike:
 
-    yielded   sent back
-    Read      the thread's rev, and one reply for each request (`scripts.py`)
-    Write     0, or how many writes the thread has had (`scripts.py`)
-    Listed    the reply of a command on the index of all threads
-    Entries   of each thread its entry and its latest root checkpoint, as for the request `E`
-    Scan      the keys that hold rows of any thread
-    Sleep     None, some time later
+    yielded     sent back
+    Read        the thread's rev, and one reply for each request (`scripts.py`)
+    Write       0, or how many writes the thread has had (`scripts.py`)
+    Listed      the reply of a command on the index of all threads
+    Entries     of each thread its entry and its latest root checkpoint, as for the request `E`
+    Everything  the keys that hold rows of any thread
+    Pause       None, some time later
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from milepost._db.calls import Pause
+from milepost._db.redis.commands import Argument
 from milepost._internal import fork_guard
 from milepost.errors import BrokenChainError
-
-Argument: TypeAlias = bytes | str | int
 
 
 class Read(NamedTuple):
@@ -54,17 +54,11 @@ class Entries(NamedTuple):
     thread_ids: Sequence[str]
 
 
-class Scan(NamedTuple):
+class Everything(NamedTuple):
     """Look through all keys of the server, or of the cluster."""
 
 
-class Sleep(NamedTuple):
-    """Wait before another attempt."""
-
-    seconds: float
-
-
-Call: TypeAlias = Read | Write | Listed | Entries | Scan | Sleep
+Call: TypeAlias = Read | Write | Listed | Entries | Everything | Pause
 R = TypeVar("R")
 Calls: TypeAlias = Generator[Call, Any, R]
 

@@ -21,7 +21,7 @@ from milepost.checkpoint._redis.rows import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint._redis.calls import Argument
+    from milepost._db.redis.commands import Argument
 
 
 @dataclass

@@ -242,6 +242,9 @@ class ReadStatements:
 
     # -- all rows of a thread
 
+    def checkpoint_keys(self, id: str) -> Calls[Rows]:
+        return [tuple(parts(field)) for field in (yield from self.view(id).range(CHECKPOINT))]
+
     def checkpoints_of(self, id: str) -> Calls[Rows]:
         rows = yield from self.view(id).all(CHECKPOINT)
         found = [(*parts(field), row) for field, row in rows.items()]

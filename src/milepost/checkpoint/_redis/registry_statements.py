@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Scan
+from milepost.checkpoint._redis.calls import Calls, Entries, Everything, Listed
 from milepost.checkpoint._redis.rows import BLOB, CHECKPOINT, WRITE, Rows, parts
 from milepost.checkpoint._redis.transaction import unlist
 from milepost.checkpoint._redis.view import Entry, entry_in
@@ -106,6 +106,11 @@ class RegistryStatements:
         """How long a thread lives: a statement of this saver's own."""
         return (yield from self._change(id, _any, ttl=ttl))
 
+    def ttl_of(self, id: str) -> Calls[Rows]:
+        """How long it lives, in seconds; -1 for ever, nothing if the saver decides."""
+        entry = yield from self.view(id).load()
+        return [(entry.ttl,)] if entry else []
+
     def thread_metadata(self, id: str) -> Calls[Rows]:
         entry = yield from self.view(id).load()
         return [(entry.metadata,)] if entry else []
@@ -182,7 +187,7 @@ class RegistryStatements:
         return found
 
     def unlisted(self) -> Calls[Rows]:
-        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Scan()))
+        ids = sorted(self._tables.keys.thread_in(key) for key in (yield Everything()))
         found = (yield Entries(ids)) if ids else []
         rows: Rows = []
         for id, (cells, _) in zip(ids, found, strict=True):

@@ -1,53 +1,38 @@
-"""The part of a saver on Redis that its sync and async forms share."""
+"""A saver on Redis: everything but how its sync and async forms are opened and closed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
-from milepost._db.dialect import Bounds, Dialect
+from milepost._db.dialect import Bounds, Traits
 from milepost._db.operations import Query
+from milepost._db.redis.client import make_client
 from milepost.checkpoint._contract.names import check_name
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions
 from milepost.checkpoint._contract.threads import is_wanted
+from milepost.checkpoint._redis.engine import SaverEngine
 from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.settings import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.threads import RedisThreads, seconds
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.threads.registry import Registry
-from milepost.errors import MissingDependencyError
+from milepost.errors import ColourError
 
 if TYPE_CHECKING:
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation
     from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
     from milepost.checkpoint._redis.calls import Calls
-    from milepost.checkpoint._redis.engine import AsyncRedisEngine, RedisEngine
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
     from milepost.checkpoint.serde.base import SerializerProtocol
 
-_NOTHING: Final = ""
-DIALECT: Final = Dialect(
-    name="redis",
-    bytes=_NOTHING,
-    real=_NOTHING,
-    text=_NOTHING,
-    json=_NOTHING,
-    compact=_NOTHING,
-    packed=_NOTHING,
-    pairs=_NOTHING,
-    items=_NOTHING,
-    int=_NOTHING,
-    lock=_NOTHING,
-    remote=True,
-    refuses=False,
-    settled=(),
-    chain=Bounds(16, 32, 16),
+TRAITS: Final = Traits(
+    name="redis", remote=True, refuses=False, settled=(), chain=Bounds(16, 32, 16)
 )
-"""What a saver asks of a dialect besides its words, of which there are none here."""
 _PAGE: Final = 200
 
 
@@ -80,23 +65,28 @@ def _before(prefix: str | None) -> str:
 
 
 class RedisStorage(SqlSaver):
-    """Keeps threads in Redis."""
+    """Keeps threads in Redis or Valkey, by a sync or an async client."""
 
-    dialect = DIALECT
+    dialect = TRAITS
     registry = RedisRegistry
     steadfast = True
-    engine: RedisEngine | AsyncRedisEngine
+    is_async: ClassVar[bool]
+    engine: SaverEngine
 
     def __init__(
         self,
+        redis_url: str | None = None,
         *,
-        serde: SerializerProtocol | None,
-        ttl: Mapping[str, Any] | None,
-        checkpoint_prefix: str,
-        wait_aof: bool,
-        wait_replicas: int,
-        allow_eviction: bool,
-        scripts: bool,
+        redis_client: Any = None,
+        connection_args: Mapping[str, Any] | None = None,
+        ttl: Mapping[str, Any] | None = None,
+        checkpoint_prefix: str = "milepost",
+        checkpoint_write_prefix: str | None = None,  # noqa: ARG002
+        serde: SerializerProtocol | None = None,
+        wait_aof: bool = True,
+        wait_replicas: int = 0,
+        allow_eviction: bool = False,
+        scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
         super().__init__(serde=serde, **threads)
@@ -118,6 +108,7 @@ class RedisStorage(SqlSaver):
         self.checkpoint_prefix = checkpoint_prefix
         self.settings = Settings(
             Keys(checkpoint_prefix),
+            owner=type(self).__name__,
             ttl=None if default is None else seconds(default),
             refresh_on_read=refresh,
             wait_aof=wait_aof,
@@ -125,6 +116,25 @@ class RedisStorage(SqlSaver):
             allow_eviction=allow_eviction,
             scripts=scripts,
         )
+        self._owns_client = redis_client is None
+        client = self._client(redis_url, connection_args) if self._owns_client else redis_client
+        self.engine = SaverEngine(client, self.settings)
+        if self.engine.redis.is_async is not self.is_async:
+            name = type(self).__name__
+            raise ColourError(
+                f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
+                if self.is_async
+                else f"{name} needs a sync client; for an async one use Async{name}."
+            )
+
+    def _client(self, url: str | None, options: Mapping[str, Any] | None) -> Any:
+        if url is None:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} needs an address or a client: {name}(redis_url) or "
+                f"{name}(redis_client=...)."
+            )
+        return make_client(url, is_async=self.is_async, **(options or {}))
 
     def _statements(self) -> Statements:
         """Every statement is its name."""
@@ -169,30 +179,3 @@ class RedisStorage(SqlSaver):
             raise
         self._storer.settle(steps, outcome)
         return outcome
-
-
-def client_of(
-    owner: str, url: str | None, client: Any, given: Mapping[str, Any] | None, *, is_async: bool
-) -> Any:
-    """The client that a saver was given, or one for an address."""
-    if client is not None:
-        return client
-    if url is None:
-        raise ValueError(
-            f"{owner} needs an address or a client: {owner}(redis_url) or "
-            f"{owner}(redis_client=...)."
-        )
-    try:
-        import redis
-        import redis.asyncio
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{owner} needs redis-py: pip install 'milepost[redis]'."
-        ) from error
-    options = dict(given or {})
-    is_cluster = options.pop("cluster", False)
-    if is_cluster:
-        kind: Any = redis.asyncio.RedisCluster if is_async else redis.RedisCluster
-    else:
-        kind = redis.asyncio.Redis if is_async else redis.Redis
-    return kind.from_url(url, **options)

@@ -31,21 +31,9 @@ not done again:
 
 from __future__ import annotations
 
-from hashlib import sha1
-from typing import Final, NamedTuple
+from typing import Final
 
-
-class Script(NamedTuple):
-    """A script, and its digest."""
-
-    text: str
-    sha: str
-
-
-def _script(*parts: str) -> Script:
-    text = "".join(parts)
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
-
+from milepost._db.redis.commands import Script
 
 _COMMON = r"""
 local thread, rows, index = KEYS[1], KEYS[2], KEYS[3]
@@ -81,9 +69,10 @@ local function expire(default)
 end
 """
 
-READ: Final = _script(
-    _COMMON,
-    r"""
+READ: Final = Script(
+    "read a thread",
+    _COMMON
+    + r"""
 -- ARGV: whether the thread has been used, the saver's time to live, requests
 local function link(field, row, parents)
   local kind, ns, name = field:match('^(.)%z([^%z]*)%z([^%z]*)')
@@ -174,9 +163,10 @@ return replies
 """,
 )
 
-WRITE: Final = _script(
-    _COMMON,
-    r"""
+WRITE: Final = Script(
+    "change a thread",
+    _COMMON
+    + r"""
 -- ARGV: the new rev, the saver's time to live, conditions and changes
 local rev = ARGV[1]
 local before = call('HGET', thread, 'rev')

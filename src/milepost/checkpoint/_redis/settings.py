@@ -20,7 +20,15 @@ UNSURE: Final = "how much of that survives a crash of the server is for its sett
 
 
 class Durability(NamedTuple):
-    """What is promised of a step that was acknowledged."""
+    """What is promised of a step that was acknowledged.
+
+    Examples:
+        >>> import os
+        >>> from milepost.checkpoint.redis import RedisSaver
+        >>> with RedisSaver.from_conn_string(os.environ["REDIS_URL"], wait_aof=False) as saver:
+        ...     saver.durability.replicas
+        0
+    """
 
     fsynced: bool | None
     """Whether it is in the server's append-only file, on the disk; None before the first use."""
@@ -35,6 +43,8 @@ class Settings:
     """What a saver was told about its server."""
 
     keys: Keys
+    owner: str = "RedisSaver"
+    """The class that errors name."""
     ttl: float | None = None
     """Seconds."""
     refresh_on_read: bool = False

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint._redis.calls import Known
     from milepost.checkpoint._redis.rows import Keys
 
-REDIS: Final = Statements(**{name: name for name in Statements.__annotations__} | {"newest": ""})
+_NONE: Final = {"latest": "", "newest": ""}
+REDIS: Final = Statements(**{name: name for name in Statements.__annotations__} | _NONE)
 """Every statement is its own name. There is no guess at the newest values."""
 
 _RELISTED: Final = 60.0

@@ -16,8 +16,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from milepost._db.calls import Pause
+from milepost._db.redis.commands import Argument
 from milepost._internal.generators import GeneratorDriver
-from milepost.checkpoint._redis.calls import Argument, Calls, Entries, Listed, Sleep, Write
+from milepost.checkpoint._redis.calls import Calls, Entries, Listed, Write
 from milepost.checkpoint._redis.view import Changed
 from milepost.errors import DatabaseBusyError
 
@@ -44,7 +46,7 @@ def transaction(
         try:
             return (yield from _attempt(attempt, work, write=write))
         except Changed:
-            yield Sleep(pause * random.random())
+            yield Pause(pause * random.random())
             pause = min(2 * pause, _LONGEST_PAUSE)
     raise DatabaseBusyError(
         f"Others have changed the thread {_ATTEMPTS} times while this transaction was under way. "

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from milepost.checkpoint._redis.calls import Argument, Calls, Read
+from milepost._db.redis.commands import Argument
+from milepost.checkpoint._redis.calls import Calls, Read
 from milepost.checkpoint._redis.rows import CHECKPOINT, WRITE, field_of, link, pack, parts, unpack
 from milepost.errors import DamagedRowError
 
@@ -304,8 +305,7 @@ class ThreadView:
         if self.entry is None:
             return [*found, "K"]
         found += entry_changes(self._before, self.entry)
-        if self.is_wiped:
-            raise NotImplementedError("a thread without rows is removed as a whole")
+        assert not self.is_wiped, "a thread without rows is removed as a whole"
         for field, row in self.changed.items():
             found += ["D", field] if row is None else ["S", field, pack(row)]
         return found

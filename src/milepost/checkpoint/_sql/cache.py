@@ -18,6 +18,7 @@ from milepost.checkpoint._delta.split import split_like
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from milepost.checkpoint._contract.step_saver import StoredWrites
     from milepost.checkpoint._delta.diff import Buffer, Parts
     from milepost.checkpoint._delta.encode import Codec, Encoded
     from milepost.checkpoint._sql.manifest import Manifest
@@ -118,6 +119,8 @@ class CachedManifest(CachedRow):
     """Whether `manifest.inline` still has channels that are INHERITED."""
     held: int = 0
     """What it takes in memory while it is cached, about."""
+    written: StoredWrites | None = None
+    """What runs of this process have stored at the checkpoint, as far as that is known."""
 
 
 class EarlyWrite(NamedTuple):
@@ -171,6 +174,8 @@ class _Thread(dict[str, _Graph]):
         return graph
 
 
+_NO_GRAPHS: Mapping[str, _Graph] = {}
+"""Of a thread of which nothing is cached."""
 _KEPT = 3
 """Versions of a value, and manifests, that are cached: one for each of a few branches."""
 _GRAPHS = 256
@@ -204,7 +209,7 @@ class ThreadCache:
     def holds(self, thread_id: str, ns: str) -> bool:
         """Whether anything is cached of a graph's checkpoints."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             return graph is not None and bool(graph.manifests)
 
     def manifest(
@@ -212,7 +217,7 @@ class ThreadCache:
     ) -> CachedManifest | None:
         """The manifest of a checkpoint, if a run with this token may build on it."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.manifests) if graph is not None else ():
                 if cached.checkpoint_id == id and (cached.owner is None or cached.owner == token):
                     return cached
@@ -223,7 +228,7 @@ class ThreadCache:
     ) -> CachedValue | None:
         """The most recent version of a value that a run with this token may build on."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in reversed(graph.values.get(channel, ())) if graph is not None else ():
                 if cached.owner in (None, token):
                     return cached
@@ -232,7 +237,7 @@ class ThreadCache:
     def value(self, thread_id: str, ns: str, channel: str, version: str) -> CachedValue | None:
         """One version of a value, if it is stored."""
         with self._lock:
-            graph = self._graph(thread_id, ns)
+            graph = self._threads.get(thread_id, _NO_GRAPHS).get(ns)
             for cached in graph.values.get(channel, ()) if graph is not None else ():
                 if cached.version == version and cached.owner is None:
                     return cached
@@ -321,7 +326,3 @@ class ThreadCache:
             thread = self._threads.pop(thread_id, None)
             if thread is not None:
                 self._size -= thread.size
-
-    def _graph(self, thread_id: str, ns: str) -> _Graph | None:
-        thread = self._threads.get(thread_id)
-        return thread.get(ns) if thread is not None else None

@@ -8,7 +8,8 @@ by one, have rows of their own.
 Mostly they come together with the checkpoint that they lead to. Then they need no row at all: they
 are stored in that checkpoint's, so that a usual step is one row, and dirties one page of a
 database. They still belong to the checkpoint before it. To be found from there, the two must be
-next to each other, which they are if one run made both and nothing in between.
+next to each other, which they are if one run made both and nothing in between, or if the first was
+the head of the thread when the run came to it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 SEVERAL_WRITES: Final = "+"
 """In the column `type`: the row holds several writes."""
 Entry: TypeAlias = "tuple[str, str, list[_Brief]]"
-"""A task's id, path and writes."""
+"""A task's id, path and writes. The row of a checkpoint holds a list of these."""
 _Brief: TypeAlias = "tuple[int, str, str | None, bytes]"
+"""Position, channel, kind as it is stored, bytes."""
 INLINE_WRITES: Final = "#"
 """In a row that a query returns: what it holds is from the row of the next checkpoint."""
 
@@ -46,11 +48,6 @@ def unpack_several(data: Buffer) -> list[WriteRow]:
         return _full(ormsgpack.unpackb(data))
     except (ValueError, TypeError) as error:
         raise DeserializationError(f"stored writes do not decode: {error}") from error
-
-
-def pack_inline(tasks: Sequence[Entry]) -> bytes:
-    """The ordinary writes of tasks, none of them with a base, for the row of a checkpoint."""
-    return ormsgpack.packb(tasks)
 
 
 def unpack_inline(data: Buffer) -> list[tuple[str, str, list[WriteRow]]]:

@@ -115,6 +115,7 @@ class ParentWrites(NamedTuple):
 
 
 NO_WRITES: Final = ParentWrites()
+_INLINE_WRITES: Final = ParentWrites(inline=True)
 
 
 def pack(stamp: Sequence[Any], manifest: Manifest, writes: ParentWrites = NO_WRITES) -> bytes:
@@ -142,14 +143,19 @@ def unpack(data: Buffer) -> Unpacked:
     writes; versions, seen, inline."""
     try:
         format, time, updated, grouped, seen, inline, *told = ormsgpack.unpackb(data)
-        writes = ParentWrites(*told) if told else NO_WRITES
+        if not told:
+            writes = NO_WRITES
+        elif len(told) == 1 and told[0] is True:
+            writes = _INLINE_WRITES
+        else:
+            writes = ParentWrites(*told)
         versions = {}
         for version, *names in grouped:
             for name in names:
                 versions[name] = version
         if type(seen) is not dict or type(inline) is not dict:
             raise ValueError("it has another form")
-        if type(writes.inline) is not bool or type(writes.rows) is not int:
+        if told and (type(writes.inline) is not bool or type(writes.rows) is not int):
             raise ValueError("it has another form")
         return format, time, updated, writes, versions, seen, inline
     except (ValueError, TypeError) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import ormsgpack
 
-from milepost.checkpoint._sql.rows import long_kind
+from milepost.checkpoint._sql.rows import long_kind, short_kind
 from milepost.errors import DeserializationError, SerdeError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ _COUNT: Final = 4
 
 def encoded(
     codec: Codec, metadata: CheckpointMetadata, thread_id: str, ns: str, id: str
-) -> tuple[str, bytes]:
-    """The kind and the bytes, before they are sealed."""
+) -> tuple[str | None, bytes]:
+    """The kind as it is stored, and the bytes before they are sealed."""
     entries: Mapping[str, Any] = metadata
     if codec.splices and len(entries) == _USUAL and entries.get("parents") == {}:
         source, step = entries.get("source"), entries.get("step")
@@ -45,9 +45,10 @@ def encoded(
             except ormsgpack.MsgpackEncodeError:
                 pass  # a number or a text that msgpack does not have: the serializer explains
     try:
-        return codec.whole(metadata, "metadata", thread_id, ns, id)
+        kind, data = codec.whole(metadata, "metadata", thread_id, ns, id)
     except SerdeError as error:
         raise error.at(thread=thread_id, channel="metadata") from None
+    return short_kind(kind), data
 
 
 def counted(kind: str | None, data: Buffer, rows: int) -> tuple[str | None, bytes]:
@@ -87,7 +88,9 @@ def decoded(
     """The metadata of a checkpoint, from the cells of its row."""
     place = ("metadata", thread_id, ns, id)
     try:
-        kind, data, _ = opened(codec, kind, stored, thread_id, ns, id)
+        data = codec.unseal(stored, place, (kind,))
+        if kind != BRIEF:  # nor counted
+            kind, data, _ = apart(kind, data)
         if kind != BRIEF:
             return cast("CheckpointMetadata", codec.decode(long_kind(kind), [data], *place))
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from milepost._internal.dataclass_tools import record
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.manifest import Manifest
 
 
+MSGPACK: Final = "msgpack"
+
+
 def short_kind(kind: str) -> str | None:
     """A kind as it is stored: nearly all are msgpack."""
-    return None if kind == "msgpack" else kind
+    return None if kind == MSGPACK else kind
 
 
 def long_kind(kind: str | None) -> str:
     """The kind that `short_kind` was given."""
-    return "msgpack" if kind is None else kind
+    return MSGPACK if kind is None else kind
 
 
 class Compaction(NamedTuple):
@@ -102,7 +105,8 @@ class CheckpointRow:
     """What differs from the parent's manifest; None if it is to be stored complete."""
     base: CachedManifest | None
     cached: CachedManifest
-    metadata_kind: str
+    metadata_kind: str | None
+    """As it is stored."""
     metadata: bytes
     metadata_bytes: bytes
     """The encoded metadata before they are sealed."""
@@ -123,7 +127,7 @@ class Prepared:
     checkpoint: CheckpointRow | None
     early: list[EarlyCompaction]
     status: str = "running"
-    """What the registry says of the thread afterwards."""
+    """What the registry says of the thread afterwards; empty: what it says already."""
     written: StoredWrites | None = None
     """What is known of the rows at the graph's latest checkpoint, once this is stored."""
     added: set[tuple[str, int]] = field(default_factory=set)

@@ -11,7 +11,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from milepost._db.group_commit import Committer, Outcome
 from milepost._db.operations import BatchableRead, Operation, Query, Work
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
@@ -57,7 +56,7 @@ from milepost.types import MISSING, RunnableConfig
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
     from milepost.checkpoint._sql.admin.maintenance import DatabaseAdmin
     from milepost.checkpoint._sql.threads.retention import SqlThreads
@@ -72,7 +71,7 @@ def _admin(saver: SqlSaver) -> DatabaseAdmin:
 
 
 @cache
-def queries_for(dialect: Dialect) -> Statements:
+def queries_for(dialect: Traits) -> Statements:
     """The statements in one dialect."""
     module = import_module(f"milepost.checkpoint._sql.{dialect.name}_statements")
     found: Statements = module.STATEMENTS
@@ -85,7 +84,7 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 ):
     """Keeps threads in a database."""
 
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[Traits]
     registry: ClassVar[type[Registry]] = Registry
     engine: Engine
     _last_version: tuple[str | None, int] = (None, 0)
@@ -118,7 +117,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
         self._reader = Reader(self._codec, self._cache, self._queries, self.dialect)
         self._preparer = Preparer(self._codec, self._cache, self.dialect.chain)
         self._storer = Storer(self._codec, self._cache, self._queries, self._reader, self._registry)
-        self._committer = Committer(self._storer)
         fork_guard.renewed_in_child(self)
 
     def renew(self) -> None:
@@ -185,12 +183,6 @@ class SqlSaver(  # type: ignore[misc] # what prune returns
 
     def weight(self, step: Prepared) -> int:
         return step.weight
-
-    def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.commit(self._committer, self._committer.add(steps))
-
-    async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await self.engine.acommit(self._committer, self._committer.add(steps))
 
     def hold(self, thread_id: str, fence: Fence) -> None:
         fence.held(self.engine.run(self._hold(thread_id, fence), write=True))

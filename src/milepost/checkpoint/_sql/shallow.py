@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from milepost.checkpoint._sql.saver import SqlSaver
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,17 +11,23 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.rows import Prepared
 
 
-class Shallow(SqlSaver):
-    """Prunes a thread whenever it has a new checkpoint."""
+class Shallow:
+    """Prunes a thread whenever it has a new checkpoint. Comes before a saver."""
+
+    if TYPE_CHECKING:
+        prune: Any
+        aprune: Any
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = super().commit(steps)
+        """Store steps, and prune the threads that have grown."""
+        outcome: Outcome = super().commit(steps)  # type: ignore[misc]
         if threads := grown(steps):
             self.prune(threads)
         return outcome
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        outcome = await super().acommit(steps)
+        """`commit`, for use on an event loop."""
+        outcome: Outcome = await super().acommit(steps)  # type: ignore[misc]
         if threads := grown(steps):
             await self.aprune(threads)
         return outcome

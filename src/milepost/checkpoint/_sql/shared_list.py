@@ -30,6 +30,8 @@ _LONGEST_HEAD: Final = 5
 _PADDING: Final = bytes(_LONGEST_HEAD)
 _USUAL_HEAD, _LIST, _DICT = 3, 0xDC, 0xDE
 """Of 16 to 65,535 elements: their number follows in two bytes."""
+_SHORT_LIST: Final = 0x90
+"""Of up to 15: their number is added to it."""
 _SOME: Final = 64
 """Elements that are compared at a time."""
 _ATOMS: Final = frozenset({str, int, float, bool, type(None), bytes})
@@ -227,20 +229,24 @@ class ListVersion:
         [made] = follow(self, [delta])
         return made
 
-    def added(self, delta: DeltaOps) -> tuple[bytes, int, Buffer] | None:
-        """A head, the number of elements and the new ones, if `delta` adds some to this version:
-        what nearly every version of a list is."""
-        if len(delta) == 3:
+    def additions(self, deltas: Sequence[DeltaOps], first: int) -> list[tuple[bytes, int, Buffer]]:
+        """A head, the number of elements and the new ones of each delta from the first on, as far
+        as each adds some to the version before it: what nearly every version of a list does."""
+        found: list[tuple[bytes, int, Buffer]] = []
+        start, size, most = len(self.head), self.size, self.count
+        for at in range(first, len(deltas)):
+            delta = deltas[at]
+            if len(delta) != 3:
+                break
             head, kept, new = delta
-            if (
-                kept == (len(self.head), self.size)
-                and isinstance(head, bytes)
-                and not isinstance(new, tuple)
-            ):
-                count = self._count_in(head)
-                if count is not None and count >= self.count:
-                    return head, count, new
-        return None
+            if kept != (start, size) or not isinstance(head, bytes) or isinstance(new, tuple):
+                break
+            count = self._count_in(head)
+            if count is None or count < most:
+                break
+            found.append((head, count, new))
+            start, size, most = len(head), size + len(new), count
+        return found
 
     def branch(self) -> SharedList:
         """What has its elements, to be added to."""
@@ -291,6 +297,8 @@ class ListVersion:
         """How many elements a head speaks of; None if it is not one of such a value."""
         if len(head) == _USUAL_HEAD and head[0] == (_LIST if self.growth.is_list else _DICT):
             return head[1] << 8 | head[2]
+        if len(head) == 1 and _SHORT_LIST <= head[0] < _SHORT_LIST + 16 and self.growth.is_list:
+            return head[0] - _SHORT_LIST
         kind, count, body = skim.head(head + _PADDING, 0)
         expected = skim.ARRAY if self.growth.is_list else skim.MAP
         return count if kind == expected and body == len(head) else None
@@ -317,22 +325,20 @@ class ListVersion:
         return Rope.joining(self.buffers()).cut(start, length)
 
 
-def follow(base: ListVersion | Rope, deltas: Iterable[DeltaOps]) -> list[ListVersion | Rope]:
+def follow(base: ListVersion | Rope, deltas: Sequence[DeltaOps]) -> list[ListVersion | Rope]:
     """The versions that deltas make, each out of the one before it."""
     found: list[ListVersion | Rope] = []
     version = base
-    growth: SharedList | None = None  # which ends with the version, and which is not shared yet
-    for delta in deltas:
+    while len(found) < len(deltas):
+        at = len(found)
         if not isinstance(version, ListVersion):
-            version = version.apply(delta)
-        elif (added := version.added(delta)) is None:
-            version, growth = version.changed(delta), None
+            found.append(version.apply(deltas[at]))
+        elif added := version.additions(deltas, at):
+            heads, counts, pieces = zip(*added, strict=True)
+            found += version.branch().add(heads, counts, pieces)
         else:
-            if growth is None:
-                growth = version.branch()
-            head, count, new = added
-            [version] = growth.add([head], [count], [new])
-        found.append(version)
+            found.append(version.changed(deltas[at]))
+        version = found[-1]
     return found
 
 

@@ -98,7 +98,19 @@ def __getattr__(name: str) -> Any:
 
 
 class BaseCheckpointSaver(Generic[V]):
-    """Saves the checkpoints of threads. Derive from it to keep them in a place of your own."""
+    """Saves the checkpoints of threads. Derive from it to keep them in a place of your own.
+
+    Args:
+        serde: Turns values into bytes and back.
+
+    Examples:
+        >>> from milepost.checkpoint.base import empty_checkpoint
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> saver = InMemorySaver()
+        >>> config = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+        >>> metadata = {"source": "input", "step": -1, "parents": {}}
+        >>> stored = saver.put(config, empty_checkpoint(), metadata, {})
+    """
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         if serde is not None:
@@ -114,7 +126,11 @@ class BaseCheckpointSaver(Generic[V]):
         return JsonPlusSerializer()
 
     def with_serde(self, serde: SerializerProtocol) -> Self:
-        """A saver on the same storage that works with another serializer."""
+        """A saver on the same storage that works with another serializer.
+
+        Args:
+            serde: Turns values into bytes and back.
+        """
         twin = copy(self)
         twin.serde = serde
         return twin
@@ -122,8 +138,10 @@ class BaseCheckpointSaver(Generic[V]):
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """A saver on the same storage that may also read these types.
 
-        Each is given as `(module, name)`. A serializer that has no such list, one of your own for
-        example, is left as it is.
+        A serializer that has no such list, one of your own for example, is left as it is.
+
+        Args:
+            extra_allowlist: Each type as `(module, name)`.
         """
         extended = getattr(self.serde, "with_msgpack_allowlist", None)
         if extended is None:
@@ -144,7 +162,15 @@ class BaseCheckpointSaver(Generic[V]):
     # -- reading
 
     def get(self, config: RunnableConfig) -> Checkpoint | None:
-        """The checkpoint that `config` names, without what surrounds it."""
+        """The checkpoint that `config` names, without what surrounds it.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint.
+
+        Examples:
+            >>> saver.get(config)["channel_values"]
+            {}
+        """
         found = self.get_tuple(config)
         return found.checkpoint if found else None
 
@@ -154,7 +180,15 @@ class BaseCheckpointSaver(Generic[V]):
         return found.checkpoint if found else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint with the id in `config`, or the latest of its thread and namespace."""
+        """The checkpoint with the id in `config`, or the latest of its thread and namespace.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint.
+
+        Examples:
+            >>> saver.get_tuple(config).metadata["source"]
+            'input'
+        """
         self._left_out("get_tuple", config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -169,10 +203,17 @@ class BaseCheckpointSaver(Generic[V]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first: of one thread, or of all threads for `None`.
+        """Checkpoints, newest first.
 
-        `filter` compares metadata, all pairs must be equal; `before` names a checkpoint, and
-        only older ones are listed.
+        Args:
+            config: Names the thread; `None` for all threads.
+            filter: Metadata that a checkpoint must have: all pairs must be equal.
+            before: Names a checkpoint; only older ones are listed.
+            limit: How many at most.
+
+        Examples:
+            >>> [found.metadata["step"] for found in saver.list(config, filter={"source": "input"})]
+            [-1]
         """
         self._left_out("list", config, filter, before, limit)
 
@@ -196,10 +237,21 @@ class BaseCheckpointSaver(Generic[V]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint whose parent is the one that `config` names.
+        """Store a checkpoint.
 
-        `new_versions` are the channels that changed. Returns the config of the new checkpoint.
-        Metadata is stored in full, keys you do not know included.
+        Args:
+            config: Names the thread and namespace, and the checkpoint before.
+            checkpoint: The checkpoint.
+            metadata: Stored in full, keys you do not know included.
+            new_versions: The channels that changed, and their versions.
+
+        Returns:
+            The config of the new checkpoint.
+
+        Examples:
+            >>> stored = saver.put(stored, empty_checkpoint(), {"source": "loop", "step": 0}, {})
+            >>> saver.get_tuple(config).config == stored
+            True
         """
         self._left_out("put", config, checkpoint, metadata, new_versions)
 
@@ -220,11 +272,22 @@ class BaseCheckpointSaver(Generic[V]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote after the checkpoint that `config` names.
+        """Store what a task wrote after a checkpoint.
 
         A write is stored at `WRITES_IDX_MAP.get(channel, position)`; at a negative place a later
         write replaces the one before, at others the first one stays. They are read back in the
         order of task paths, then of tasks and places.
+
+        Args:
+            config: Names the checkpoint.
+            writes: Pairs of a channel and what is written to it.
+            task_id: The task.
+            task_path: How the step came to the task.
+
+        Examples:
+            >>> saver.put_writes(stored, [("city", "Paris")], task_id="1")
+            >>> saver.get_tuple(config).pending_writes
+            [('1', 'city', 'Paris')]
         """
         self._left_out("put_writes", config, writes, task_id, task_path)
 
@@ -239,7 +302,11 @@ class BaseCheckpointSaver(Generic[V]):
         self._left_out("aput_writes", config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Remove all checkpoints and writes of a thread, in every namespace."""
+        """Remove all checkpoints and writes of a thread, in every namespace.
+
+        Args:
+            thread_id: The thread.
+        """
         self._left_out("delete_thread", thread_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
@@ -249,7 +316,12 @@ class BaseCheckpointSaver(Generic[V]):
     # -- optional
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with its whole history to a new id."""
+        """Copy a thread with its whole history to a new id.
+
+        Args:
+            source_thread_id: The thread.
+            target_thread_id: The id of the copy.
+        """
         self._left_out("copy_thread", source_thread_id, target_thread_id)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -257,7 +329,12 @@ class BaseCheckpointSaver(Generic[V]):
         self._left_out("acopy_thread", source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Drop history: all but the latest checkpoints (`keep_latest`), or all (`delete`)."""
+        """Drop history.
+
+        Args:
+            thread_ids: The threads.
+            strategy: "keep_latest" keeps the latest checkpoints, "delete" nothing.
+        """
         self._left_out("prune", thread_ids, strategy)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -265,7 +342,11 @@ class BaseCheckpointSaver(Generic[V]):
         self._left_out("aprune", thread_ids, strategy)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints that certain runs made, and their writes."""
+        """Remove the checkpoints that certain runs made, and their writes.
+
+        Args:
+            run_ids: The runs.
+        """
         self._left_out("delete_for_runs", run_ids)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -278,6 +359,13 @@ class BaseCheckpointSaver(Generic[V]):
         """For each delta channel, the writes since its nearest stored value, and that value.
 
         This walks the ancestors with `get_tuple`; a saver that can query does it faster.
+
+        Args:
+            config: Names the checkpoint.
+            channels: The delta channels.
+
+        Raises:
+            BrokenChainError: An ancestor that a channel depends on is gone.
         """
         walk = GeneratorDriver(_delta_walk(config, channels))
         for ancestor in walk:
@@ -294,7 +382,12 @@ class BaseCheckpointSaver(Generic[V]):
         return walk.result
 
     def get_next_version(self, current: V | None, channel: None) -> V:  # noqa: ARG002
-        """The version after `current`; must be larger. The default counts in integers."""
+        """The version after another one; must be larger. The default counts in integers.
+
+        Args:
+            current: The version now; `None` for the first one.
+            channel: Always `None`.
+        """
         if isinstance(current, str):
             raise NotImplementedError(
                 f"{type(self).__name__} stores text versions: override get_next_version."

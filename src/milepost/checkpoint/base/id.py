@@ -10,7 +10,13 @@ __all__ = ["UUID", "uuid6"]
 
 
 class UUID(uuid.UUID):
-    """A UUID that knows the time in versions 6, 7 and 8 as well."""
+    """A UUID that knows the time in versions 6, 7 and 8 as well.
+
+    Examples:
+        >>> from milepost.checkpoint.base.id import uuid6
+        >>> uuid6().version
+        6
+    """
 
     __slots__ = ()
 
@@ -34,8 +40,14 @@ class UUID(uuid.UUID):
 def uuid6(node: int | None = None, clock_seq: int | None = None) -> UUID:
     """A new UUID, larger than those that this function made before.
 
-    `node` and `clock_seq` fill its last 48 bits and the 14 before them; they are random if they
-    are not given.
+    Args:
+        node: Its last 48 bits; random by default.
+        clock_seq: The 14 bits before them; random by default.
+
+    Examples:
+        >>> from milepost.checkpoint.base import uuid6
+        >>> uuid6() < uuid6()
+        True
     """
     value = int(ids.checkpoint_id(_newest[0]).replace("-", ""), 16)
     if clock_seq is not None:

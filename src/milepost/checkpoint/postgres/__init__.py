@@ -10,6 +10,8 @@ from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA, TABLES
 from milepost.checkpoint.postgres.base import BasePostgresSaver
 
@@ -44,15 +46,37 @@ else:
 __all__ = ["BasePostgresSaver", "Conn", "PostgresSaver", "ShallowPostgresSaver"]
 
 
-class PostgresSaver(BasePostgresSaver):
+class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[misc] # prune
     """Keeps threads in PostgreSQL. Call `setup()` once before the first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close a connection.
     A pool, and the connection that `from_conn_string` made, survive a restart of the server.
-    A pipeline that is open on the connection is used; `pipe` may name it. A step is acknowledged
-    when the pipeline has been synchronised, not before.
-    `schema` says where the tables are; the role's search path does if it is left out.
-    With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
+    A pipeline that is open on the connection is used. A step is acknowledged when the pipeline has
+    been synchronised, not before.
+
+    Args:
+        conn: A psycopg connection or pool.
+        pipe: The pipeline that is open on the connection.
+        serde: Turns values into bytes and back.
+        schema: Where the tables are; by default where the role's search path says.
+        pooler_safe: Prepare nothing on the server, as PgBouncer wants it.
+        **threads: `thread_metadata`: keys of a run's metadata that are stored with the thread;
+            `seal_thread_metadata`: whether they are encrypted there.
+
+    Raises:
+        NotSetUpError: On first use, if `setup()` has not made the tables.
+
+    Examples:
+        >>> import os
+        >>> from milepost.checkpoint.postgres import PostgresSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> with PostgresSaver.from_conn_string(os.environ["DB_URI"]) as saver:
+        ...     saver.setup()
+        ...     graph = builder.compile(checkpointer=saver)
+        ...     graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
 
     engine: PostgresEngine
@@ -87,8 +111,14 @@ class PostgresSaver(BasePostgresSaver):
     ) -> Iterator[Self]:
         """A saver on a connection of its own; use it with `with`.
 
-        With `pipeline` the connection stays in a pipeline all the time. Without it, one is opened
-        for whatever is sent together, so there is little to gain.
+        Args:
+            conn_string: The address, such as `postgresql://user:password@host:5432/database`.
+            pipeline: Keep the connection in a pipeline all the time. Without it, one is opened for
+                whatever is sent together, so there is little to gain.
+            serde: As for the class.
+            schema: As for the class.
+            pooler_safe: As for the class.
+            **threads: As for the class.
         """
         check_options(serde, threads)
         settings = Settings(schema, pooler_safe, TABLES)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
+from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import TABLES
 from milepost.checkpoint.postgres import TABLE_SETUP, check_source
 from milepost.checkpoint.postgres.base import BasePostgresSaver
@@ -43,12 +45,34 @@ else:
 __all__ = ["AsyncPostgresSaver", "AsyncShallowPostgresSaver", "Conn"]
 
 
-class AsyncPostgresSaver(BasePostgresSaver):
+class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[misc] # prune
     """Keeps threads in PostgreSQL. Await `setup()` once before the first use.
 
     Give it an async psycopg connection or a pool, which may still be closed, or let
-    `from_conn_string` open and close a connection. See `PostgresSaver` for the options.
-    The sync methods work from threads other than the loop's, while it runs.
+    `from_conn_string` open and close a connection. The sync methods work from threads other than
+    the loop's, while it runs.
+
+    Args:
+        conn: An async psycopg connection or pool.
+        pipe: The pipeline that is open on the connection.
+        serde: Turns values into bytes and back.
+        schema: Where the tables are; by default where the role's search path says.
+        pooler_safe: Prepare nothing on the server, as PgBouncer wants it.
+        **threads: See `PostgresSaver`.
+
+    Examples:
+        >>> import asyncio, os
+        >>> from milepost.checkpoint.postgres.aio import AsyncPostgresSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> async def main():
+        ...     async with AsyncPostgresSaver.from_conn_string(os.environ["DB_URI"]) as saver:
+        ...         await saver.setup()
+        ...         graph = builder.compile(checkpointer=saver)
+        ...         return await graph.ainvoke({}, {"configurable": {"thread_id": "1"}})
+        >>> asyncio.run(main())
+        {'n': 1}
     """
 
     engine: AsyncPostgresEngine
@@ -86,7 +110,13 @@ class AsyncPostgresSaver(BasePostgresSaver):
     ) -> AsyncIterator[Self]:
         """A saver on a connection of its own; use it with `async with`.
 
-        See `PostgresSaver.from_conn_string` for `pipeline`.
+        Args:
+            conn_string: The address, such as `postgresql://user:password@host:5432/database`.
+            pipeline: See `PostgresSaver.from_conn_string`.
+            serde: As for the class.
+            schema: As for the class.
+            pooler_safe: As for the class.
+            **threads: As for the class.
         """
         check_options(serde, threads)
         settings = Settings(schema, pooler_safe, TABLES)

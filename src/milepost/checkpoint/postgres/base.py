@@ -1,14 +1,23 @@
 """What the savers in PostgreSQL have in common."""
 
-from milepost._db.dialect import POSTGRES
-from milepost.checkpoint._sql.saver import SqlSaver
+from typing import ClassVar
+
+from milepost._db.dialect import POSTGRES, Traits
+from milepost.checkpoint.base import BaseCheckpointSaver
 
 __all__ = ["BasePostgresSaver"]
 
 
-class BasePostgresSaver(SqlSaver):
-    """A saver in PostgreSQL: `isinstance` tells it from others."""
+class BasePostgresSaver(BaseCheckpointSaver[str]):
+    """A saver in PostgreSQL: `isinstance` tells it from others.
 
-    dialect = POSTGRES
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.postgres.base import BasePostgresSaver
+        >>> isinstance(InMemorySaver(), BasePostgresSaver)
+        False
+    """
+
+    dialect: ClassVar[Traits] = POSTGRES
     supports_pipeline = True
     """Statements that belong together are sent together, by every libpq that psycopg 3 needs."""

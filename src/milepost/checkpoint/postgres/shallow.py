@@ -26,15 +26,33 @@ class _Shallow(Shallow):
         super().__init__(*args, **kwargs)
 
 
-class ShallowPostgresSaver(_Shallow, PostgresSaver):  # type: ignore[misc]
+class ShallowPostgresSaver(_Shallow, PostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `PostgresSaver` with `durability="exit"`.
+
+    Examples:
+        >>> import os, warnings
+        >>> from milepost.checkpoint.postgres.shallow import ShallowPostgresSaver
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     opened = ShallowPostgresSaver.from_conn_string(os.environ["DB_URI"])
+        ...     with opened as saver:
+        ...         saver.setup()
     """
 
 
-class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):  # type: ignore[misc]
+class AsyncShallowPostgresSaver(_Shallow, AsyncPostgresSaver):
     """Keeps the latest checkpoint only: no history, no forks, no time travel.
 
     Deprecated: use `AsyncPostgresSaver` with `durability="exit"`.
+
+    Examples:
+        >>> import asyncio, os, warnings
+        >>> from milepost.checkpoint.postgres.shallow import AsyncShallowPostgresSaver
+        >>> async def main():
+        ...     address = os.environ["DB_URI"]
+        ...     async with AsyncShallowPostgresSaver.from_conn_string(address) as saver:
+        ...         await saver.setup()
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     asyncio.run(main())
     """

@@ -20,23 +20,18 @@ them raises `BrokenChainError` at its next read or commit of the thread.
 
 from __future__ import annotations
 
-import inspect
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
-from milepost.checkpoint._redis.engine import RedisEngine
-from milepost.checkpoint._redis.saver import RedisStorage, client_of
+from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.settings import Durability
-from milepost.errors import ColourError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from milepost.checkpoint.redis.aio import AsyncRedisSaver
     from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
     from milepost.checkpoint.redis.shallow import ShallowRedisSaver
-    from milepost.checkpoint.serde.base import SerializerProtocol
 else:
 
     def __getattr__(name):
@@ -65,59 +60,49 @@ __all__ = [
 class RedisSaver(RedisStorage):
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
-    Give it an address or a client of redis-py, for one server or for a cluster; several threads
-    may share it. `connection_args` go to the client that is made for an address; with
-    `cluster=True` among them it is a cluster's.
+    Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
+    one thread is kept.
 
-    `ttl={"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after their
-    last step, or their last use; `saver.threads.set_ttl` and `saver.threads.pin` decide for one.
-    `wait_replicas`: how many replicas must have a step before it is acknowledged. `wait_aof=False`
-    does not wait for the server's disk. `allow_eviction=True` accepts a server that drops threads
-    when its memory is full. `scripts=False` uses none. `checkpoint_write_prefix` is not used: all
-    keys begin with `checkpoint_prefix`.
+    Args:
+        redis_url: The address.
+        redis_client: A client of redis-py, for one server or for a cluster, in place of the
+            address.
+        connection_args: For the client that is made for an address; with `cluster=True` among them
+            it is a cluster's.
+        ttl: `{"default_ttl": minutes, "refresh_on_read": bool}` lets threads expire so long after
+            their last step, or their last use.
+        checkpoint_prefix: What all keys begin with.
+        checkpoint_write_prefix: Not used.
+        serde: Turns values into bytes and back.
+        wait_aof: Whether to wait for the server's disk before a step is acknowledged.
+        wait_replicas: How many replicas must have a step before it is acknowledged.
+        allow_eviction: Accept a server that drops threads when its memory is full.
+        scripts: Whether to use scripts on the server.
+        **threads: `thread_metadata`: keys of a run's metadata that are stored with the thread;
+            `seal_thread_metadata`: whether they are encrypted there.
+
+    Examples:
+        >>> import os
+        >>> from milepost.checkpoint.redis import RedisSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> with RedisSaver.from_conn_string(os.environ["REDIS_URL"]) as saver:
+        ...     graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        ...     graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
 
-    engine: RedisEngine
-
-    def __init__(
-        self,
-        redis_url: str | None = None,
-        *,
-        redis_client: Any = None,
-        connection_args: Mapping[str, Any] | None = None,
-        ttl: Mapping[str, Any] | None = None,
-        checkpoint_prefix: str = "milepost",
-        checkpoint_write_prefix: str | None = None,  # noqa: ARG002
-        serde: SerializerProtocol | None = None,
-        wait_aof: bool = True,
-        wait_replicas: int = 0,
-        allow_eviction: bool = False,
-        scripts: bool = True,
-        **threads: Unpack[ThreadOptions],
-    ) -> None:
-        super().__init__(
-            serde=serde,
-            ttl=ttl,
-            checkpoint_prefix=checkpoint_prefix,
-            wait_aof=wait_aof,
-            wait_replicas=wait_replicas,
-            allow_eviction=allow_eviction,
-            scripts=scripts,
-            **threads,
-        )
-        name = type(self).__name__
-        client = client_of(name, redis_url, redis_client, connection_args, is_async=False)
-        if inspect.iscoroutinefunction(type(client).execute_command):
-            raise ColourError(f"{name} needs a sync client; for an async one use Async{name}.")
-        self.engine = RedisEngine(client, self.settings, owns=redis_client is None)
+    is_async = False
 
     @classmethod
     @contextmanager
     def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> Iterator[Self]:
-        """A saver on a client of its own; use it with `with`. Takes what the class takes."""
-        some = ("thread_metadata", "seal_thread_metadata")
-        given: Any = {key: options[key] for key in some if key in options}
-        check_options(options.get("serde"), given)
+        """A saver on a client of its own; use it with `with`.
+
+        Args:
+            redis_url: The address.
+            **options: Those of the class.
+        """
         with cls(redis_url, **options) as saver:
             yield saver
 
@@ -126,7 +111,8 @@ class RedisSaver(RedisStorage):
 
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
-        self.engine.close()
+        if self._owns_client:
+            self.engine.redis.close()
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""

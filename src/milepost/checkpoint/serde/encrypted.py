@@ -30,11 +30,22 @@ if TYPE_CHECKING:
 
 
 class EncryptedSerializer:
-    """Encodes with `serde` and seals with `cipher`.
+    """Encodes with one serializer and seals with a cipher.
 
     A value that is not sealed is refused: anyone who can write to the storage could have put it
-    there. `allow_plaintext=True` lets such values be read while old ones are still to be sealed;
-    switch it off when they are.
+    there.
+
+    Args:
+        cipher: Encrypts and decrypts: an `AesKeyRing`, or one of your own.
+        serde: Encodes; a `JsonPlusSerializer` by default.
+        allow_plaintext: Let values that are not sealed be read while old ones are still to be
+            sealed; switch it off when they are.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.serde.encrypted import AesKeyRing, EncryptedSerializer
+        >>> ring = AesKeyRing({"2025": b"0" * 32, "2026": b"1" * 32})  # the last one writes
+        >>> saver = InMemorySaver(serde=EncryptedSerializer(ring))
     """
 
     def __init__(
@@ -57,16 +68,28 @@ class EncryptedSerializer:
         old_keys: Iterable[bytes] = (),
         allow_plaintext: bool = False,
     ) -> EncryptedSerializer:
-        """AES with `key`, or with the key in MILEPOST_AES_KEY (or LANGGRAPH_AES_KEY).
+        """AES with one key; values that were sealed with an older one are still read.
 
-        Values that were sealed with one of `old_keys` are still read.
+        Args:
+            serde: Encodes; a `JsonPlusSerializer` by default.
+            key: 16, 24 or 32 bytes; by default the key in MILEPOST_AES_KEY (or LANGGRAPH_AES_KEY).
+            old_keys: Keys that are only read with.
+            allow_plaintext: As for the class.
+
+        Raises:
+            MissingDependencyError: pycryptodome is not installed.
+            ValueError: There is no key, or AES has no keys of this size.
         """
         newest = key_from_environment() if key is None else check_key(key)
         ring = AesKeyRing([*old_keys, newest])
         return cls(ring, serde, allow_plaintext=allow_plaintext)
 
     def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> EncryptedSerializer:
-        """A serializer that also reads these types, if the inner one has a list of them."""
+        """A serializer that also reads these types, if the inner one has a list of them.
+
+        Args:
+            extra_allowlist: Classes, or pairs of a module and a name.
+        """
         extend = getattr(self.serde, "with_msgpack_allowlist", None)
         inner = self.serde if extend is None else extend(extra_allowlist)
         if inner is self.serde:
@@ -88,22 +111,46 @@ class EncryptedSerializer:
         return getattr(self.cipher, "digests", None)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """Sealed, but bound to no place: savers that know the place use `dumps_typed_at`."""
+        """Sealed, but bound to no place: savers that know the place use `dumps_typed_at`.
+
+        Args:
+            obj: The value.
+        """
         return self.dumps_typed_at(obj, "")
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """What `dumps_typed` wrote."""
+        """What `dumps_typed` wrote.
+
+        Args:
+            data: The kind and the bytes.
+
+        Raises:
+            DecryptionError: It is not sealed, or with another key.
+        """
         return self.loads_typed_at(data, "")
 
     def dumps_typed_at(self, obj: Any, place: str) -> tuple[str, bytes]:
-        """Sealed so that it opens only at `place`."""
+        """Sealed so that it opens only at `place`.
+
+        Args:
+            obj: The value.
+            place: Where it is stored.
+        """
         kind, data = self.encode(obj)
         # The kind is outside; bound like the place, it cannot be exchanged either.
         sealed = self.seal(data, f"{place}\0{kind}")
         return f"{kind}+{_cipher_name(sealed).partition(':')[0]}", sealed
 
     def loads_typed_at(self, data: tuple[str, bytes], place: str) -> Any:
-        """What `dumps_typed_at` wrote at this place."""
+        """What `dumps_typed_at` wrote at this place.
+
+        Args:
+            data: The kind and the bytes.
+            place: Where it is stored.
+
+        Raises:
+            DecryptionError: It does not open here.
+        """
         kind, sealed = data
         inner, plus, _ = kind.rpartition("+")
         if not plus:
@@ -113,24 +160,43 @@ class EncryptedSerializer:
         return self.decode(inner, self._open(sealed, f"{place}\0{inner}"))
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
-        """The first of two steps: encoded, not yet sealed."""
+        """The first of two steps: encoded, not yet sealed.
+
+        Args:
+            obj: The value.
+        """
         serde = self.serde
         return serde.encode(obj) if is_two_step(serde) else serde.dumps_typed(obj)
 
     def decode(self, kind: str, data: bytes) -> Any:
-        """The value that `encode` was given."""
+        """The value that `encode` was given.
+
+        Args:
+            kind: What `encode` returned.
+            data: What `encode` returned.
+        """
         serde = self.serde
         return serde.decode(kind, data) if is_two_step(serde) else serde.loads_typed((kind, data))
 
     def decode_pieces(self, kind: str, pieces: Sequence[bytes]) -> Any:
-        """The same for encoded bytes that are in pieces."""
+        """The same for encoded bytes that are in pieces.
+
+        Args:
+            kind: What `encode` returned.
+            pieces: What `encode` returned, in pieces.
+        """
         serde = self.serde
         if is_two_step(serde):
             return decode_pieces(serde, kind, pieces)
         return serde.loads_typed((kind, b"".join(pieces)))
 
     def seal(self, data: bytes, place: str) -> bytes:
-        """The second step: encrypted, so that it opens only at `place`."""
+        """The second step: encrypted, so that it opens only at `place`.
+
+        Args:
+            data: What `encode` returned.
+            place: Where it is stored.
+        """
         where = place.encode("utf-8", "surrogatepass")
         name, ciphertext = self.cipher.encrypt(
             b"".join((len(where).to_bytes(4, "big"), where, data))
@@ -138,17 +204,32 @@ class EncryptedSerializer:
         return _begin(name) + ciphertext
 
     def unseal(self, data: bytes, place: str) -> bytes:
-        """What was sealed at this place; DecryptionError if it does not open here."""
+        """What was sealed at this place.
+
+        Args:
+            data: What `seal` returned.
+            place: Where it is stored.
+
+        Raises:
+            DecryptionError: It does not open here.
+        """
         return data if self.reads_plain(data) else self._open(data, place)
 
     def reads_plain(self, data: bytes) -> bool:
-        """Whether `data` is not sealed, and read nevertheless: see `allow_plaintext`."""
+        """Whether `data` is not sealed, and read nevertheless: see `allow_plaintext`.
+
+        Args:
+            data: What is stored.
+        """
         return self.allow_plaintext and not data.startswith(SEALED)
 
     def is_current(self, data: bytes) -> bool:
         """Whether `data`, or what begins like this, is sealed with the newest key.
 
         The newest is the one under whose name the cipher encrypts now: give every key its own.
+
+        Args:
+            data: What is stored, or its beginning.
         """
         newest = getattr(self.cipher, "name", None)
         if newest is None:
@@ -156,13 +237,25 @@ class EncryptedSerializer:
         return data.startswith(_begin(newest))
 
     def reseal(self, data: bytes, place: str, new_place: str | None = None) -> bytes:
-        """`data` sealed with the newest key, at `new_place` if it moves."""
+        """`data` sealed with the newest key, at `new_place` if it moves.
+
+        Args:
+            data: What is stored.
+            place: Where it is stored.
+            new_place: Where it will be; the same place by default.
+        """
         return self.seal(self.unseal(data, place), place if new_place is None else new_place)
 
     def reseal_typed(
         self, data: tuple[str, bytes], place: str, new_place: str | None = None
     ) -> tuple[str, bytes]:
-        """The same for what `dumps_typed_at` wrote."""
+        """The same for what `dumps_typed_at` wrote.
+
+        Args:
+            data: The kind and the bytes.
+            place: Where it is stored.
+            new_place: Where it will be; the same place by default.
+        """
         kind, sealed = data
         inner, plus, _ = kind.rpartition("+")
         if plus:

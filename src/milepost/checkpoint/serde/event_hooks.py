@@ -23,14 +23,20 @@ __all__ = [
 class SerdeEvent(TypedDict):
     """What happened to a stored type that is not registered.
 
-    `kind` is `msgpack_blocked`, or `msgpack_unregistered_allowed` for a serializer that allows
-    every type.
+    Examples:
+        >>> from milepost.checkpoint.serde.event_hooks import SerdeEvent
+        >>> event: SerdeEvent = {"kind": "msgpack_blocked", "module": "shop", "name": "Order"}
     """
 
     kind: str
+    """`msgpack_blocked`, or `msgpack_unregistered_allowed` for a serializer that allows every type.
+    """
     module: str
+    """The module of the type."""
     name: str
+    """The name of the type."""
     method: NotRequired[str]
+    """The method that would have made the value, if it is not the constructor."""
 
 
 SerdeEventListener = Callable[[SerdeEvent], None]
@@ -40,7 +46,17 @@ _lock = Lock()
 
 
 def register_serde_event_listener(listener: SerdeEventListener) -> Callable[[], None]:
-    """Call `listener` with every event from now on; the function that is returned ends that."""
+    """Call `listener` with every event from now on; the function that is returned ends that.
+
+    Args:
+        listener: Called with each event.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.event_hooks import register_serde_event_listener
+        >>> events = []
+        >>> stop = register_serde_event_listener(events.append)
+        >>> stop()
+    """
     with _lock:
         _listeners.append(listener)
 
@@ -53,7 +69,15 @@ def register_serde_event_listener(listener: SerdeEventListener) -> Callable[[], 
 
 
 def emit_serde_event(event: SerdeEvent) -> None:
-    """Tell all listeners. One that fails is logged, and the others are told all the same."""
+    """Tell all listeners. One that fails is logged, and the others are told all the same.
+
+    Args:
+        event: What happened.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.event_hooks import emit_serde_event
+        >>> emit_serde_event({"kind": "msgpack_blocked", "module": "shop", "name": "Order"})
+    """
     with _lock:
         listeners = tuple(_listeners)
     for listener in listeners:

@@ -20,31 +20,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Takes the place of a value that did not decode, so that the rest can be looked at."""
+    """Takes the place of a value that did not decode, so that the rest can be looked at.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.evolution import Unreadable
+        >>> from milepost.errors import UnregisteredTypeError
+        >>> Unreadable(UnregisteredTypeError("shop:Order")).error
+        UnregisteredTypeError('shop:Order')
+    """
 
     error: SerdeError
+    """Why it did not decode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One value that the present code cannot read, or one thread that it cannot go on with."""
+    """One value that the present code cannot read, or one thread that it cannot go on with.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.evolution import Failure
+        >>> def line(failure: Failure) -> str:
+        ...     return f"{failure.thread}, {failure.channel}: {failure.error}"
+    """
 
     thread: str | None
     """None if the saver failed before it said which thread it was reading."""
     namespace: str
+    """The graph: "" for the outermost."""
     checkpoint: str | None
+    """The checkpoint."""
     channel: str | None
     """None if the checkpoint as a whole does not read, or waits for a node that is missing."""
     error: Exception
+    """What reading it raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a dry run found."""
+    """What a dry run found.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.serde.evolution import dry_run
+        >>> report = dry_run(InMemorySaver())
+        >>> report.checked, report.complete
+        (0, True)
+    """
 
     checked: int
     """How many checkpoints were read."""
     failures: list[Failure] = field(default_factory=list)
+    """What cannot be read, or gone on with."""
     complete: bool = True
     """False if the saver gave up before its end; pass `threads` to look at each by itself."""
 
@@ -61,9 +87,18 @@ class DryRun:
 def dry_run(saver: Any, *, threads: Iterable[str] | None = None, graph: Any = None) -> DryRun:
     """Read every checkpoint of a saver, through its public `list`, and report what fails.
 
-    With `threads` only those are read, each by itself, so that one which fails as a whole does
-    not hide the others. With `graph`, the compiled graph that these are threads of, a thread that
-    waits for a node which the graph does not have is reported too.
+    Args:
+        saver: The saver.
+        threads: Read only these, each by itself, so that one which fails as a whole does not hide
+            the others.
+        graph: The compiled graph that these are threads of; a thread that waits for a node which
+            the graph does not have is reported too.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.serde.evolution import dry_run
+        >>> dry_run(InMemorySaver()).failures
+        []
     """
     looking = _Looking(saver, threads)
     for thread, config in looking.scopes:
@@ -83,7 +118,20 @@ def dry_run(saver: Any, *, threads: Iterable[str] | None = None, graph: Any = No
 async def adry_run(
     saver: Any, *, threads: Iterable[str] | None = None, graph: Any = None
 ) -> DryRun:
-    """`dry_run`, for use on an event loop."""
+    """`dry_run`, for use on an event loop.
+
+    Args:
+        saver: The saver.
+        threads: Read only these, each by itself.
+        graph: The compiled graph that these are threads of.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.checkpoint.serde.evolution import adry_run
+        >>> asyncio.run(adry_run(InMemorySaver())).failures
+        []
+    """
     looking = _Looking(saver, threads)
     for thread, config in looking.scopes:
         try:

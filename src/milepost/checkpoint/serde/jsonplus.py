@@ -12,6 +12,7 @@ from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
+from milepost.types import MISSING, _Missing
 
 __all__ = ["InvalidModuleError", "JsonPlusSerializer"]
 
@@ -27,20 +28,32 @@ Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
-    What cannot be read back exactly is refused when it is written, with one exception: a subclass
-    of a built-in type, such as a `class Name(str)`, that is not registered is stored as that type,
-    with a warning. `strict=True` refuses such values too, and so does MILEPOST_STRICT=1 in the
-    environment. `pickle_fallback=True` writes
-    such values with pickle instead, and is needed to read them: anyone who can change stored pickle
-    can run code in the reader, so it is off unless asked for.
+    What cannot be read back is refused when it is written. Of types that are not registered, some
+    are written with a warning: a subclass of a built-in type, such as a `class Name(str)`, as that
+    type, an exception as a RemoteError, and a data type (a dataclass, an enum, a pydantic model) as
+    itself, which this process reads back, and another one if its graphs show the type.
 
-    `registry` holds the types that may be saved; all serializers share one by default.
+    Args:
+        pickle_fallback: Write what would be refused with pickle instead, and read such values.
+            Anyone who can change stored pickle can run code in the reader, so it is off unless
+            asked for.
+        registry: The types that may be saved; all serializers share one by default.
+        strict: Refuse all types that are not registered; so does MILEPOST_STRICT=1 in the
+            environment.
+        allowed_json_modules: Adds to `allowed_msgpack_modules`.
+        allowed_msgpack_modules: Types that this serializer may also save: classes, or pairs of a
+            module and a name, `[("shop.models", "Order")]`. They never take away what is
+            registered, but a list, or None, that is given here refuses every other data type. A
+            class that is named is imported when its first value is met. `True` allows every data
+            type, and imports what stored bytes name: use it only where no one else can write to
+            the database.
 
-    `allowed_msgpack_modules` and `allowed_json_modules` add to it, for this serializer: classes, or
-    pairs of a module and a name, `[("shop.models", "Order")]`. They never take away what is
-    allowed: `None` and an empty list say nothing. A class that is named is imported when its first
-    value is met. `True` allows every data type, and imports what stored bytes name: use it only
-    where no one else can write to the database.
+    Examples:
+        >>> from datetime import date
+        >>> from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+        >>> serde = JsonPlusSerializer()
+        >>> serde.loads_typed(serde.dumps_typed({"day": date(2026, 1, 2)}))
+        {'day': datetime.date(2026, 1, 2)}
     """
 
     def __init__(
@@ -50,7 +63,7 @@ class JsonPlusSerializer:
         registry: TypeRegistry | None = None,
         strict: bool | None = None,
         allowed_json_modules: Allowed | Literal[True] | None = None,
-        allowed_msgpack_modules: Allowed | Literal[True] | None = None,
+        allowed_msgpack_modules: Allowed | Literal[True] | _Missing | None = MISSING,
     ) -> None:
         self.pickle_fallback = pickle_fallback
         self._strict = pickle_fallback or (strict_by_default() if strict is None else strict)
@@ -58,37 +71,51 @@ class JsonPlusSerializer:
         named = [
             one
             for allowed in (allowed_json_modules, allowed_msgpack_modules)
-            if allowed is not None and allowed is not True
+            if allowed is not None and allowed is not True and not isinstance(allowed, _Missing)
             for one in allowed
         ]
         self._use(default_registry if registry is None else registry)
-        if everything or named:
-            self._extend(named, everything=everything)
+        closed = allowed_msgpack_modules is not True and allowed_msgpack_modules is not MISSING
+        if everything or named or closed:
+            self._extend(named, everything=everything, only_registered=closed)
 
     def _use(self, registry: TypeRegistry) -> None:
         self.registry = registry
         self.level = Level(registry, strict=self._strict)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
-    def _extend(self, named: Allowed, *, everything: bool) -> None:
+    def _extend(self, named: Allowed, *, everything: bool, only_registered: bool) -> None:
         """Allow more types, to this serializer alone."""
         from milepost.checkpoint.serde._types.extended import ExtendedRegistry
 
-        extended = ExtendedRegistry(self.registry, everything=everything)
+        extended = ExtendedRegistry(
+            self.registry, everything=everything, only_registered=only_registered
+        )
         extended.allow(*named)
         self._use(extended)
 
     def with_msgpack_allowlist(self, extra_allowlist: Allowed) -> Self:
-        """A copy that also writes and reads these types; see `allowed_msgpack_modules`."""
+        """A copy that also writes and reads these types; see `allowed_msgpack_modules`.
+
+        Args:
+            extra_allowlist: Classes, or pairs of a module and a name.
+        """
         named = list(extra_allowlist)
         if not named:
             return self
         twin = copy(self)
-        twin._extend(named, everything=False)
+        twin._extend(named, everything=False, only_registered=self.registry.only_registered)
         return twin
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        """The value as `(kind, data)`; SerializationError says what was refused, and where."""
+        """The value as `(kind, data)`.
+
+        Args:
+            obj: The value.
+
+        Raises:
+            SerializationError: Says what was refused, and where.
+        """
         if obj is None:
             return "null", b""
         if type(obj) is bytes:
@@ -124,7 +151,15 @@ class JsonPlusSerializer:
         return None
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value that was written; DeserializationError if these bytes are not one."""
+        """The value that was written.
+
+        Args:
+            data: The kind and the bytes.
+
+        Raises:
+            DeserializationError: These bytes are not one.
+            UnregisteredTypeError: They name a type that is not allowed.
+        """
         kind, body = data
         if kind == "msgpack":
             if native_unpack is None:
@@ -175,25 +210,49 @@ class JsonPlusSerializer:
             raise DeserializationError(f"the stored pickle does not load: {error}") from error
 
     def encode(self, obj: Any) -> tuple[str, bytes]:
-        """The first of two steps: see `TwoStep`."""
+        """The first of two steps: see `TwoStep`.
+
+        Args:
+            obj: The value.
+        """
         return self.dumps_typed(obj)
 
     def decode(self, kind: str, data: bytes) -> Any:
-        """The value that `encode` was given."""
+        """The value that `encode` was given.
+
+        Args:
+            kind: What `encode` returned.
+            data: What `encode` returned.
+        """
         return self.loads_typed((kind, data))
 
     def decode_pieces(self, kind: str, pieces: Sequence[Buffer]) -> Any:
-        """The same for data that is in pieces: they are joined once, for reading."""
+        """The same for data that is in pieces: they are joined once, for reading.
+
+        Args:
+            kind: What `encode` returned.
+            pieces: What `encode` returned, in pieces.
+        """
         if kind != "msgpack":
             return self.loads_typed((kind, b"".join(pieces)))
         return engine.unpack_pieces(self.level, pieces)
 
     def seal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
-        """The second step: nothing to do, since this serializer keeps no secrets."""
+        """The second step: nothing to do, since this serializer keeps no secrets.
+
+        Args:
+            data: What `encode` returned.
+            place: Where it is stored.
+        """
         return data
 
     def unseal(self, data: bytes, place: str) -> bytes:  # noqa: ARG002
-        """What was sealed."""
+        """What was sealed.
+
+        Args:
+            data: What `seal` returned.
+            place: Where it is stored.
+        """
         return data
 
 

@@ -19,11 +19,25 @@ _VARIABLES: Final = ("MILEPOST_AES_KEY", "LANGGRAPH_AES_KEY")
 
 
 class AesKeyRing:
-    """A cipher: AES in EAX mode, which authenticates. Keys have 16, 24 or 32 bytes.
+    """A cipher: AES in EAX mode, which authenticates.
 
-    Keys are given oldest first, as a list or as a dict of ids; the last one is used to write. The
-    id is stored beside each ciphertext, so that the right key is found at once. A key without an id
-    of its own gets one that is derived from the key.
+    The id of a key is stored beside each ciphertext, so that the right key is found at once. A key
+    without an id of its own gets one that is derived from the key.
+
+    Args:
+        keys: Keys of 16, 24 or 32 bytes, oldest first, as a list or as a dict of ids; the last one
+            is used to write.
+
+    Raises:
+        MissingDependencyError: pycryptodome is not installed.
+        ValueError: There is no key, or AES has no keys of this size.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.encrypted import AesKeyRing
+        >>> ring = AesKeyRing({"2026": b"0" * 32})
+        >>> name, sealed = ring.encrypt(b"Paris")
+        >>> ring.decrypt(name, sealed)
+        b'Paris'
     """
 
     def __init__(self, keys: Iterable[bytes] | Mapping[str, bytes]) -> None:
@@ -35,7 +49,12 @@ class AesKeyRing:
             raise ValueError("A key ring needs at least one key.")
 
     def add(self, key: bytes, *, id: str | None = None) -> str:
-        """Put a key on the ring; from now on it is the one that writes. Returns its id."""
+        """Put a key on the ring; from now on it is the one that writes. Returns its id.
+
+        Args:
+            key: 16, 24 or 32 bytes.
+            id: Its name; by default derived from the key.
+        """
         key = check_key(key)
         id = id or hashlib.sha256(b"milepost key id\0" + key).hexdigest()[:12]
         if ":" in id or len(id) > 100:
@@ -46,7 +65,11 @@ class AesKeyRing:
         return id
 
     def drop(self, id: str) -> None:
-        """Take a key off the ring; what is still sealed with it can no longer be read."""
+        """Take a key off the ring; what is still sealed with it can no longer be read.
+
+        Args:
+            id: The name of the key.
+        """
         if id not in self._keys:
             raise LookupError(f"No key on this ring has the id {id!r}.")
         if len(self._keys) == 1:
@@ -64,6 +87,11 @@ class AesKeyRing:
         return f"{_NAME}:{next(reversed(self._keys))}"
 
     def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """The name that `decrypt` will be given, and the ciphertext.
+
+        Args:
+            plaintext: The bytes.
+        """
         name = self.name
         nonce = os.urandom(_NONCE)
         cipher = _aes(self._keys[name.partition(":")[2]], nonce, name)
@@ -74,11 +102,23 @@ class AesKeyRing:
         """A keyed digest of `message` under each key, the newest first.
 
         Equal messages have equal digests; nothing else can be told from one without the key.
+
+        Args:
+            message: The bytes.
         """
         keys = [hmac.digest(key, b"milepost digest key", "sha256") for key in self._keys.values()]
         return [hmac.digest(key, message, "sha256").hex() for key in reversed(keys)]
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """The plaintext.
+
+        Args:
+            ciphername: What `encrypt` returned with it.
+            ciphertext: What `encrypt` returned.
+
+        Raises:
+            DecryptionError: The bytes were altered, or their key is not on the ring.
+        """
         method, _, id = ciphername.partition(":")
         if method != _NAME:
             raise DecryptionError(f"this key ring opens {_NAME!r}, not {method[:40]!r}")
@@ -118,7 +158,19 @@ def _pycryptodome() -> Any:
 
 
 def check_key(key: object) -> bytes:
-    """The key as bytes; ValueError if AES has no keys of this size."""
+    """The key as bytes.
+
+    Args:
+        key: 16, 24 or 32 bytes, or text of so many.
+
+    Raises:
+        ValueError: AES has no keys of this size.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.encrypted import check_key
+        >>> len(check_key(b"0" * 32))
+        32
+    """
     key = key.encode() if isinstance(key, str) else key
     if not isinstance(key, (bytes, bytearray)) or len(key) not in (16, 24, 32):
         raise ValueError("An AES key has 16, 24 or 32 bytes; make one with os.urandom(32).")
@@ -126,7 +178,19 @@ def check_key(key: object) -> bytes:
 
 
 def key_from_environment() -> bytes:
-    """The key in MILEPOST_AES_KEY, or in LANGGRAPH_AES_KEY."""
+    """The key in MILEPOST_AES_KEY, or in LANGGRAPH_AES_KEY.
+
+    Raises:
+        ValueError: Neither is set, or AES has no keys of this size.
+
+    Examples:
+        >>> import os
+        >>> from milepost.checkpoint.serde.encrypted import key_from_environment
+        >>> os.environ["MILEPOST_AES_KEY"] = "0" * 32
+        >>> len(key_from_environment())
+        32
+        >>> del os.environ["MILEPOST_AES_KEY"]
+    """
     for variable in _VARIABLES:
         text = os.environ.get(variable)
         if text:

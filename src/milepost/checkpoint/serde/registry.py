@@ -15,7 +15,14 @@ from weakref import WeakSet
 
 from milepost._internal import fork_guard
 from milepost._internal.noted_types import hand_over
-from milepost.checkpoint.serde._types import bases, families, own, records, standard
+from milepost._internal.warn import warn_of
+from milepost.checkpoint.serde._types import (
+    families,
+    own,
+    records,
+    standard,
+    unregistered,
+)
 from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
 
@@ -33,10 +40,26 @@ Reader = Callable[[bytes, "Level"], Any]
 
 
 class TypeRegistry:
-    """The types that one or more serializers know. All of ours share `default_registry`."""
+    """The types that one or more serializers know. All of ours share `default_registry`.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+        >>> from milepost.checkpoint.serde.registry import TypeRegistry
+        >>> @dataclass
+        ... class Parcel:
+        ...     weight: float
+        >>> registry = TypeRegistry()
+        >>> registry.register(Parcel, name="parcel")
+        >>> serde = JsonPlusSerializer(registry=registry)
+        >>> serde.loads_typed(serde.dumps_typed(Parcel(2.5)))
+        Parcel(weight=2.5)
+    """
 
     plain_tuples = True
     """Whether tuples are written and read as usual, so that the accelerator may do it."""
+    only_registered = False
+    """Whether data types are refused that are not registered, whatever the serializer says."""
 
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
@@ -46,13 +69,15 @@ class TypeRegistry:
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
         self.bases: dict[type, Writer] = {}
-        """Subclasses of built-in types that are not registered: what writes them as their base.
+        """What writes classes that are not registered all the same, as `base_writer` finds it.
         Not among `writers`, since a strict serializer refuses them."""
         self._warned: WeakSet[type] = WeakSet()
         self._named: set[tuple[str, str]] = set()
         """Module and name of types that the program allows without having imported them yet."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
+        self.unregistered: dict[str, RecordType] = {}
+        """Data types that are not registered, and of which this process has written values."""
         self.generics = 0
         """How many classes reading has made, of generic models that are registered."""
         self._lock = fork_guard.fresh_in_child(RLock())
@@ -70,13 +95,28 @@ class TypeRegistry:
         decode: Decode | None = None,
         old_names: Iterable[str] = (),
     ) -> None:
-        """Allow `cls`; see `register_type`."""
+        """Allow `cls`; see `register_type`.
+
+        Args:
+            cls: The class.
+            name: What it is stored under.
+            version: The version of its fields.
+            encode: Makes something that can be saved out of a value.
+            decode: Makes a value out of that.
+            old_names: Names that it was stored under before.
+        """
         record = records.make(cls, name=name, version=version, encode=encode, decode=decode)
         with self._lock:
             self._add(record, old_names)
 
     def add_migration(self, cls: type, from_version: int, migrate: Migration) -> None:
-        """Bring values stored at `from_version` to the next; see `register_migration`."""
+        """Bring values stored at `from_version` to the next; see `register_migration`.
+
+        Args:
+            cls: The class.
+            from_version: The version that is stored.
+            migrate: Brings what is stored to the next version.
+        """
         with self._lock:
             record = next((r for r in self.types.values() if r.cls is cls), None)
             if record is None:
@@ -130,21 +170,37 @@ class TypeRegistry:
             raise families.refusal(cls)
 
     def base_writer(self, cls: type) -> Writer | None:
-        """What writes a class that `find_writer` refuses as the built-in type that it extends.
+        """What writes a class that `find_writer` refuses, if anything does: see `unregistered`.
 
         The first time that a class is met there is a warning.
         """
-        writer = self.bases.get(cls)
-        found = bases.base_of(cls) if writer is None else None
-        if found is not None:
-            if cls not in self._warned:
-                bases.warn(cls, found[0])
-                self._warned.add(cls)
-            writer = self.bases[cls] = bases.writer_for(*found)
-        return writer
+        with self._lock:
+            writer = self.bases.get(cls)
+            if writer is None and (found := unregistered.way_of(cls, self)) is not None:
+                if cls not in self._warned:
+                    warn_of(found.warning)
+                    self._warned.add(cls)
+                if found.record is not None:
+                    self._add_unregistered(found.record)
+                writer = self.bases[cls] = found.writer
+            return writer
+
+    def _add_unregistered(self, record: RecordType) -> None:
+        former = self.unregistered.get(record.name)
+        if former is not None:  # the definition was executed again
+            self.bases.pop(former.cls, None)
+        self.unregistered[record.name] = record
+        self.by_tag.clear()
 
     def decoder(self, tag: str) -> Decode:
-        """The decoder for a stored tag; UnregisteredTypeError if there is none."""
+        """The decoder for a stored tag.
+
+        Args:
+            tag: The name and version under which a value is stored.
+
+        Raises:
+            UnregisteredTypeError: There is none.
+        """
         name, version, given = records.Tag.of(tag)
         with self._lock:
             record = self._find(name)
@@ -161,7 +217,11 @@ class TypeRegistry:
             return decode
 
     def error_decoder(self, tag: str) -> Decode | None:
-        """The decoder of an exception class, if it is known."""
+        """The decoder of an exception class, if it is known.
+
+        Args:
+            tag: The name and version under which it is stored.
+        """
         decode = self.by_tag.get(tag)
         if decode is None:
             families.allow_error(records.Tag.of(tag).name, self)
@@ -172,7 +232,11 @@ class TypeRegistry:
         return decode
 
     def class_named(self, name: str) -> type | None:
-        """The class that is stored under `name`, if it is allowed."""
+        """The class that is stored under `name`, if it is allowed.
+
+        Args:
+            name: The name without a version.
+        """
         record = self._find(name)
         return None if record is None else record.cls
 
@@ -184,12 +248,16 @@ class TypeRegistry:
         if name not in self.types and self._named:
             module, _, short = name.partition(":")
             self._import_named(module, short)
-        return self.types.get(name)
+        return self.types.get(name) or self.unregistered.get(name)
 
     def allow(self, *types: tuple[str, ...] | type) -> None:
-        """Allow data types, and those that their fields mention: classes, or modules and names,
-        which are imported when the first value is met. A class that needs encode and decode
-        functions is not written all the same."""
+        """Allow data types, and those that their fields mention.
+
+        A class that needs encode and decode functions is not written all the same.
+
+        Args:
+            *types: Classes, or modules and names, which are imported when the first value is met.
+        """
         for one in types:
             if isinstance(one, type):
                 self.register_schema_types(one)
@@ -213,7 +281,11 @@ class TypeRegistry:
             self.register_schema_types(cls)
 
     def register_data_types(self, *things: Any) -> None:
-        """Allow classes, the types that schemas mention, and those visible in modules."""
+        """Allow classes, the types that schemas mention, and those visible in modules.
+
+        Args:
+            *things: Classes, schemas and modules.
+        """
         for thing in things:
             if hasattr(thing, "__spec__") and hasattr(thing, "__dict__"):
                 self.register_module_types(thing)
@@ -224,12 +296,19 @@ class TypeRegistry:
         """Allow the data types that are visible in a module's namespace.
 
         Costs nothing now: the module is looked through when a type is first missing.
+
+        Args:
+            module: The module.
         """
         self._discovery.modules[module.__name__] = module
         self.bases.clear()
 
     def register_schema_types(self, tp: Any) -> None:
-        """Allow the data types that a schema's annotations mention, however deep."""
+        """Allow the data types that a schema's annotations mention, however deep.
+
+        Args:
+            tp: The schema: a TypedDict, dataclass, pydantic model or any annotation.
+        """
         self._discovery.walk(tp)
 
     def _allow(self, cls: type) -> None:
@@ -296,12 +375,30 @@ def register_type(
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Allow a type to be saved. A call, or a decorator of the class.
 
-    - `name`: what it is stored under; the default, `module:Class`, breaks when the class moves.
-    - `old_names`: names it was stored under before.
-    - `version`: raise it when the fields change in a way that defaults do not cover, and add a
-      migration with `register_migration`.
-    - `encode`, `decode`: for classes that are not dataclasses, enums, named tuples, pydantic
-      models or exceptions. `encode` returns any value that can be saved, `decode` takes it.
+    Args:
+        cls: The class.
+        name: What it is stored under; the default, `module:Class`, breaks when the class moves.
+        version: Raise it when the fields change in a way that defaults do not cover, and add a
+            migration with `register_migration`.
+        encode: For classes that are not dataclasses, enums, named tuples, pydantic models or
+            exceptions: returns any value that can be saved.
+        decode: Takes what `encode` returned, and makes the value.
+        old_names: Names that it was stored under before.
+        registry: Where it is registered; by default for all serializers.
+
+    Raises:
+        TypeError: The class needs `encode` and `decode`.
+        ValueError: The name belongs to another class.
+
+    Examples:
+        >>> from milepost.checkpoint.serde import register_type
+        >>> from milepost.checkpoint.serde.registry import TypeRegistry
+        >>> class Money:
+        ...     def __init__(self, cents: int) -> None:
+        ...         self.cents = cents
+        >>> mine = TypeRegistry()  # leave it out to register for the whole program
+        >>> to_int = lambda money: money.cents
+        >>> Money = register_type(Money, name="money", encode=to_int, decode=Money, registry=mine)
     """
 
     def add(cls: type[T]) -> type[T]:
@@ -316,9 +413,26 @@ def register_type(
 def register_migration(
     cls: type, from_version: int, migrate: Migration, *, registry: TypeRegistry | None = None
 ) -> None:
-    """Bring what was stored at `from_version` to the next version.
+    """Bring what was stored at one version of a type to the next.
 
-    `migrate` is given what was stored (for types with fields a dict of them, for enums the
-    member's name, otherwise what `encode` had returned) and returns it in the newer shape.
+    Args:
+        cls: The class.
+        from_version: The version that is stored.
+        migrate: Is given what was stored (for types with fields a dict of them, for enums the
+            member's name, otherwise what `encode` had returned) and returns it in the newer shape.
+        registry: Where the class is registered.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from milepost.checkpoint.serde import register_migration, register_type
+        >>> from milepost.checkpoint.serde.registry import TypeRegistry
+        >>> mine = TypeRegistry()  # leave it out to register for the whole program
+        >>> @register_type(name="parcel", version=2, registry=mine)
+        ... @dataclass
+        ... class Parcel:
+        ...     grams: int
+        >>> def in_grams(fields: dict) -> dict:
+        ...     return {"grams": round(fields["kilos"] * 1000)}
+        >>> register_migration(Parcel, 1, in_grams, registry=mine)
     """
     (default_registry if registry is None else registry).add_migration(cls, from_version, migrate)

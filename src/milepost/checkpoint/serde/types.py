@@ -25,7 +25,13 @@ C = TypeVar("C")
 
 
 class ChannelProtocol(Protocol[Value, Update, C]):
-    """What a channel offers; `milepost.channels.BaseChannel` is one."""
+    """What a channel offers; `milepost.channels.BaseChannel` is one.
+
+    Examples:
+        >>> from milepost.channels import LastValue
+        >>> from milepost.checkpoint.serde.types import ChannelProtocol
+        >>> channel: ChannelProtocol = LastValue(str)
+    """
 
     @property
     def ValueType(self) -> Any:  # noqa: N802
@@ -39,10 +45,18 @@ class ChannelProtocol(Protocol[Value, Update, C]):
         """What is stored of it."""
 
     def from_checkpoint(self, checkpoint: C | None) -> Self:
-        """The channel that was stored."""
+        """The channel that was stored.
+
+        Args:
+            checkpoint: What `checkpoint` returned.
+        """
 
     def update(self, values: Sequence[Update]) -> bool:
-        """Take the writes of a step; whether anything has changed."""
+        """Take the writes of a step; whether anything has changed.
+
+        Args:
+            values: The writes.
+        """
 
     def get(self) -> Value:
         """The present value."""
@@ -53,7 +67,14 @@ class ChannelProtocol(Protocol[Value, Update, C]):
 
 @runtime_checkable
 class SendProtocol(Protocol):
-    """What a `Send` offers."""
+    """What a `Send` offers.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.types import SendProtocol
+        >>> from milepost.types import Send
+        >>> isinstance(Send("node", {}), SendProtocol)
+        True
+    """
 
     node: str
     arg: Any

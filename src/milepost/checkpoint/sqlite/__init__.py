@@ -11,6 +11,7 @@ from milepost._db.migrations import table_setup
 from milepost._db.operations import Operation, Query
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA
 
@@ -22,12 +23,29 @@ if TYPE_CHECKING:
 __all__ = ["SqliteSaver"]
 
 
-class SqliteSaver(SqlSaver):
+class SqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. Every step that was
-    acknowledged survives a power cut; with `synchronous="NORMAL"` commits are faster, and a power
-    cut (not a crash of the program) may take back the last of them.
+    acknowledged survives a power cut.
+
+    Args:
+        conn: A connection of `sqlite3`.
+        serde: Turns values into bytes and back.
+        synchronous: With "NORMAL" commits are faster, and a power cut (not a crash of the program)
+            may take back the last of them.
+        **threads: `thread_metadata`: keys of a run's metadata that are stored with the thread;
+            `seal_thread_metadata`: whether they are encrypted there.
+
+    Examples:
+        >>> from milepost.checkpoint.sqlite import SqliteSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> with SqliteSaver.from_conn_string("threads.db") as saver:
+        ...     graph = builder.compile(checkpointer=saver)
+        ...     graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
 
     dialect = SQLITE
@@ -65,7 +83,14 @@ class SqliteSaver(SqlSaver):
         synchronous: str = "FULL",
         **threads: Unpack[ThreadOptions],
     ) -> Iterator[Self]:
-        """A saver on a file, or on `":memory:"`; use it with `with`."""
+        """A saver on a file, or in memory; use it with `with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            serde: As for the class.
+            synchronous: As for the class.
+            **threads: As for the class.
+        """
         check_options(serde, threads)
         connection = open_sqlite(conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous, **threads)

@@ -11,6 +11,7 @@ from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
 from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
 
@@ -22,12 +23,31 @@ if TYPE_CHECKING:
 __all__ = ["AsyncSqliteSaver"]
 
 
-class AsyncSqliteSaver(SqlSaver):
+class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in a SQLite database. The tables are made on first use.
 
     Give it an aiosqlite connection or a sqlite3 one, or let `from_conn_string` open and close one.
     The loop never waits for the disk. The sync methods work too; with an aiosqlite connection,
     from every thread but the loop's own.
+
+    Args:
+        conn: A connection of aiosqlite or sqlite3.
+        serde: Turns values into bytes and back.
+        synchronous: See `SqliteSaver`.
+        **threads: See `SqliteSaver`.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> builder = builder.add_edge(START, "work")
+        >>> async def main():
+        ...     async with AsyncSqliteSaver.from_conn_string("threads.db") as saver:
+        ...         graph = builder.compile(checkpointer=saver)
+        ...         return await graph.ainvoke({}, {"configurable": {"thread_id": "1"}})
+        >>> asyncio.run(main())
+        {'n': 1}
     """
 
     dialect = SQLITE
@@ -65,7 +85,14 @@ class AsyncSqliteSaver(SqlSaver):
         synchronous: str = "FULL",
         **threads: Unpack[ThreadOptions],
     ) -> AsyncIterator[Self]:
-        """A saver on a file, or on `":memory:"`; use it with `async with`."""
+        """A saver on a file, or in memory; use it with `async with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            serde: As for the class.
+            synchronous: As for the class.
+            **threads: As for the class.
+        """
         check_options(serde, threads)
         connection = await in_thread(open_sqlite, conn_string)
         saver = cls(connection, serde=serde, synchronous=synchronous, **threads)

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     THREAD,
     confirm,
@@ -199,7 +199,7 @@ def migrate(
     thread as a run would, and changes nothing.
     """
     from milepost.inspect import check_threads, matching
-    from milepost.inspect._upkeep import check_threads_exist
+    from milepost.inspect.parts import check_threads_exist
 
     if not dry_run:
         raise click.UsageError(

@@ -7,11 +7,11 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from milepost._internal.ids import random_uuid
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     REFERENCE,
     THREAD,
@@ -191,7 +191,7 @@ def _event_lines(event: RunEvent) -> Iterator[Text]:
         where = "".join(f"{space.partition(':')[0]}/" for space in event.namespace)
         shown = update if isinstance(update, dict) else {"": update}
         parts = ", ".join(f"{key}={values.brief(value)}" for key, value in shown.items())
-        yield output.styled(f"  {plain(where)}{plain(node)}", "cyan") + Text(f"  {plain(parts)}")
+        yield Text(f"  {plain(where)}{plain(node)}", "cyan") + Text(f"  {plain(parts)}")
 
 
 @click.command()

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from milepost.cli import output, values
 from milepost.cli.exit_codes import FAILED
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     REFERENCE,
     database_option,
@@ -52,7 +52,7 @@ def log(
     db = opened(database)
     before = None
     if ref.at is not None or ref.back:
-        from milepost.inspect._reading import id_of, resolve
+        from milepost.inspect.parts import id_of, resolve
 
         before = id_of(resolve(db, ref))
     entries = logged(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)
@@ -70,7 +70,7 @@ def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
     """A checkpoint on one line."""
     if entry is None:
         return Text(lanes, style="dim")
-    line = output.styled(f"{lanes} " if lanes else "", "dim")
+    line = Text(f"{lanes} " if lanes else "", "dim")
     id = plain(entry.checkpoint_id) if whole else output.short(entry.checkpoint_id)
     line += Text(id, style="yellow")
     for tag in entry.tags:
@@ -142,7 +142,7 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
             yield Text(f"- {where}: {values.brief(change.before, 200)}", style="red")
         elif change.lines is None:
             yield (
-                output.styled(f"~ {where}: ", "yellow")
+                Text(f"~ {where}: ", "yellow")
                 + Text(values.brief(change.before, 200), style="red")
                 + Text(" -> ")
                 + Text(values.brief(change.after, 200), style="green")
@@ -158,8 +158,9 @@ def _diff_lines(changes: Iterable[Change]) -> Iterator[Text]:
 @click.argument("ref", type=REFERENCE, metavar="THREAD[@CHECKPOINT]")
 @click.argument("path", metavar="KEY[.PATH]")
 @json_option
+@pager_option
 @database_option
-def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
+def blame(ref: Ref, path: str, as_json: bool, pager: bool, database: str | None) -> None:
     """Show which step, node and run wrote each part of a value."""
     from milepost.inspect import blame as blamed
 
@@ -170,6 +171,7 @@ def blame(ref: Ref, path: str, as_json: bool, database: str | None) -> None:
     output.show_table(
         ("part", "checkpoint", "step", "node", "run", "when", "value"),
         [_blame_row(part) for part in parts],
+        pager=pager,
     )
 
 
@@ -239,8 +241,16 @@ def bisect(ref: Ref, expression: str, halving: bool, as_json: bool, database: st
 @click.command()
 @click.argument("ref", type=REFERENCE, metavar="THREAD")
 @click.option("--follow", "-f", is_flag=True, help="Go on as checkpoints are added.")
-@click.option("--lines", "-n", type=click.IntRange(0), default=10, show_default=True)
-@click.option("--poll", type=click.FloatRange(0.05), default=0.5, help="Seconds between looks.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=10, show_default=True, help="How many."
+)
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.05),
+    default=0.5,
+    show_default=True,
+    help="Seconds between two looks.",
+)
 @json_option
 @database_option
 def tail(

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from milepost.cli import output, values
+from milepost.cli.lines import Text
 from milepost.cli.options import (
     REFERENCE,
     THREAD,
     Moment,
     database_option,
     json_option,
+    metadata_option,
     opened,
     pager_option,
     parsed_metadata,
+    status_option,
 )
 from milepost.cli.plain import plain
 
@@ -27,11 +29,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--status", help="idle, interrupted, error, running or stale.")
+@status_option
 @click.option("--unfinished", is_flag=True, help="Only those that wait, run or have failed.")
-@click.option(
-    "--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="What is stored of them."
-)
+@metadata_option
 @click.option("--search", "-s", metavar="TEXT", help="A part of the id, or of the metadata.")
 @click.option("--since", type=Moment(), help="Used since: 2026-05-01, or 3d (three days ago).")
 @click.option("--before", type=Moment(), help="Not used since.")
@@ -40,13 +40,17 @@ if TYPE_CHECKING:
     type=click.Choice(["updated_at", "created_at", "thread_id"]),
     default="updated_at",
     show_default=True,
+    help="The last used or made at first, or by id.",
 )
-@click.option("--limit", "-n", type=click.IntRange(0), default=50, show_default=True)
-@click.option("--offset", type=click.IntRange(0), default=0)
+@click.option(
+    "--limit", "-n", type=click.IntRange(0), default=50, show_default=True, help="At most so many."
+)
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out the first so many.")
 @click.option("--count", is_flag=True, help="Print only how many there are.")
 @json_option
+@pager_option
 @database_option
-def threads(database: str | None, as_json: bool, count: bool, **wanted: Any) -> None:
+def threads(database: str | None, as_json: bool, count: bool, pager: bool, **wanted: Any) -> None:
     """List threads, those that were used last at first."""
     from milepost.inspect import threads as listed
 
@@ -70,10 +74,18 @@ def threads(database: str | None, as_json: bool, count: bool, **wanted: Any) -> 
         )
         for row in page.items
     ]
-    output.show_table(("thread", "status", "last used", "metadata"), rows)
+    if not page.total:
+        output.say("There is no such thread." if _narrowed(wanted) else "There are no threads yet.")
+        return
+    output.show_table(("thread", "status", "last used", "metadata"), rows, pager=pager)
     shown = len(page.items)
     if wanted["offset"] + shown < page.total:
         output.say(f"{shown} of {page.total} threads; --limit and --offset show others.")
+
+
+def _narrowed(wanted: dict[str, Any]) -> bool:
+    names = ("status", "unfinished", "metadata", "search", "since", "before")
+    return any(wanted[name] for name in names)
 
 
 def _about(metadata: Any) -> str:
@@ -103,7 +115,7 @@ def show(
 
 
 def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
-    head = output.styled("thread      ", "dim") + Text(plain(view.thread_id), style="bold")
+    head = Text("thread      ", "dim") + Text(plain(view.thread_id), style="bold")
     yield head + Text("  ") + output.status_text(view.status)
     if view.namespace:
         yield _line("graph", plain(view.namespace))
@@ -135,7 +147,7 @@ def _lines(view: ThreadView, path: str | None, full: bool) -> Iterator[Text]:
 
 
 def _line(label: str, *parts: str, style: str = "") -> Text:
-    return output.styled(f"{label:<12}", "dim") + Text("  ".join(parts), style=style)
+    return Text(f"{label:<12}", "dim") + Text("  ".join(parts), style=style)
 
 
 @click.command()

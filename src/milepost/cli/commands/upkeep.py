@@ -13,8 +13,10 @@ from milepost.cli.options import (
     confirm,
     database_option,
     json_option,
+    metadata_option,
     opened,
     parsed_metadata,
+    status_option,
     yes_option,
 )
 
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
 def choosing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Threads by id, or by what the registry says of them."""
     for option in (
-        click.option("--status", help="Those with this status."),
+        status_option,
         click.option("--older-than", type=Age(), help="Those that were not used for so long: 30d."),
         click.option("--prefix", help="Those whose ids begin with this."),
-        click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE"),
+        metadata_option,
         click.argument("threads", type=THREAD, nargs=-1),
     ):
         command = option(command)
@@ -44,7 +46,7 @@ def _chosen(db: Database, threads: tuple[str, ...], **wanted: Any) -> list[str]:
     if threads and (metadata or any(wanted.values())):
         raise click.UsageError("Name threads, or describe them; not both.")
     if threads:
-        from milepost.inspect._upkeep import check_threads_exist
+        from milepost.inspect.parts import check_threads_exist
 
         check_threads_exist(db, threads)
         return list(dict.fromkeys(threads))
@@ -106,14 +108,21 @@ def erase(database: str | None, yes: bool, **chosen: Any) -> None:
         click.echo("No thread fits.")
         return
     confirm(f"Erase {_threads(ids)}, {_listed(ids)}, from {db.url} for good?", yes)
-    removed = erase_threads(db, ids)
+    with output.progress("erasing", len(ids)) as step:
+        removed = erase_threads(db, ids, progress=step)
     click.echo(f"{_threads(ids)} erased: {_counted(removed)}.")
 
 
 @click.command()
 @choosing_options
 @click.option("--all", "everything", is_flag=True, help="All threads.")
-@click.option("--keep", type=click.IntRange(1), default=1, show_default=True, help="Checkpoints.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many checkpoints of each thread to keep.",
+)
 @click.option("--keep-younger", type=Age(), help="Keep what is younger than this: 7d.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @yes_option

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from milepost.cli.names import BARE
+
 if TYPE_CHECKING:
     import argparse
 
@@ -21,7 +23,7 @@ def register(commands: Subparsers) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "demo",
-        help="kill a run, resume it, and fork its history, in a few seconds",
+        help=BARE["demo"],
         description=(
             "Runs a small graph in another process, kills that process half-way, resumes the "
             "thread from its SQLite file, then shows the history and forks it. Everything is "

@@ -8,7 +8,11 @@ from milepost.integrations.langgraph._alias import import_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the option.
+
+    Args:
+        parser: Pytest's.
+    """
     group = parser.getgroup("milepost")
     group.addoption(
         "--as-langgraph",
@@ -28,13 +32,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any conftest can import langgraph."""
+    """Before any conftest can import langgraph.
+
+    Args:
+        early_config: Pytest's.
+    """
     options = early_config.known_args_namespace
     if options.as_langgraph:
         import_hook.install(options.original_langgraph)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """For a plugin that was loaded too late for the above, as in the workers of pytest-xdist."""
+    """For a plugin that was loaded too late for the above, as in the workers of pytest-xdist.
+
+    Args:
+        config: Pytest's.
+    """
     if config.getoption("as_langgraph"):
         import_hook.install(config.getoption("original_langgraph"))

@@ -37,7 +37,22 @@ class ServerSettingsError(MilepostError, ValueError):
 
 @asynccontextmanager
 async def checkpointer() -> AsyncIterator[TheirSaver[Any]]:
-    """A LangGraph saver on the database that the environment names, open until the server ends."""
+    """A LangGraph saver on the database that the environment names, open until the server ends.
+
+    Raises:
+        ServerSettingsError: The environment does not say where, or how, threads are to be kept.
+
+    Examples:
+        >>> import asyncio, os
+        >>> from milepost.integrations.langgraph.server import checkpointer
+        >>> os.environ["MILEPOST_DB"] = "sqlite:///threads.db"
+        >>> async def main():
+        ...     async with checkpointer() as saver:
+        ...         return await saver.aget_tuple({"configurable": {"thread_id": "1"}})
+        >>> asyncio.run(main()) is None
+        True
+        >>> del os.environ["MILEPOST_DB"]
+    """
     needed("langgraph.checkpoint.base")
     from milepost.integrations.langgraph import as_langgraph
     from milepost.integrations.langgraph._moving.addresses import is_postgres, sqlite_file

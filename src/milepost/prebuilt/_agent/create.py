@@ -55,26 +55,40 @@ def create_react_agent(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """An agent: a graph that asks a model, makes the tool calls that it wants, and asks again.
 
-    - `model`: a chat model, its name (`"provider:model"`, with the package `langchain`), or a
-      function `(state, runtime)`, sync or async, that returns a model with its tools bound.
-    - `tools`: tools, functions, dicts of tools that the provider of the model runs itself, or a
-      ToolNode.
-    - `prompt`: a text or SystemMessage to begin with, or a function or runnable that makes the
-      input of the model from the state.
-    - `response_format`: a schema, or a prompt and a schema: when the loop has ended, the model is
-      asked once more, and its answer in that form is the key `structured_response`.
-    - `pre_model_hook`: a node before each call of the model. It returns `messages`, to change the
-      state, or `llm_input_messages`, which only the model sees.
-    - `post_model_hook`: a node after each call of the model.
-    - `state_schema`: a schema with the keys `messages` and `remaining_steps`, and with
-      `structured_response` where there is a response format.
-    - `context_schema`: what `runtime.context` is.
-    - `version`: "v2" makes each tool call in a task of the tools node of its own, "v1" makes all
-      calls of a message in one. Either way each call is stored as it ends.
-    - `name`: of the graph, and of the messages of its model.
+    If the recursion limit leaves no step for the tools, the agent says so instead of failing.
 
-    The other options are those of `StateGraph.compile`. If the recursion limit leaves no step for
-    the tools, the agent says so instead of failing.
+    Args:
+        model: A chat model, its name (`"provider:model"`, with the package `langchain`), or a
+            function `(state, runtime)`, sync or async, that returns a model with its tools bound.
+        tools: Tools, functions, dicts of tools that the provider of the model runs itself, or a
+            ToolNode.
+        prompt: A text or SystemMessage to begin with, or a function or runnable that makes the
+            input of the model from the state.
+        response_format: A schema, or a prompt and a schema: when the loop has ended, the model is
+            asked once more, and its answer in that form is the key `structured_response`.
+        pre_model_hook: A node before each call of the model. It returns `messages`, to change the
+            state, or `llm_input_messages`, which only the model sees.
+        post_model_hook: A node after each call of the model.
+        state_schema: A schema with the keys `messages` and `remaining_steps`, and with
+            `structured_response` where there is a response format.
+        context_schema: What `runtime.context` is.
+        checkpointer: As for `StateGraph.compile`.
+        store: As for `StateGraph.compile`.
+        interrupt_before: As for `StateGraph.compile`.
+        interrupt_after: As for `StateGraph.compile`.
+        debug: As for `StateGraph.compile`.
+        version: "v2" makes each tool call in a task of the tools node of its own, "v1" makes all
+            calls of a message in one. Either way each call is stored as it ends.
+        name: Of the graph, and of the messages of its model.
+        **deprecated_kwargs: An older name, which warns: `config_schema`.
+
+    Examples:
+        >>> from langchain_core.language_models.fake_chat_models import FakeListChatModel
+        >>> from milepost.prebuilt import create_react_agent
+        >>> agent = create_react_agent(FakeListChatModel(responses=["Hello"]), tools=[])
+        >>> result = agent.invoke({"messages": [("user", "Hi")]})
+        >>> [message.content for message in result["messages"]]
+        ['Hi', 'Hello']
     """
     context_schema = _old_keyword(deprecated_kwargs, context_schema)
     if version not in ("v1", "v2"):

@@ -22,28 +22,56 @@ StructuredResponseSchema: TypeAlias = dict[str, Any] | type[BaseModel]
 
 
 class AgentState(TypedDict):
-    """The state of an agent."""
+    """The state of an agent.
+
+    Examples:
+        >>> from milepost.prebuilt.chat_agent_executor import AgentState
+        >>> class State(AgentState):
+        ...     user: str
+    """
 
     messages: Annotated[Sequence[BaseMessage], add_messages]
+    """The conversation."""
     remaining_steps: NotRequired[RemainingSteps]
     """How many steps the recursion limit still allows."""
 
 
 class AgentStatePydantic(BaseModel):
-    """The state of an agent, as a pydantic model."""
+    """The state of an agent, as a pydantic model.
+
+    Examples:
+        >>> from milepost.prebuilt.chat_agent_executor import AgentStatePydantic
+        >>> class State(AgentStatePydantic):
+        ...     user: str
+    """
 
     messages: Annotated[Sequence[BaseMessage], add_messages]
     remaining_steps: RemainingSteps = 25
 
 
 class AgentStateWithStructuredResponse(AgentState):
-    """The state of an agent that ends with an answer in a given form."""
+    """The state of an agent that ends with an answer in a given form.
+
+    Examples:
+        >>> from milepost.prebuilt.chat_agent_executor import AgentStateWithStructuredResponse
+        >>> class State(AgentStateWithStructuredResponse):
+        ...     user: str
+    """
 
     structured_response: StructuredResponse
+    """The answer in that form."""
 
 
 class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
-    """The same, as a pydantic model."""
+    """The same, as a pydantic model.
+
+    Examples:
+        >>> from milepost.prebuilt.chat_agent_executor import (
+        ...     AgentStateWithStructuredResponsePydantic,
+        ... )
+        >>> class State(AgentStateWithStructuredResponsePydantic):
+        ...     user: str
+    """
 
     structured_response: StructuredResponse
 

@@ -21,7 +21,17 @@ from milepost.types import MISSING
 class InjectedState(InjectedToolArg):
     """Annotates a parameter of a tool that gets the state, or one key of it.
 
-    `state: Annotated[dict, InjectedState]`, `user: Annotated[str, InjectedState("user")]`.
+    Args:
+        field: The key; the whole state by default.
+
+    Examples:
+        >>> from typing import Annotated
+        >>> from langchain_core.tools import tool
+        >>> from milepost.prebuilt import InjectedState
+        >>> @tool
+        ... def orders(user: Annotated[str, InjectedState("user")]) -> str:
+        ...     '''The orders of the user.'''
+        ...     return f"none of {user}"
     """
 
     def __init__(self, field: str | None = None) -> None:
@@ -29,7 +39,18 @@ class InjectedState(InjectedToolArg):
 
 
 class InjectedStore(InjectedToolArg):
-    """Annotates a parameter of a tool that gets the store: `Annotated[Any, InjectedStore()]`."""
+    """Annotates a parameter of a tool that gets the store.
+
+    Examples:
+        >>> from typing import Annotated, Any
+        >>> from langchain_core.tools import tool
+        >>> from milepost.prebuilt import InjectedStore
+        >>> @tool
+        ... def remember(city: str, store: Annotated[Any, InjectedStore()]) -> str:
+        ...     '''Remember where the user lives.'''
+        ...     store.put(("facts",), "home", {"city": city})
+        ...     return "noted"
+    """
 
 
 @record

@@ -92,6 +92,29 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
 
     The input is a state with messages, a list of messages, or a list of tool calls. The output is
     an update of the state, a list of messages, or a list with the Commands that tools returned.
+
+    Args:
+        tools: LangChain tools, or functions to make tools of.
+        name: What the node is called.
+        tags: Tags of its runs.
+        handle_tool_errors: Which errors become messages to the model: True for all, False for none,
+            exception types, a text to say instead, or a function of the error, which is asked about
+            the errors that its parameter is annotated with. By default the model is told of wrong
+            arguments, and other errors end the run.
+        messages_key: Where the state has its messages.
+        wrap_tool_call: Called around each call.
+        awrap_tool_call: The same on an event loop.
+
+    Examples:
+        >>> from langchain_core.messages import AIMessage
+        >>> from milepost.prebuilt import ToolNode
+        >>> def weather(city: str) -> str:
+        ...     '''The weather in a city.'''
+        ...     return f"Rain in {city}"
+        >>> call = {"name": "weather", "args": {"city": "Paris"}, "id": "1"}
+        >>> result = ToolNode([weather]).invoke({"messages": [AIMessage("", tool_calls=[call])]})
+        >>> [message.content for message in result["messages"]]
+        ['Rain in Paris']
     """
 
     name: str = "tools"
@@ -137,7 +160,13 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
     # -- all calls
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Make the calls and wait for them."""
+        """Make the calls and wait for them.
+
+        Args:
+            input: A state with messages, a list of messages, or a list of tool calls.
+            config: The config of the node.
+            **kwargs: Not used.
+        """
         given, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not (is_own_task(caller, self, calls) or wait_blocks(caller)):
@@ -151,7 +180,7 @@ class ToolNode(TaskStarter, Runnable[Any, Any]):
         return combined(outputs, given.kind, self._messages_key)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """`invoke`, on an event loop."""
+        """`invoke`, for use on an event loop."""
         given, calls, config = self._plan(input, config, kwargs)
         caller = find_context()
         if caller is not None and not is_own_task(caller, self, calls):

@@ -21,7 +21,16 @@ from milepost.types import Command, Send
 
 
 def msg_content_output(output: Any) -> str | list[dict[str, Any]]:
-    """What a tool returned, as the content of a message: text, content blocks, or JSON."""
+    """What a tool returned, as the content of a message: text, content blocks, or JSON.
+
+    Args:
+        output: What a tool returned.
+
+    Examples:
+        >>> from milepost.prebuilt.tool_node import msg_content_output
+        >>> msg_content_output("Rain"), msg_content_output({"degrees": 7})
+        ('Rain', '{"degrees": 7}')
+    """
     if isinstance(output, str):
         return output
     if isinstance(output, list) and all(

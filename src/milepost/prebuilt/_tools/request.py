@@ -33,7 +33,21 @@ class Overrides(TypedDict, total=False):
 
 @dataclass
 class ToolCallRequest:
-    """A tool call that is about to be made. `override` gives a changed copy."""
+    """A tool call that is about to be made. `override` gives a changed copy.
+
+    Examples:
+        >>> from milepost.prebuilt import ToolNode
+        >>> def weather(city: str) -> str:
+        ...     '''The weather in a city.'''
+        ...     return f"Rain in {city}"
+        >>> def in_capitals(request, execute):
+        ...     call = request.tool_call
+        ...     changed = {**call, "args": {"city": call["args"]["city"].upper()}}
+        ...     return execute(request.override(tool_call=changed))
+        >>> call = {"name": "weather", "args": {"city": "Paris"}, "id": "1", "type": "tool_call"}
+        >>> ToolNode([weather], wrap_tool_call=in_capitals).invoke([call])["messages"][0].content
+        'Rain in PARIS'
+    """
 
     tool_call: ToolCall
     """The name, arguments and id that the model said."""
@@ -42,6 +56,7 @@ class ToolCallRequest:
     state: Any
     """The state of the graph."""
     runtime: ToolRuntime[Any, Any]
+    """What the tool gets of the run."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIELDS and name in vars(self):
@@ -54,7 +69,11 @@ class ToolCallRequest:
         object.__setattr__(self, name, value)
 
     def override(self, **overrides: Unpack[Overrides]) -> ToolCallRequest:
-        """A copy with another call, tool or state."""
+        """A copy with another call, tool or state.
+
+        Args:
+            **overrides: `tool_call`, `tool` or `state`.
+        """
         return replace(self, **overrides)
 
 

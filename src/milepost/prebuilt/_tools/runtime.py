@@ -29,22 +29,35 @@ ContextT = TypeVar("ContextT", default=Any)
 
 @dataclass
 class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
-    """What a tool gets for a parameter that is annotated so; models never see that parameter."""
+    """What a tool gets for a parameter that is annotated so; models never see that parameter.
+
+    Examples:
+        >>> from langchain_core.tools import tool
+        >>> from milepost.prebuilt import ToolRuntime
+        >>> @tool
+        ... def who(runtime: ToolRuntime) -> str:
+        ...     '''Who the user is.'''
+        ...     return runtime.state["user"]
+    """
 
     state: StateT
     """The state of the graph."""
     context: ContextT
     """What the caller of the graph passed as `context=`."""
     config: RunnableConfig
+    """The config of the call."""
     stream_writer: StreamWriter
     """Sends to the `custom` stream."""
     tool_call_id: str | None
+    """The id that the model gave the call."""
     store: BaseStore | None
+    """The store that the graph was compiled with."""
     tools: list[BaseTool] = field(default_factory=list)
     """All tools of the node."""
     execution_info: ExecutionInfo | None = None
     """Which task this call is; None outside a run."""
     server_info: Any = None
+    """What the server that runs the graph says about the call; None if there is no server."""
 
     @property
     def idempotency_key(self) -> str:
@@ -55,7 +68,11 @@ class ToolRuntime(_DirectlyInjectedToolArg, Generic[ContextT, StateT]):
         return "" if self.execution_info is None else self.execution_info.idempotency_key
 
     def emit_output_delta(self, delta: Any) -> None:
-        """Stream a part of the output; without effect unless such parts are listened to."""
+        """Stream a part of the output; without effect unless such parts are listened to.
+
+        Args:
+            delta: The part.
+        """
         write = current_writer.get()
         if write is not None:
             write(delta)

@@ -57,7 +57,23 @@ class ToolCallStream:
 class ToolCallTransformer(StreamTransformer):
     """Adds `tool_calls` to the stream of a run: a ToolCallStream for each call that begins.
 
-    Give it to `compile(transformers=[ToolCallTransformer])`.
+    Args:
+        scope: The graph whose calls it sees: () for the outermost.
+
+    Examples:
+        >>> from langchain_core.messages import AIMessage
+        >>> from milepost.graph import START, MessagesState, StateGraph
+        >>> from milepost.prebuilt import ToolCallTransformer, ToolNode
+        >>> def weather(city: str) -> str:
+        ...     '''The weather in a city.'''
+        ...     return f"Rain in {city}"
+        >>> builder = StateGraph(MessagesState).add_node("tools", ToolNode([weather]))
+        >>> graph = builder.add_edge(START, "tools").compile(transformers=[ToolCallTransformer])
+        >>> call = {"name": "weather", "args": {"city": "Paris"}, "id": "1"}
+        >>> asked = {"messages": [AIMessage("", tool_calls=[call])]}
+        >>> run = graph.stream_events(asked, version="v3")
+        >>> [stream.tool_name for stream in run.tool_calls]
+        ['weather']
     """
 
     _native = True

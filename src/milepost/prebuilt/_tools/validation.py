@@ -28,6 +28,24 @@ class ValidationNode(Runnable[Any, Any]):
 
     A call with wrong arguments is answered with the errors, in a message that has `is_error` in its
     `additional_kwargs`. The tools are not run.
+
+    Args:
+        schemas: Pydantic models, tools with one, or functions whose parameters are one.
+        format_error: Makes the text of the answer from an error, the call and the schema.
+        name: What the node is called.
+        tags: Tags of its runs.
+
+    Examples:
+        >>> import warnings
+        >>> from langchain_core.messages import AIMessage
+        >>> from milepost.prebuilt import ValidationNode
+        >>> def weather(city: str) -> str:
+        ...     '''The weather in a city.'''
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     node = ValidationNode([weather])
+        >>> call = {"name": "weather", "args": {"city": "Paris"}, "id": "1"}
+        >>> node.invoke([AIMessage("", tool_calls=[call])])[0].content
+        '{"city":"Paris"}'
     """
 
     def __init__(
@@ -50,7 +68,13 @@ class ValidationNode(Runnable[Any, Any]):
         config: RunnableConfig | None = None,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> Any:
-        """Check the calls."""
+        """Check the calls.
+
+        Args:
+            input: A state with messages, or a list of messages.
+            config: Not used.
+            **kwargs: Not used.
+        """
         messages = input if isinstance(input, list) else input.get("messages")
         if not messages:
             raise ValueError("No message found in input: ValidationNode needs a list of messages.")

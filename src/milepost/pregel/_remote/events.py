@@ -70,7 +70,19 @@ class RemoteRunnable(RunnableMethods, ABC):
         headers: Headers = None,
         **kwargs: Any,
     ) -> Any:
-        """With `version="v3"` the run on the server as streams; enter it with `with`."""
+        """With `version="v3"` the run on the server as streams; enter it with `with`.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            version: "v3"; others are LangChain's, and async.
+            interrupt_before: Nodes to pause before, or "*".
+            interrupt_after: Nodes to pause after, or "*".
+            control: Not offered by servers.
+            transformers: Make more streams.
+            headers: Added to the request.
+            **kwargs: Passed on to the client.
+        """
         if version != "v3":
             return _runnable("stream_events").stream_events(
                 self, input, config, version=version, **kwargs
@@ -94,7 +106,7 @@ class RemoteRunnable(RunnableMethods, ABC):
         headers: Headers = None,
         **kwargs: Any,
     ) -> Any:
-        """With `version="v3"` the run on the server as streams; enter it with `async with`."""
+        """`stream_events`, for use on an event loop; enter it with `async with`."""
         if version != "v3":
             raise NotImplementedError(
                 f"astream_events(version={version!r}) of a RemoteGraph is not implemented: use "

@@ -70,10 +70,27 @@ def _sync_and_async(
 class RemoteGraph(RemoteRunnable):
     """A graph on a server that speaks the protocol of LangGraph's, used like a compiled graph.
 
-    `assistant_id` is the name of the graph there, or the id of an assistant. Give the address of
-    the server as `url`, or clients of `langgraph_sdk`. It can be a node of a graph: its events come
-    with those of that graph, its interrupts are that graph's, and an answer to one of them goes to
-    the server. The thread on the server has the id of the thread here.
+    It can be a node of a graph: its events come with those of that graph, its interrupts are that
+    graph's, and an answer to one of them goes to the server. The thread on the server has the id of
+    the thread here. Needs `pip install 'milepost[remote]'`.
+
+    Args:
+        assistant_id: The name of the graph there, or the id of an assistant.
+        url: The address of the server.
+        api_key: Sent with every request; by default from the environment.
+        headers: Added to every request.
+        client: An async client of `langgraph_sdk`, in place of `url`.
+        sync_client: A sync client of `langgraph_sdk`, in place of `url`.
+        config: What runs are told where the caller says nothing else.
+        name: What the graph is called here.
+        distributed_tracing: Send the ids of LangSmith's trace, so that the server's is a part of
+            it.
+
+    Examples:
+        >>> from milepost.pregel.remote import RemoteGraph
+        >>> graph = RemoteGraph("chat", url="http://127.0.0.1:2024")
+        >>> graph.name
+        'chat'
     """
 
     def __init__(
@@ -107,16 +124,30 @@ class RemoteGraph(RemoteRunnable):
         return f"<RemoteGraph {self.assistant_id!r}>"
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The name that a node gets from this graph."""
+        """The name that a node gets from this graph.
+
+        Args:
+            suffix: Added to the name.
+            name: Taken in place of the graph's own.
+        """
         return f"{name or self.name}{suffix or ''}"
 
     def copy(self, update: dict[str, Any]) -> Self:
-        """A copy with other attributes."""
+        """A copy with other attributes.
+
+        Args:
+            update: Attributes and their new values.
+        """
         attributes = {**self.__dict__, **update}
         return self.__class__(attributes.pop("assistant_id"), **attributes)
 
     def with_config(self, config: RunnableConfig | None = None, **kwargs: Any) -> Self:
-        """A copy that runs with this config where the caller says nothing else."""
+        """A copy that runs with this config where the caller says nothing else.
+
+        Args:
+            config: What runs are told.
+            **kwargs: Keys of the config.
+        """
         return self.copy({"config": merge_configs(self.config, config, kwargs)})  # type: ignore[arg-type]
 
     # -- clients
@@ -160,7 +191,14 @@ class RemoteGraph(RemoteRunnable):
         headers: Headers = None,
         params: Any = None,
     ) -> Asking[Graph]:
-        """A picture of the graph on the server."""
+        """A picture of the graph on the server.
+
+        Args:
+            config: Not sent.
+            xray: Shows inner graphs too: a number of levels, or True for all.
+            headers: Added to the request.
+            params: Added to the address.
+        """
         del config
         arguments = {"assistant_id": self.assistant_id, "xray": xray}
         more = {"headers": headers, "params": params}
@@ -176,7 +214,14 @@ class RemoteGraph(RemoteRunnable):
         headers: Headers = None,
         params: Any = None,
     ) -> Asking[StateSnapshot]:
-        """The state at the checkpoint that `config` names, or at the latest of its thread."""
+        """The state at the checkpoint that `config` names, or at the latest of its thread.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint.
+            subgraphs: Whether tasks that are graphs show their own state.
+            headers: Added to the request.
+            params: Added to the address.
+        """
         thread_id, checkpoint = self._thread(config)
         arguments = {"thread_id": thread_id, "checkpoint": checkpoint, "subgraphs": subgraphs}
         more = {"headers": headers, "params": params}
@@ -193,7 +238,15 @@ class RemoteGraph(RemoteRunnable):
         headers: Headers = None,
         params: Any = None,
     ) -> Asking[RunnableConfig]:
-        """Write to a thread as if `as_node` had returned `values`; returns the new config."""
+        """Write to a thread as if `as_node` had returned `values`; returns the new config.
+
+        Args:
+            config: Names the thread, and perhaps a checkpoint to go on from.
+            values: What the node would have returned.
+            as_node: The node.
+            headers: Added to the request.
+            params: Added to the address.
+        """
         thread_id, checkpoint = self._thread(config)
         arguments = {"thread_id": thread_id, "values": values, "as_node": as_node}
         more = {"checkpoint": checkpoint, "headers": headers, "params": params}
@@ -235,7 +288,16 @@ class RemoteGraph(RemoteRunnable):
         headers: Headers = None,
         params: Any = None,
     ) -> Iterator[StateSnapshot]:
-        """The states of a thread, newest first; ten of them unless `limit` says otherwise."""
+        """The states of a thread, newest first; ten of them unless `limit` says otherwise.
+
+        Args:
+            config: Names the thread.
+            filter: Metadata that a checkpoint must have.
+            before: Names a checkpoint; only older ones are given.
+            limit: How many at most.
+            headers: Added to the request.
+            params: Added to the address.
+        """
         yield from self._read_history(config, filter, before, limit, headers, params)
 
     async def aget_state_history(
@@ -253,11 +315,27 @@ class RemoteGraph(RemoteRunnable):
             yield state
 
     def bulk_update_state(self, config: RunnableConfig, updates: Any) -> RunnableConfig:
-        """Not offered by servers: call `update_state` for each."""
+        """Not offered by servers: call `update_state` for each.
+
+        Args:
+            config: Not used.
+            updates: Not used.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("A server takes one update at a time: call update_state().")
 
     async def abulk_update_state(self, config: RunnableConfig, updates: Any) -> RunnableConfig:
-        """Not offered by servers: call `aupdate_state` for each."""
+        """Not offered by servers: call `aupdate_state` for each.
+
+        Args:
+            config: Not used.
+            updates: Not used.
+
+        Raises:
+            NotImplementedError: Always.
+        """
         raise NotImplementedError("A server takes one update at a time: call aupdate_state().")
 
     # -- running
@@ -279,8 +357,24 @@ class RemoteGraph(RemoteRunnable):
     ) -> Iterator[Any]:
         """Run the graph on the server and yield its events as they come.
 
-        They have the forms that a graph here gives them. Other keyword arguments go to the
-        client's `runs.stream`.
+        They have the forms that a graph here gives them.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            context: What nodes find in `runtime.context`.
+            stream_mode: One mode or several; by default "updates".
+            interrupt_before: Nodes to pause before, or "*".
+            interrupt_after: Nodes to pause after, or "*".
+            subgraphs: Whether to give the events of inner graphs too.
+            headers: Added to the request.
+            params: Added to the address.
+            version: With "v2" events are typed parts.
+            **kwargs: Passed on to the client's `runs.stream`.
+
+        Raises:
+            RemoteException: The run has failed on the server.
+            GraphInterrupt: The graph has paused, and is a node of a graph here.
         """
         call = _Call(self, input, config, stream_mode, subgraphs, version)
         client = self._sync()
@@ -333,7 +427,22 @@ class RemoteGraph(RemoteRunnable):
         version: str = "v1",
         **kwargs: Any,
     ) -> Any:
-        """Run the graph on the server and return its output."""
+        """Run the graph on the server and return its output.
+
+        Args:
+            input: The input, None to go on with the thread, or a Command.
+            config: Names the thread, and what else a caller says about a run.
+            context: What nodes find in `runtime.context`.
+            interrupt_before: Nodes to pause before, or "*".
+            interrupt_after: Nodes to pause after, or "*".
+            headers: Added to the request.
+            params: Added to the address.
+            version: With "v2" a `GraphOutput` is returned.
+            **kwargs: Passed on to the client's `runs.stream`.
+
+        Raises:
+            RemoteException: The run has failed on the server.
+        """
         last: Any = None
         for last in self.stream(  # noqa: B007
             input,

@@ -94,7 +94,7 @@ def _given(body: AssistantCreate | AssistantPatch, *names: str) -> dict[str, Any
 
 @routes.route("POST", "/assistants", writes=True)
 def create(call: Call[AssistantCreate, Empty]) -> Assistant:
-    """Make an assistant of a graph. It is kept as long as the server runs."""
+    """Make an assistant of a graph. It is kept in the database."""
     body = call.body
     fields = _given(body, "config", "context", "metadata", "name", "description")
     return call.server.assistants.create(body.graph_id, body.assistant_id, body.if_exists, fields)

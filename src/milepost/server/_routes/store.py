@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from milepost.server._assistants import NAMESPACE
 from milepost.server._errors import HttpError, refused
 from milepost.server._records import FoundItem, Item
 from milepost.server._routing import Call, Empty, Routes
@@ -85,7 +86,11 @@ class Namespaces(msgspec.Struct):
 @routes.route("PUT", "/store/items", writes=True, status=204)
 def put_item(call: Call[Put, Empty]) -> None:
     """Store an item."""
-    body, store = call.body, _store(call)
+    body = call.body
+    _refuse_ours(body.namespace)
+    store = call.server.store_to_write()
+    if store is None:
+        raise HttpError(404, "This database has no store.")
     if body.ttl is not None and not store.supports_ttl:
         raise refused("This store keeps items for good: leave `ttl` out.")
     if body.index is True:
@@ -106,6 +111,7 @@ def get_item(call: Call[Empty, KeyQuery]) -> Item | None:
 @routes.route("DELETE", "/store/items", writes=True, status=204)
 def delete_item(call: Call[Key, Empty]) -> None:
     """Remove an item."""
+    _refuse_ours(call.body.namespace)
     _store(call).delete(tuple(call.body.namespace), call.body.key)
 
 
@@ -136,6 +142,11 @@ def list_namespaces(call: Call[NamespaceSearch, Empty]) -> Namespaces:
         offset=body.offset,
     )
     return Namespaces([list(labels) for labels in found])
+
+
+def _refuse_ours(namespace: list[str]) -> None:
+    if tuple(namespace[:1]) == NAMESPACE:
+        raise refused("Assistants are changed at /assistants, not in the store.")
 
 
 def _store(call: Call[Any, Any]) -> BaseStore:

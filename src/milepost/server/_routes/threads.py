@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,8 +15,11 @@ from milepost.server._matching import select
 from milepost.server._records import IfExists, SortOrder, Thread, ThreadStatus
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Page, Routes
-from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown
+from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown, ttl_of
 from milepost.types import Command, StateUpdate
+
+if TYPE_CHECKING:
+    from milepost.server._server import Server
 
 routes = Routes("Threads")
 
@@ -50,6 +53,13 @@ class Superstep(msgspec.Struct, kw_only=True):
     updates: list[Update]
 
 
+class Ttl(msgspec.Struct, kw_only=True):
+    """How long a thread lives after its last use, in minutes."""
+
+    ttl: Annotated[float, Meta(gt=0, le=52_560_000)] | None = None
+    strategy: Literal["delete", "keep_latest"] = "delete"
+
+
 class ThreadCreate(msgspec.Struct, kw_only=True):
     """A new thread; `supersteps` are written to it, one checkpoint each."""
 
@@ -57,14 +67,14 @@ class ThreadCreate(msgspec.Struct, kw_only=True):
     metadata: dict[str, Any] | None = None
     if_exists: IfExists = "raise"
     supersteps: list[Superstep] | None = None
-    ttl: dict[str, Any] | None = None
+    ttl: Ttl | None = None
 
 
 @routes.route("POST", "/threads", writes=True)
 def create(call: Call[ThreadCreate, Empty]) -> Thread:
     """Make a thread."""
     body, server = call.body, call.server
-    _refuse_ttl(body.ttl)
+    _check_ttl(server, body.ttl)
     thread_id = body.thread_id or str(uuid.uuid4())
     metadata = body.metadata or {}
     if body.supersteps:
@@ -76,6 +86,7 @@ def create(call: Call[ThreadCreate, Empty]) -> Thread:
             raise HttpError(409, f"Thread '{thread_id}' exists already.")
         with refusals():
             server.threads.create(thread_id, metadata)
+            _set_ttl(server, thread_id, body.ttl)
     if body.supersteps:
         steps = [[_state_update(one) for one in step.updates] for step in body.supersteps]
         try:
@@ -97,9 +108,22 @@ def _state_update(update: Update) -> StateUpdate:
     return StateUpdate(Command(**given), update.as_node)
 
 
-def _refuse_ttl(ttl: dict[str, Any] | None) -> None:
-    if ttl:
-        raise refused("Threads are kept until they are removed: leave `ttl` out.")
+def _check_ttl(server: Server, ttl: Ttl | None) -> None:
+    """Raise for what the database cannot do."""
+    if ttl is None or ttl.ttl is None:
+        return
+    if not hasattr(server.threads, "set_ttl"):
+        raise refused(
+            f"Threads in this database ({server.database.kind}) are kept until they are removed: "
+            "leave `ttl` out. Redis lets single threads expire."
+        )
+    if ttl.strategy != "delete":
+        raise refused("A thread that expires is removed as a whole: ttl.strategy is delete.")
+
+
+def _set_ttl(server: Server, thread_id: str, ttl: Ttl | None) -> None:
+    if ttl is not None and ttl.ttl is not None:
+        server.threads.set_ttl(thread_id, ttl.ttl)
 
 
 class ThreadSearch(msgspec.Struct, kw_only=True):
@@ -185,7 +209,7 @@ def prune(call: Call[Prune, Empty]) -> Pruned:
 
 
 class ThreadQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to include besides; `ttl` is known, and no thread has one."""
+    """What to include besides: `ttl`."""
 
     include: str | None = None
 
@@ -193,27 +217,34 @@ class ThreadQuery(msgspec.Struct, frozen=True, kw_only=True):
 @routes.get("/threads/{thread_id}")
 def get(call: Call[Empty, ThreadQuery]) -> Thread:
     """A thread with its latest values."""
-    for name in (call.query.include or "").split(","):
+    included = (call.query.include or "").split(",")
+    for name in included:
         if name not in ("", "ttl"):
             raise refused(f"A thread cannot include '{name}'.")
-    return shown(call.server, call.server.thread(call.thread_id))
+    server = call.server
+    row = server.thread(call.thread_id)
+    found = shown(server, row)
+    if "ttl" in included:
+        found.ttl = ttl_of(server, row)
+    return found
 
 
 class ThreadPatch(msgspec.Struct, kw_only=True):
     """Metadata to add or replace, key by key."""
 
     metadata: dict[str, Any] | None = None
-    ttl: dict[str, Any] | None = None
+    ttl: Ttl | None = None
 
 
 @routes.route("PATCH", "/threads/{thread_id}", writes=True, answer=Thread)
 def update(call: Call[ThreadPatch, Empty]) -> Any:
     """Say more about a thread."""
-    _refuse_ttl(call.body.ttl)
     server = call.server
+    _check_ttl(server, call.body.ttl)
     row = server.thread(call.thread_id)
     with refusals():
         server.threads.create(row.thread_id, call.body.metadata or {})
+        _set_ttl(server, row.thread_id, call.body.ttl)
     if "return=minimal" in call.request.headers.get("prefer", ""):
         return Response(status_code=204)
     return shown(server, server.thread(call.thread_id))

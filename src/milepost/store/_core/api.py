@@ -113,11 +113,19 @@ class CoreStore:
         return await self._adrive(self._core.sweep())
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep at intervals, in a thread. The future ends when the sweeper does."""
+        """Sweep at intervals, in a thread. The future ends when the sweeper does.
+
+        Args:
+            sweep_interval_minutes: How often; by default what the store's `ttl` says.
+        """
         return self._sweeper.start(60 * (sweep_interval_minutes or self._core.lifetimes.interval))
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; whether the thread has ended within `timeout` seconds."""
+        """Stop sweeping; whether the thread has ended.
+
+        Args:
+            timeout: Seconds to wait for that.
+        """
         return self._sweeper.stop(timeout)
 
     # -- vectors
@@ -125,8 +133,11 @@ class CoreStore:
     def reindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
         """Rebuild all vectors with the store's present `index`; returns the number of items.
 
-        `progress(done, total)` is called after each batch. What was done stays done if the work
-        is broken off: call it again to go on.
+        What was done stays done if the work is broken off: call it again to go on.
+
+        Args:
+            progress: Called after each batch with how many items are done, and how many there are.
+            batch_size: How many items are embedded together.
         """
         return self._drive(self._core.reindex(progress, batch_size))
 
@@ -140,8 +151,10 @@ class CoreStore:
         """Seal every value with the newest key, while others use the store; what was done.
 
         Values that have the newest key are skipped, so after an interruption call it again. When
-        it finds nothing to do, every older key can be dropped. `progress(done, total)` is called
-        after each batch, with numbers of items.
+        it finds nothing to do, every older key can be dropped.
+
+        Args:
+            progress: Called after each batch with how many items are done, and how many there are.
         """
         return self._drive(self._core.reencrypt(progress))
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde.base import SerializerProtocol, dumps_at, loads_at
@@ -52,6 +52,7 @@ from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.paths import get_text_at_path, tokenize_path
 from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 
+K = TypeVar("K")
 Deserializer: TypeAlias = Callable[[bytes], dict[str, Any]]
 """Makes the value of an item of its JSON text."""
 
@@ -132,13 +133,21 @@ class StoreCore(ABC):
         if not _rotation.rotates(self.serde):
             raise StoreError(_rotation.NOT_ENCRYPTED)
 
-    def resealed(self, row: Stored) -> tuple[str, bytes] | None:
-        """The stored value sealed with the newest key; None if it is that already."""
+    def reseal(
+        self, rows: Iterable[tuple[K, Stored]], done: _rotation.Reencrypted[RefusedItem]
+    ) -> Iterator[tuple[K, tuple[str, bytes]]]:
+        """The values that have an older key, sealed with the newest; counts all others."""
         serde: Any = self.serde
-        if serde.is_current(row.data[1]):
-            return None
-        again: tuple[str, bytes] = serde.reseal_typed(row.data, place(row.namespace, row.key))
-        return again
+        for name, row in rows:
+            try:
+                if serde.is_current(row.data[1]):
+                    done.current += 1
+                    continue
+                again = serde.reseal_typed(row.data, place(row.namespace, row.key))
+            except SerdeError as error:
+                done.refused.append(RefusedItem(row.namespace, row.key, str(error)))
+            else:
+                yield name, again
 
     # -- from operations to tasks
 

@@ -5,23 +5,44 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from milepost._db.migrations import TableSetup
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost.store._core.api import CoreStore
-from milepost.store._core.core import StoreCore
+from milepost.store._core.engine_core import EngineCore
+from milepost.store._core.records import Result
+from milepost.store._core.tasks import Group, Transact
 from milepost.store.base import BaseStore
 
 
 class EngineStore(CoreStore, ProcessBound, BaseStore):
-    """A store whose requests an engine carries out, with the sync names of its methods."""
+    """A store in a database, with the sync names of its methods."""
 
-    def __init__(self, engine: Any, core: StoreCore) -> None:
+    def __init__(self, engine: Any, core: EngineCore) -> None:
         super().__init__(core)
+        self._engine_core = core
         self.index_config = core.index
         self.use(engine)
 
+    def _drive_group(self, group: Group) -> list[Result]:
+        put = self._engine_core.single_put(group)
+        if put is None:
+            return super()._drive_group(group)
+        self._engine.run(put, write=True)
+        return [None]
+
+    def _transact(self, request: Transact | TableSetup) -> Any:
+        return self._engine_core.transact(self._engine, request)
+
+    async def _atransact(self, request: Transact | TableSetup) -> Any:
+        return await self._engine_core.atransact(self._engine, request)
+
     def use(self, engine: Any) -> None:
-        """Carry out requests with this engine from now on."""
+        """Carry out requests with this engine from now on.
+
+        Args:
+            engine: Reads and writes the database.
+        """
         self._engine = engine
 
     def setup(self) -> None:

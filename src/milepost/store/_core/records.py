@@ -23,7 +23,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotProvided:
-    """Distinguishes an argument that was left out from one that was given as None."""
+    """Distinguishes an argument that was left out from one that was given as None.
+
+    Examples:
+        >>> from milepost.store.base import NOT_PROVIDED, NotProvided
+        >>> isinstance(NOT_PROVIDED, NotProvided), bool(NOT_PROVIDED)
+        (True, False)
+    """
 
     __slots__ = ()
 
@@ -40,9 +46,23 @@ NOT_PROVIDED: Final = NotProvided()
 class Item:
     """A value under its key.
 
-    `version` grows with every put and is never used twice, so that `put(..., if_version=...)` can
-    refuse to overwrite what the caller has not seen. It is 0 for an item of a store that does not
-    count versions.
+    Args:
+        value: The value.
+        key: The key.
+        namespace: Where it is.
+        created_at: When it was first put.
+        updated_at: When it was last put.
+        version: Grows with every put and is never used twice, so that `put(..., if_version=...)`
+            can refuse to overwrite what the caller has not seen. It is 0 for an item of a store
+            that does not count versions.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> item = store.get(("users", "ada"), "city")
+        >>> item.namespace, item.key, item.value
+        (('users', 'ada'), 'city', {'name': 'Paris'})
     """
 
     __slots__ = ("_created", "_updated", "key", "namespace", "value", "version")
@@ -122,7 +142,25 @@ _new: Final = object.__new__
 
 
 class SearchItem(Item):
-    """An item that a search has found. `score` is None unless it was ranked by meaning."""
+    """An item that a search has found.
+
+    Args:
+        namespace: Where it is.
+        key: The key.
+        value: The value.
+        created_at: When it was first put.
+        updated_at: When it was last put.
+        score: How near it is to the query; None unless it was ranked by meaning.
+        version: As for `Item`.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> [found] = store.search(("users",))
+        >>> found.key, found.score
+        ('city', None)
+    """
 
     __slots__ = ("score",)
 
@@ -179,48 +217,102 @@ def to_datetime(moment: str | int) -> datetime:
 
 
 class GetOp(NamedTuple):
-    """Fetch one item."""
+    """Fetch one item.
+
+    Examples:
+        >>> from milepost.store.base import GetOp
+        >>> from milepost.store.memory import InMemoryStore
+        >>> InMemoryStore().batch([GetOp(("users", "ada"), "city")])
+        [None]
+    """
 
     namespace: Namespace
+    """Where it is."""
     key: str
+    """The key."""
     refresh_ttl: bool = True
+    """Whether reading renews its lifetime."""
 
 
 class SearchOp(NamedTuple):
-    """Find items below a namespace."""
+    """Find items below a namespace.
+
+    Examples:
+        >>> from milepost.store.base import SearchOp
+        >>> from milepost.store.memory import InMemoryStore
+        >>> InMemoryStore().batch([SearchOp(("users",), filter={"name": "Paris"})])
+        [[]]
+    """
 
     namespace_prefix: Namespace
+    """What their namespaces begin with."""
     filter: dict[str, Any] | None = None
+    """Tests of fields of the value."""
     limit: int = 10
+    """How many at most."""
     offset: int = 0
+    """How many to skip."""
     query: str | None = None
+    """Ranks them by meaning."""
     refresh_ttl: bool = True
+    """Whether reading renews their lifetimes."""
     order: Order | None = None
     """None is the backend's own: oldest first in memory, last updated first in a database."""
 
 
 class MatchCondition(NamedTuple):
-    """Which namespaces are wanted: those that begin or end like this."""
+    """Which namespaces are wanted: those that begin or end like this.
+
+    Examples:
+        >>> from milepost.store.base import MatchCondition
+        >>> MatchCondition("prefix", ("users", "*"))
+        MatchCondition(match_type='prefix', path=('users', '*'))
+    """
 
     match_type: NamespaceMatchType
+    """"prefix" or "suffix"."""
     path: NamespacePath
+    """The labels; `*` is any one label."""
 
 
 class ListNamespacesOp(NamedTuple):
-    """Find namespaces that have items."""
+    """Find namespaces that have items.
+
+    Examples:
+        >>> from milepost.store.base import ListNamespacesOp, MatchCondition
+        >>> from milepost.store.memory import InMemoryStore
+        >>> condition = MatchCondition("prefix", ("users",))
+        >>> InMemoryStore().batch([ListNamespacesOp(match_conditions=(condition,))])
+        [[]]
+    """
 
     match_conditions: tuple[MatchCondition, ...] | None = None
+    """Which: all of them have to be met."""
     max_depth: int | None = None
+    """Deeper ones are cut to this depth, and listed once."""
     limit: int = 100
+    """How many at most."""
     offset: int = 0
+    """How many to skip."""
 
 
 class PutOp(NamedTuple):
-    """Store, replace or (with the value None) delete one item."""
+    """Store, replace or (with the value None) delete one item.
+
+    Examples:
+        >>> from milepost.store.base import GetOp, PutOp
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.batch([PutOp(("users", "ada"), "city", {"name": "Paris"})])
+        [None]
+    """
 
     namespace: Namespace
+    """Where it is put."""
     key: str
+    """The key."""
     value: Mapping[str, Any] | None
+    """The value; None deletes the item."""
     index: Literal[False] | list[str] | None = None  # type: ignore[assignment]
     """Paths to embed instead of the store's `fields`; False to embed nothing."""
     ttl: float | None = None
@@ -234,7 +326,12 @@ Result: TypeAlias = Item | list[Item] | list[SearchItem] | list[Namespace] | Non
 
 
 class TTLConfig(TypedDict, total=False):
-    """How long items live. Times are in minutes."""
+    """How long items live. Times are in minutes.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore(ttl={"default_ttl": 60, "refresh_on_read": False})
+    """
 
     refresh_on_read: bool
     """Whether reading an item renews its lifetime. Default: True."""
@@ -245,7 +342,18 @@ class TTLConfig(TypedDict, total=False):
 
 
 class IndexConfig(TypedDict, total=False):
-    """Search by meaning: what makes the vectors, and of which parts of a value."""
+    """Search by meaning: what makes the vectors, and of which parts of a value.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> def embed(texts: list[str]) -> list[list[float]]:
+        ...     return [[text.count("a"), text.count("e")] for text in texts]
+        >>> store = InMemoryStore(index={"dims": 2, "embed": embed, "fields": ["text"]})
+        >>> store.put(("notes",), "1", {"text": "banana"})
+        >>> store.put(("notes",), "2", {"text": "cherry"})
+        >>> [item.key for item in store.search(("notes",), query="eel", limit=1)]
+        ['2']
+    """
 
     dims: int
     """The length of a vector."""

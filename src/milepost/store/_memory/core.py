@@ -13,7 +13,6 @@ from milepost._internal import fork_guard
 from milepost.checkpoint.serde import _rotation
 from milepost.checkpoint.serde._msgpack.codec import unpackb
 from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
-from milepost.errors import SerdeError
 from milepost.store._core import namespaces
 from milepost.store._core.conflicts import conflict_error
 from milepost.store._core.core import StoreCore
@@ -290,17 +289,9 @@ class MemoryCore(StoreCore):
         yield from _NOTHING
         done: _rotation.Reencrypted[RefusedItem] = _rotation.Reencrypted()
         with self._lock:
-            for entry in self._entries:
-                try:
-                    again = self.resealed(entry)
-                except SerdeError as error:
-                    done.refused.append(RefusedItem(entry.namespace, entry.key, str(error)))
-                    continue
-                if again is None:
-                    done.current += 1
-                else:
-                    entry.kind, entry.body = again
-                    done.resealed += 1
+            for entry, again in self.reseal(((one, one) for one in self._entries), done):
+                entry.kind, entry.body = again
+                done.resealed += 1
         total = done.resealed + done.current + len(done.refused)
         if progress is not None:
             progress(total, total)

@@ -15,8 +15,8 @@ from milepost.store._core.filters import predicate
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Get, Listing, Row, Search
 from milepost.store._redis.heads import Head, Place, parsed, to_row
-from milepost.store._redis.keys import Keys, from_member
-from milepost.store._redis.snapshot import Snapshot
+from milepost.store._redis.keys import Keys, from_member, member
+from milepost.store._redis.snapshot import Moved, Snapshot
 
 _BODIES: Final = 100
 """Values that a filter looks at in one go."""
@@ -45,6 +45,14 @@ class Candidates(NamedTuple):
 
     found: list[Candidate]
     more: bool
+
+
+class Rescore(NamedTuple):
+    """How items get their scores from vectors that are read together with them."""
+
+    generation: int
+    score: Callable[[bytes, bytes | None], float | None]
+    """From an item's name and its vectors; None if it is not to be found."""
 
 
 class Reader:
@@ -104,6 +112,33 @@ class Reader:
         replies = yield from snapshot.read(roots, keys, commands)
         return list(zip(replies[::2], replies[1::2], strict=True))
 
+    def _scores(
+        self,
+        places: Sequence[Place],
+        snapshot: Snapshot,
+        rescore: Rescore,
+        pairs: dict[Place, tuple[bytes | None, bytes | None]],
+    ) -> Program[dict[Place, float | None]]:
+        """Heads and bodies, for `pairs`, and scores: of each item they are of one moment."""
+        keys, commands = [], []
+        roots = list(dict.fromkeys(map(_root, places)))
+        metas = [self._keys.root(root).meta for root in roots]
+        for place in places:
+            space, vectors = self._keys.space(place[0]), self._keys.root(_root(place)).vectors
+            keys += [space.heads, space.bodies, vectors]
+            commands += [command("HGET", key, place[1]) for key in (space.heads, space.bodies)]
+            commands.append(command("HGET", vectors, member(*place)))
+        commands += [command("HGET", meta, "current") for meta in metas]
+        replies = yield from snapshot.read(roots, keys, commands)
+        if any(number != b"%d" % rescore.generation for number in replies[3 * len(places) :]):
+            raise Moved
+        scores: dict[Place, float | None] = {}
+        for at, place in enumerate(places):
+            head, body, vector = replies[3 * at : 3 * at + 3]
+            pairs[place] = head, body
+            scores[place] = rescore.score(member(*place), vector)
+        return scores
+
     # -- searches
 
     def search(
@@ -134,6 +169,7 @@ class Reader:
         snapshot: Snapshot,
         now: int,
         renewed: list[Renewal],
+        rescore: Rescore | None = None,
     ) -> Program[list[Row]]:
         """The page of a search. `candidates` gives at least so many that it may return, in its
         order: more are asked for if too few of them are alive and fulfil its conditions."""
@@ -144,9 +180,11 @@ class Reader:
         while True:
             some = yield from candidates(depth)
             mine: list[Renewal] = []
-            found = yield from self._page(search, some.found, snapshot, now, mine)
+            found = yield from self._page(search, some.found, snapshot, now, mine, rescore)
             if len(found) == search.limit or not some.more:
                 renewed += mine
+                if rescore is not None:
+                    found.sort(key=lambda row: -(row.score or 0.0))
                 return found
             depth = 8 * depth + 16
 
@@ -157,6 +195,7 @@ class Reader:
         snapshot: Snapshot,
         now: int,
         renewed: list[Renewal],
+        rescore: Rescore | None,
     ) -> Program[list[Row]]:
         fulfils = self._filter(search)
         found: list[Row] = []
@@ -166,15 +205,20 @@ class Reader:
             some = candidates[at : at + (_BODIES if search.conditions else left)]
             at += len(some)
             pairs: dict[Place, tuple[bytes | None, bytes | None]] = {}
+            scores: dict[Place, float | None] = {}
             for part in self._parts([one.place for one in some]):
+                if rescore is not None:
+                    scores |= yield from self._scores(part, snapshot, rescore, pairs)
+                    continue
                 read = yield from self._heads_and_bodies(part, snapshot)
                 pairs.update(zip(part, read, strict=True))
             for one in some:
                 stored, body = pairs[one.place]
                 head = None if stored is None else parsed(one.place, stored)
-                if head is None or head.is_dead(now):
+                score = scores.get(one.place, one.score)
+                if head is None or head.is_dead(now) or (rescore is not None and score is None):
                     continue
-                row = to_row(one.place, head, body, one.score)
+                row = to_row(one.place, head, body, score)
                 if not fulfils(row):
                     continue
                 if skipped < search.offset:

@@ -23,7 +23,7 @@ class Snapshot:
 
     def __init__(self, keys: Keys, *, strict: bool, is_cluster: bool) -> None:
         self._keys = keys
-        self._strict = strict
+        self.is_strict = strict
         self._is_cluster = is_cluster
         self._seqs: dict[str, bytes | None] = {}
         self._reads = 0
@@ -45,7 +45,7 @@ class Snapshot:
 
     def settle(self) -> Program[None]:
         """Moved if the reads did not see one moment. In a cluster each root has its own."""
-        if self._reads > 1 and len(self._seqs) > 1 and self._strict and not self._is_cluster:
+        if self._reads > 1 and len(self._seqs) > 1 and self.is_strict and not self._is_cluster:
             yield from self.read(list(self._seqs), [], [])
 
     def seq(self, root: str) -> int:
@@ -54,7 +54,7 @@ class Snapshot:
 
     def _check(self, root: str, seq: bytes | None) -> None:
         if self._seqs.setdefault(root, seq) != seq:
-            if self._strict:
+            if self.is_strict:
                 raise Moved
             self._seqs[root] = seq
 

@@ -11,7 +11,6 @@ from milepost._db.redis.commands import command
 from milepost._db.redis.guarded import Guard, guarded, reading
 from milepost._internal.progress import Progress
 from milepost.checkpoint.serde._rotation import Reencrypted
-from milepost.errors import SerdeError
 from milepost.store._core import namespaces
 from milepost.store._core.records import Namespace
 from milepost.store._core.tasks import Program, RefusedItem, Row, Transact, Write
@@ -133,29 +132,13 @@ def resealing(core: RedisCore, progress: Progress | None) -> Program[Reencrypted
             names: list[str] = yield Transact(partial(names_in, core, space), write=False)
             for some in chunks([(space, name) for name in names], _ITEMS):
                 read: list[Stored] = yield Transact(partial(items_at, core, some), write=False)
-                yield from _reseal(core, read, done)
+                again = core.reseal([(one, one.row) for one in read], done)
+                if changes := [(one, sealed(new)) for one, new in again]:
+                    done.resealed += yield Transact(partial(_replaced, core, changes), write=True)
                 seen += len(read)
                 if progress is not None:
                     progress(seen, None)
     return done
-
-
-def _reseal(
-    core: RedisCore, read: Sequence[Stored], done: Reencrypted[RefusedItem]
-) -> Program[None]:
-    changes: list[tuple[Stored, bytes]] = []
-    for one in read:
-        try:
-            new = core.resealed(one.row)
-        except SerdeError as error:
-            done.refused.append(RefusedItem(*one.place, str(error)))
-            continue
-        if new is None:
-            done.current += 1
-        else:
-            changes.append((one, sealed(new)))
-    if changes:
-        done.resealed += yield Transact(partial(_replaced, core, changes), write=True)
 
 
 def _replaced(core: RedisCore, changes: Sequence[tuple[Stored, bytes]]) -> RedisProgram[int]:

@@ -12,7 +12,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from milepost._db.redis.commands import Pause, Program, RunScript, Waited, command
+from milepost._db.calls import Pause
+from milepost._db.redis.commands import Program, RunScript, Waited, command
 from milepost._db.redis.guarded import Guard, guarded, reading
 from milepost._internal import log
 from milepost.errors import (

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from milepost._db.operations import Execute, Operation, Queries, Query
 from milepost.store._sql import statements as sql
-from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.embeddings import Embedder
 from milepost.store._vectors.generations import PROBE, Generation, Generations, RegistryState

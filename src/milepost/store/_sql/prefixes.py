@@ -10,7 +10,7 @@ from typing import Final
 from milepost._db.operations import Operation, Query
 from milepost.store._core.records import Namespace
 from milepost.store._sql import statements as sql
-from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.dialects import StoreSql
 
 WIDE: Final = 1000
 """So many items below a prefix are worth a look at as many that were updated last."""

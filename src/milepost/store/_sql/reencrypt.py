@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from milepost._db.operations import Execute, Operation, Query
 from milepost.checkpoint.serde._rotation import Reencrypted
-from milepost.errors import SerdeError
 from milepost.store._core import namespaces
 from milepost.store._core.tasks import Program, Progress, RefusedItem, Row, Transact
 
@@ -36,19 +35,11 @@ def resealing(core: SqlCore, progress: Progress | None) -> Program[Reencrypted[R
         if not rows:
             return done
         after = rows[-1][0]
-        changes = []
-        for id, ns, key, kind, data in rows:
-            old = kind, bytes(data)
-            row = Row(namespaces.from_text(ns), key, old, 0, 0)
-            try:
-                new = core.resealed(row)
-            except SerdeError as error:
-                done.refused.append(RefusedItem(row.namespace, key, str(error)))
-                continue
-            if new is None:
-                done.current += 1
-            else:
-                changes.append((*new, id, data))
+        items = [
+            ((id, data), Row(namespaces.from_text(ns), key, (kind, bytes(data)), 0, 0))
+            for id, ns, key, kind, data in rows
+        ]
+        changes = [(*new, *found) for found, new in core.reseal(items, done)]
         if changes:
             done.resealed += yield Transact(
                 lambda changes=changes: _replace(core.store_sql.render(_REPLACE), changes),  # type: ignore[misc]

@@ -1,77 +1,87 @@
-"""The statements of a store, by name. `?` is a parameter; `render` makes them a database's own."""
+"""The statements of a store, by name, each in one piece.
+
+`?` is a parameter. Words in percent signs are a database's own (`dialects.py`); those in at signs
+are what a call makes of them: `@where@` the filter of a search, `@order@` its order, `@values@` the
+rows of a put. `indexed` is -1 (`LACKING`) where an item lacks its vectors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from milepost._db.dialect import POSTGRES, SQLITE, Dialect
-from milepost.store._core import namespaces
-from milepost.store._core.filters import Condition
-from milepost.store._core.records import Namespace, Order
-from milepost.store._sql.conditions import Clause, postgres_clause, sqlite_clause
-from milepost.store._vectors.generations import LACKING
+from milepost.store._core.records import Order
 
-COLUMNS: Final = "i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl"
 ALIVE: Final = "(i.expires IS NULL OR i.expires > ?)"
 
-GET: Final = f"SELECT {COLUMNS} FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND {ALIVE}"
+GET: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE i.ns = ? AND i.key = ? AND (i.expires IS NULL OR i.expires > ?)"
+)
 GET_MANY: Final = (
-    f"SELECT {COLUMNS} FROM %pairs% p JOIN milepost_items i ON i.ns = p.a AND i.key = p.b"
-    f" WHERE {ALIVE}"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM %pairs% p JOIN"
+    " milepost_items i ON i.ns = p.a AND i.key = p.b WHERE (i.expires IS NULL OR i.expires > ?)"
 )
 SEARCH: Final = (
-    f"SELECT {COLUMNS} FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
 )
 # The sum keeps PostgreSQL from walking through all that was updated, to find the few below a
 # prefix: once it has planned so for a wide one, it may keep the plan for all.
-SEARCH_BELOW: Final = SEARCH.replace("@order@", "@sum@")
+SEARCH_BELOW: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " WHERE @where@ ORDER BY @sum@ LIMIT ? OFFSET ?"
+)
 # Many items are below the prefix, and perhaps enough of those that changed last are wanted: the
 # sort and most of the rows are spared. How far to look back is bounded, for if that was not it,
 # the prefix is searched as well.
 SEARCH_NEWEST: Final = (
-    f"SELECT {COLUMNS} FROM (SELECT * FROM milepost_items ORDER BY updated DESC LIMIT ?) i"
-    " WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT * FROM"
+    " milepost_items ORDER BY updated DESC LIMIT ?) i WHERE @where@ ORDER BY @order@ LIMIT ?"
+    " OFFSET ?"
 )
 # SQLite would read all of the subquery before it sorts.
 SEARCH_NEWEST_LITE: Final = (
-    f"SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_updated WHERE i.updated >"
-    " ifnull((SELECT updated FROM milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0)"
-    " AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM milepost_items i"
+    " INDEXED BY milepost_items_updated WHERE i.updated > ifnull((SELECT updated FROM"
+    " milepost_items ORDER BY updated DESC LIMIT 1 OFFSET ?), 0) AND @where@ ORDER BY @order@"
+    " LIMIT ? OFFSET ?"
 )
 IS_WIDE: Final = "SELECT 1 FROM milepost_items i WHERE @below@ LIMIT 1 OFFSET ?"
 # SQLite sorts whole rows. Without the values they are much smaller.
 SEARCH_IDS_FIRST: Final = (
-    f"SELECT {COLUMNS} FROM (SELECT i.id AS found FROM milepost_items i WHERE @where@"
-    " ORDER BY @order@ LIMIT ? OFFSET ?) JOIN milepost_items i ON i.id = found ORDER BY @order@"
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM (SELECT i.id AS"
+    " found FROM milepost_items i WHERE @where@ ORDER BY @order@ LIMIT ? OFFSET ?) JOIN"
+    " milepost_items i ON i.id = found ORDER BY @order@"
 )
 # In one namespace the index has the order, so that the search ends with its page. If there are
 # others below it, the last row is empty, and says that the rest is not what was asked for.
 SEARCH_LEVEL: Final = (
-    f"SELECT * FROM (SELECT {COLUMNS} FROM milepost_items i INDEXED BY milepost_items_newest"
-    " WHERE i.ns = ? AND @where@ ORDER BY @order@ LIMIT ? OFFSET ?)"
-    f" UNION ALL SELECT {', '.join(['NULL'] * len(COLUMNS.split(',')))}"
+    "SELECT * FROM (SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM"
+    " milepost_items i INDEXED BY milepost_items_newest WHERE i.ns = ? AND @where@ ORDER BY"
+    " @order@ LIMIT ? OFFSET ?) UNION ALL SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
     " WHERE EXISTS (SELECT 1 FROM milepost_items WHERE ns > ? AND ns < ?)"
 )
-BY_IDS: Final = f"SELECT {COLUMNS} FROM %items% p JOIN milepost_items i ON i.id = %integer% WHERE "
+BY_IDS: Final = (
+    "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.id, i.ttl FROM %items% p JOIN"
+    " milepost_items i ON i.id = %integer% WHERE (i.expires IS NULL OR i.expires > ?)"
+)
 # From one namespace to the next, through the index; DISTINCT would read every item.
 NAMESPACES: Final = (
-    "WITH RECURSIVE n(ns) AS ("
-    "SELECT min(ns) FROM milepost_items WHERE ns >= ? AND ns < ? UNION ALL"
-    " SELECT (SELECT min(ns) FROM milepost_items WHERE ns > n.ns AND ns < ?) FROM n"
-    " WHERE n.ns IS NOT NULL"
-    ") SELECT n.ns FROM n WHERE n.ns IS NOT NULL"
-    f" AND EXISTS (SELECT 1 FROM milepost_items i WHERE i.ns = n.ns AND {ALIVE})"
+    "WITH RECURSIVE n(ns) AS (SELECT min(ns) FROM milepost_items WHERE ns >= ? AND ns < ? UNION"
+    " ALL SELECT (SELECT min(ns) FROM milepost_items WHERE ns > n.ns AND ns < ?) FROM n WHERE n.ns"
+    " IS NOT NULL) SELECT n.ns FROM n WHERE n.ns IS NOT NULL AND EXISTS (SELECT 1 FROM"
+    " milepost_items i WHERE i.ns = n.ns AND (i.expires IS NULL OR i.expires > ?))"
 )
 VERSIONS: Final = (
-    "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ?"
-    f" AND {ALIVE} %lock%"
+    "SELECT i.ns, i.key, i.updated FROM milepost_items i WHERE i.ns = ? AND i.key = ? AND"
+    " (i.expires IS NULL OR i.expires > ?) %lock%"
 )
 
-_CHANGED: Final = (
-    "kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
+PUT: Final = (
+    "INSERT INTO milepost_items"
+    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed)"
+    " @values@ ON CONFLICT (ns, key) DO UPDATE SET"
+    " kind = excluded.kind, data = excluded.data, view = excluded.view, idx = excluded.idx,"
     " ttl = excluded.ttl, expires = excluded.expires, indexed = excluded.indexed,"
     " reindexed = excluded.reindexed,"
     # What has expired is gone, and its successor is a new item.
@@ -81,22 +91,20 @@ _CHANGED: Final = (
     " updated = CASE WHEN milepost_items.updated >= excluded.updated"
     " THEN milepost_items.updated + 1 ELSE excluded.updated END"
 )
-_INSERT: Final = (
-    "INSERT INTO milepost_items"
-    " (ns, key, kind, data, view, idx, created, updated, ttl, expires, indexed, reindexed) "
-)
+"""Its values are those of one item (`ONE`, `ONE_PLAIN`), or of several (`SEVERAL`)."""
 # Larger than every version that was deleted, should the clock have gone back since: a version is
 # never used twice, also where an item was deleted and put again. The row is shared until the
 # transaction ends, and a delete takes it before it deletes: so none comes between this look and
 # the put, which may have to wait for a delete of the same item.
-_VERSION: Final = (
-    "%max%(?, coalesce((SELECT version + 1 FROM milepost_deleted WHERE shard = ? %share%), 0))"
+ONE: Final = (
+    "VALUES (?, ?, ?, ?, %json%, ?, ?, %max%(?, coalesce((SELECT version + 1 FROM milepost_deleted"
+    " WHERE shard = ? %share%), 0)), ?, ?, ?, ?)"
 )
-_VALUES: Final = f"(?, ?, ?, ?, %json%, ?, ?, {_VERSION}, ?, ?, ?, ?)"
-_PLAIN: Final = f"(?, ?, 'msgpack', ?, %json%, NULL, ?, {_VERSION}, NULL, NULL, {{}}, {{}})"
+ONE_PLAIN: Final = (
+    "VALUES (?, ?, 'msgpack', ?, %json%, NULL, ?, %max%(?, coalesce((SELECT version + 1 FROM"
+    " milepost_deleted WHERE shard = ? %share%), 0)), NULL, NULL, {}, {})"
+)
 """Of an item that has nothing special: what is not sent needs not be read."""
-
-
 # Of many rows at once, the versions that were deleted are looked at once for all.
 _ROW: Final = (
     "(?::text, ?::text, ?::text, ?::bytea, ?::jsonb, ?::text, ?::bigint, ?::bigint, ?::integer,"
@@ -106,7 +114,7 @@ _PLAIN_ROW: Final = (
     "(?::text, ?::text, 'msgpack', ?::bytea, ?::jsonb, NULL::text, ?::bigint, ?::bigint,"
     " ?::integer, NULL::bigint, NULL::bigint, {}, {})"
 )
-_FROM_ROWS: Final = (
+SEVERAL: Final = (
     "SELECT ns, key, kind, data, view, idx, created, %max%(updated, coalesce((SELECT max(version)"
     " + 1 FROM milepost_deleted), 0)), ttl, expires, indexed, reindexed FROM (VALUES {}) AS p"
     " (ns, key, kind, data, view, idx, created, updated, shard, ttl, expires, indexed, reindexed)"
@@ -116,43 +124,44 @@ _FROM_ROWS: Final = (
 def put(rows: int = 1, plain: tuple[int, int] | None = None) -> str:
     """Store so many items, or so many plain ones with these marks; after their values comes the
     time."""
-    one, many = (_VALUES, _ROW) if plain is None else (_PLAIN, _PLAIN_ROW)
+    one, row = (ONE, _ROW) if plain is None else (ONE_PLAIN, _PLAIN_ROW)
     if plain is not None:
         marks = tuple(map(int, plain))
-        one, many = one.format(*marks), many.format(*marks)
-    values = f"VALUES {one}" if rows == 1 else _FROM_ROWS.format(", ".join([many] * rows))
-    return f"{_INSERT}{values} ON CONFLICT (ns, key) DO UPDATE SET {_CHANGED}"
+        one, row = one.format(*marks), row.format(*marks)
+    values = one if rows == 1 else SEVERAL.format(", ".join([row] * rows))
+    return PUT.replace("@values@", values)
 
 
-PUT: Final = put()
-PUT_NEW: Final = PUT + " WHERE milepost_items.expires <= ?"
+PUT_NEW: Final = PUT.replace("@values@", ONE) + " WHERE milepost_items.expires <= ?"
 """Refuses to replace an item that is there."""
 DELETE: Final = "DELETE FROM milepost_items WHERE ns = ? AND key = ?"
-_IF_LARGER: Final = (
-    " ON CONFLICT (shard) DO UPDATE SET version = excluded.version"
-    " WHERE excluded.version > milepost_deleted.version"
-)
 NOTE_DELETED: Final = (
-    "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), updated"
-    f" FROM milepost_items WHERE ns = ? AND key = ?{_IF_LARGER}"
+    "INSERT INTO milepost_deleted (shard, version) SELECT CAST(? AS INTEGER), updated FROM"
+    " milepost_items WHERE ns = ? AND key = ? ON CONFLICT (shard) DO UPDATE SET version ="
+    " excluded.version WHERE excluded.version > milepost_deleted.version"
 )
 """Before an item is deleted: that its version was used."""
 DELETE_ONE: Final = (
-    "WITH shards AS (SELECT CAST(? AS INTEGER) AS shard),"
-    " gone AS (DELETE FROM milepost_items WHERE ns = ? AND key = ? RETURNING updated)"
-    " INSERT INTO milepost_deleted (shard, version) SELECT shard, updated FROM gone, shards"
-    f"{_IF_LARGER}"
+    "WITH shards AS (SELECT CAST(? AS INTEGER) AS shard), gone AS (DELETE FROM milepost_items"
+    " WHERE ns = ? AND key = ? RETURNING updated) INSERT INTO milepost_deleted (shard, version)"
+    " SELECT shard, updated FROM gone, shards ON CONFLICT (shard) DO UPDATE SET version ="
+    " excluded.version WHERE excluded.version > milepost_deleted.version"
 )
 """Both in one, where a statement can."""
-SHARDS: Final = (
+SHARE_SHARDS: Final = (
     "SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT %integer% FROM %items% p)"
-    " ORDER BY d.shard "
+    " ORDER BY d.shard FOR KEY SHARE OF d"
 )
-SHARE_SHARDS: Final = f"{SHARDS} FOR KEY SHARE OF d"
 """Before several items are put: no other transaction deletes one of them until this one ends."""
-TAKE_SHARDS: Final = f"{SHARDS} FOR UPDATE OF d"
+TAKE_SHARDS: Final = (
+    "SELECT d.shard FROM milepost_deleted d WHERE d.shard IN (SELECT %integer% FROM %items% p)"
+    " ORDER BY d.shard FOR UPDATE OF d"
+)
 """Before items are deleted: no other transaction puts or deletes one until this one ends."""
-NOTE_VERSION: Final = f"INSERT INTO milepost_deleted (shard, version) VALUES (?, ?){_IF_LARGER}"
+NOTE_VERSION: Final = (
+    "INSERT INTO milepost_deleted (shard, version) VALUES (?, ?) ON CONFLICT (shard) DO UPDATE"
+    " SET version = excluded.version WHERE excluded.version > milepost_deleted.version"
+)
 RENEW: Final = (
     "UPDATE milepost_items SET expires = %max%(expires, ? + ttl)"
     " WHERE id = ? AND ttl IS NOT NULL AND expires > ?"
@@ -161,14 +170,16 @@ SEE_EXPIRED: Final = (
     "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ?"
     " ORDER BY i.expires LIMIT ?"
 )
-EXPIRED: Final = f"{SEE_EXPIRED} %lock_free%"
+EXPIRED: Final = (
+    "SELECT i.id, i.ns, i.key, i.updated FROM milepost_items i WHERE i.expires <= ? ORDER BY"
+    " i.expires LIMIT ? %lock_free%"
+)
 DELETE_IDS: Final = "DELETE FROM milepost_items WHERE id IN (SELECT %integer% FROM %items% p)"
 
 META: Final = (
-    "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END"
-    " FROM milepost_store_meta"
-    " UNION ALL SELECT 'lacking', ''"
-    f" WHERE EXISTS (SELECT 1 FROM milepost_items WHERE indexed = {LACKING})"
+    "SELECT name, CASE WHEN substr(name, 1, 6) = 'probe_' THEN '' ELSE value END FROM"
+    " milepost_store_meta UNION ALL SELECT 'lacking', '' WHERE EXISTS (SELECT 1 FROM"
+    " milepost_items WHERE indexed = -1)"
 )
 SET_META: Final = (
     "INSERT INTO milepost_store_meta (name, value) VALUES (?, ?)"
@@ -190,9 +201,13 @@ ADD_VECTOR: Final = (
     "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items"
     " WHERE ns = ? AND key = ?"
 )
-OTHER_VECTOR_OF: Final = VECTORS_OF_ONE + " AND vector <> %vector%"
+OTHER_VECTOR_OF: Final = (
+    "DELETE FROM {table} WHERE item = (SELECT id FROM milepost_items WHERE ns = ? AND key = ?)"
+    " AND vector <> %vector%"
+)
 ADD_ONLY_VECTOR: Final = (
-    ADD_VECTOR + " AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
+    "INSERT INTO {table} (item, vector) SELECT id, %vector% FROM milepost_items WHERE ns = ? AND"
+    " key = ? AND NOT EXISTS (SELECT 1 FROM {table} v WHERE v.item = milepost_items.id)"
 )
 
 COUNT_STALE: Final = "SELECT count(*) FROM milepost_items WHERE reindexed <> ?"
@@ -202,7 +217,7 @@ STALE: Final = (
 )
 LACKING_ITEMS: Final = (
     "SELECT i.ns, i.key, i.kind, i.data, i.created, i.updated, i.idx, i.id FROM milepost_items i"
-    f" WHERE i.indexed = {LACKING} AND i.id > ? ORDER BY i.id LIMIT ?"
+    " WHERE i.indexed = -1 AND i.id > ? ORDER BY i.id LIMIT ?"
 )
 SET_REINDEXED: Final = (
     "UPDATE milepost_items SET reindexed = ?,"
@@ -210,12 +225,10 @@ SET_REINDEXED: Final = (
     " WHERE ns = ? AND key = ?"
 )
 SET_INDEXED: Final = (
-    f"UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = {LACKING}"
+    "UPDATE milepost_items SET indexed = ? WHERE ns = ? AND key = ? AND indexed = -1"
 )
-HAVE_VECTORS: Final = (
-    f"UPDATE milepost_items SET indexed = ? WHERE indexed = {LACKING} AND reindexed = ?"
-)
-LACK_VECTORS: Final = f"UPDATE milepost_items SET indexed = {LACKING} WHERE reindexed <> ?"
+HAVE_VECTORS: Final = "UPDATE milepost_items SET indexed = ? WHERE indexed = -1 AND reindexed = ?"
+LACK_VECTORS: Final = "UPDATE milepost_items SET indexed = -1 WHERE reindexed <> ?"
 LOCK_ITEM: Final = "SELECT 1 FROM milepost_items i WHERE i.ns = ? AND i.key = ? %lock%"
 # In one order everywhere, so that two transactions cannot wait for each other.
 LOCK_ITEMS: Final = (
@@ -235,160 +248,3 @@ ORDER: Final[dict[Order | None, str]] = {
     "key": "i.key, i.ns",
     "-key": "i.key DESC, i.ns DESC",
 }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreSql:
-    """The SQL of one database for the parts that the statements above leave open."""
-
-    dialect: Dialect
-    clause: Callable[[Condition], Clause]
-    json: str
-    max: str
-    """The larger of two."""
-    vector: str
-    integer: str
-    lock: str
-    lock_items: str
-    """The same, where items are not the only relation."""
-    lock_free: str
-    """The same, only for rows that no other transaction has locked."""
-    share_row: str
-    """Blocks transactions that lock a row, but not others that share it."""
-    delete_one: str | None
-    """Deletes an item that has no vectors, if one statement can."""
-    share: str | None
-    """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
-    does that by itself."""
-    take: str | None
-    """Waits for all transactions that use the registry, and blocks new ones until this one ends."""
-    search: str
-    filtered: str
-    """A search with a filter, which has to look into the rows anyway."""
-    newest: str
-    """Searches what has changed last."""
-    level: str | None
-    """Searches one namespace, where there is an index for it."""
-    rows: int
-    """How many items one statement stores."""
-    largest: int
-    """Bytes of a value. The server says it only after it was sent all of them."""
-    largest_view: int
-    """Bytes of its JSON."""
-    below: str
-    """A namespace's text begins with this, or lies between this and that."""
-
-    def render(self, statement: str) -> str:
-        """A statement in this database's words."""
-        return _rendered(self, statement)
-
-    def putting(self, rows: int, plain: tuple[int, int] | None = None) -> str:
-        """A `put`, in this database's words."""
-        return _putting(self, rows, plain)
-
-    def searching(self, statement: str, clause: str, order: Order | None) -> str:
-        """A search, in this database's words."""
-        return _searching(self, statement, clause, order)
-
-    def below_prefix(self, prefix: Namespace) -> Clause:
-        """The items below a namespace."""
-        bounds = namespaces.text_range(prefix)
-        return ("1 = 1", []) if bounds is None else (self.below, [*bounds[: self.below.count("?")]])
-
-    def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
-        """The items below a namespace that are alive and fulfil all conditions."""
-        clauses: list[Clause] = [(ALIVE, [now])]
-        if prefix:
-            clauses.append(self.below_prefix(prefix))
-        clauses += map(self.clause, conditions)
-        parameters: list[Any] = []
-        for _, more in clauses:
-            parameters += more
-        return " AND ".join(sql for sql, _ in clauses), parameters
-
-
-@lru_cache(maxsize=64)
-def _putting(store_sql: StoreSql, rows: int, plain: tuple[int, int] | None) -> str:
-    return _rendered(store_sql, put(rows, plain))
-
-
-@lru_cache(maxsize=256)
-def _searching(store_sql: StoreSql, statement: str, clause: str, order: Order | None) -> str:
-    words = ORDER[order]
-    text = statement.replace("@where@", clause).replace("@order@", words)
-    return _rendered(
-        store_sql, text.replace("@sum@", words.replace("i.updated", "(i.updated + 0)"))
-    )
-
-
-@lru_cache(maxsize=256)
-def _rendered(store_sql: StoreSql, statement: str) -> str:
-    text = (
-        statement.replace("%pairs%", store_sql.dialect.pairs)
-        .replace("%items%", store_sql.dialect.items)
-        .replace("%json%", store_sql.json)
-        .replace("%max%", store_sql.max)
-        .replace("%vector%", store_sql.vector)
-        .replace("%integer%", store_sql.integer)
-        .replace("%lock%", store_sql.lock)
-        .replace("%lock_items%", store_sql.lock_items)
-        .replace("%lock_free%", store_sql.lock_free)
-        .replace("%share%", store_sql.share_row)
-    )
-    if store_sql.dialect.name == "sqlite":
-        # Since 3.48, SQLite compiles a statement with a bare parameter here again each time, to see
-        # the number. An empty search took 46 µs instead of 7.
-        return text.replace("LIMIT ?", "LIMIT ? + 0")
-    return text.replace("?", "%s")
-
-
-LITE: Final = StoreSql(
-    SQLITE,
-    sqlite_clause,
-    json="?",
-    max="max",
-    vector="?",
-    integer="p.a",
-    lock="",
-    lock_items="",
-    lock_free="",
-    share_row="",
-    delete_one=None,
-    share=None,
-    take=None,
-    search=SEARCH_IDS_FIRST,
-    filtered=SEARCH,
-    newest=SEARCH_NEWEST_LITE,
-    level=SEARCH_LEVEL,
-    rows=1,
-    largest=1_000_000_000,
-    largest_view=1_000_000_000,
-    below="i.ns >= ? AND i.ns < ?",
-)
-PG: Final = StoreSql(
-    POSTGRES,
-    postgres_clause,
-    json="?::jsonb",
-    max="GREATEST",
-    vector="?::vector",
-    integer="p.a::bigint",
-    lock="FOR UPDATE",
-    lock_items="FOR UPDATE OF i",
-    lock_free="FOR UPDATE SKIP LOCKED",
-    share_row="FOR KEY SHARE",
-    delete_one=DELETE_ONE,
-    share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
-    take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
-    search=SEARCH_BELOW,
-    filtered=SEARCH_BELOW,
-    newest=SEARCH_NEWEST,
-    level=None,
-    rows=100,
-    # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
-    # quarter of that.
-    largest=2**30 - 2**20 - 2**28,
-    largest_view=2**28 - 1,
-    # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
-    # only; for this it looks at the prefix, and uses the index where that pays.
-    below="i.ns ^@ ?::text",
-)

@@ -19,7 +19,7 @@ from milepost.store._sql import statements as sql
 
 if TYPE_CHECKING:
     from milepost.store._core.tasks import Write
-    from milepost.store._sql.statements import StoreSql
+    from milepost.store._sql.dialects import StoreSql
     from milepost.store._sql.vectors import VectorIndex
     from milepost.store._vectors.generations import Generations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from milepost._db.operations import Operation, Query
 from milepost.store._core.tasks import Search
 from milepost.store._sql import statements as sql
-from milepost.store._sql.statements import StoreSql
+from milepost.store._sql.dialects import StoreSql
 from milepost.store._vectors.embeddings import Packed
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class VectorIndex(ABC):
         page = list(scores)[search.offset : wanted]
         if not page:
             return []
-        text = self.store_sql.render(f"{sql.BY_IDS}{sql.ALIVE}")
+        text = self.store_sql.render(sql.BY_IDS)
         rows = yield Query(text, (json.dumps(page), now), last=alone)
         by_id = {row[6]: row for row in rows}
         return [(scores[item], by_id[item]) for item in page if item in by_id]

@@ -13,7 +13,12 @@ from milepost.store._core.records import IndexConfig
 
 
 class ANNIndexConfig(TypedDict, total=False):
-    """How near vectors are found without comparing all of them."""
+    """How near vectors are found without comparing all of them.
+
+    Examples:
+        >>> from milepost.store.postgres.base import ANNIndexConfig
+        >>> exact: ANNIndexConfig = {"kind": "flat"}
+    """
 
     kind: Literal["hnsw", "ivfflat", "flat"]
     """"flat" has no index: all vectors below the prefix are compared."""
@@ -23,7 +28,12 @@ class ANNIndexConfig(TypedDict, total=False):
 
 
 class HNSWConfig(ANNIndexConfig, total=False):
-    """An index of kind "hnsw": exact enough for most uses, slow to build."""
+    """An index of kind "hnsw": exact enough for most uses, slow to build.
+
+    Examples:
+        >>> from milepost.store.postgres.base import HNSWConfig
+        >>> near: HNSWConfig = {"kind": "hnsw", "m": 16, "ef_construction": 64}
+    """
 
     m: int
     """Links of a vector in each layer; 16 unless it says otherwise."""
@@ -32,16 +42,29 @@ class HNSWConfig(ANNIndexConfig, total=False):
 
 
 class IVFFlatConfig(ANNIndexConfig, total=False):
-    """An index of kind "ivfflat": quick to build, for a table that has its vectors already."""
+    """An index of kind "ivfflat": quick to build, for a table that has its vectors already.
+
+    Examples:
+        >>> from milepost.store.postgres.base import IVFFlatConfig
+        >>> near: IVFFlatConfig = {"kind": "ivfflat", "nlist": 100}
+    """
 
     nlist: int
     """Lists that vectors are divided into."""
 
 
 class PostgresIndexConfig(IndexConfig, total=False):
-    """`IndexConfig`, with what pgvector can be told."""
+    """`IndexConfig`, with what pgvector can be told.
+
+    Examples:
+        >>> from milepost.store.postgres import PostgresIndexConfig
+        >>> index: PostgresIndexConfig = {
+        ...     "dims": 1536, "embed": "openai:text-embedding-3-small", "distance_type": "cosine"
+        ... }
+    """
 
     ann_index_config: ANNIndexConfig
+    """The index over the vectors; "hnsw" by default."""
     distance_type: Literal["l2", "inner_product", "cosine"]
     """What near means. A score is larger for what is nearer: 1 - distance for "cosine", the
     product for "inner_product", the negative distance for "l2"."""

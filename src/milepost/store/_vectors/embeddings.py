@@ -27,11 +27,34 @@ AEmbeddingsFunc: TypeAlias = Callable[[Sequence[str]], Awaitable[Sequence[Vector
 
 @runtime_checkable
 class Embeddings(Protocol):
-    """What an embeddings object offers; `aembed_documents`, `aembed_query` are used if there."""
+    """What an embeddings object offers; `aembed_documents`, `aembed_query` are used if there.
 
-    def embed_documents(self, texts: list[str]) -> list[list[float]]: ...
+    Examples:
+        >>> from milepost.store.base import Embeddings
+        >>> class Lengths:
+        ...     def embed_documents(self, texts):
+        ...         return [self.embed_query(text) for text in texts]
+        ...     def embed_query(self, text):
+        ...         return [float(len(text))]
+        >>> isinstance(Lengths(), Embeddings)
+        True
+    """
 
-    def embed_query(self, text: str) -> list[float]: ...
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """A vector for each text.
+
+        Args:
+            texts: The texts.
+        """
+        ...
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query.
+
+        Args:
+            text: The query.
+        """
+        ...
 
 
 Embed: TypeAlias = Embeddings | EmbeddingsFunc | AEmbeddingsFunc | str
@@ -228,7 +251,18 @@ class _Wrapped:
 
 
 def ensure_embeddings(embed: Embed | None) -> Embeddings:
-    """An embeddings object, whatever `embed` is."""
+    """An embeddings object, however it is given.
+
+    Args:
+        embed: A function from texts to vectors, sync or async, an embeddings object, or
+            `"provider:model"`.
+
+    Examples:
+        >>> from milepost.store.base import ensure_embeddings
+        >>> embeddings = ensure_embeddings(lambda texts: [[float(len(text))] for text in texts])
+        >>> embeddings.embed_query("four")
+        [4.0]
+    """
     if embed is None:
         raise ValueError("embed must be provided")
     if isinstance(embed, str):

@@ -19,7 +19,16 @@ _BRACKET = re.compile(r"\[(\*|-?\d+)\]")
 
 
 def tokenize_path(path: str) -> list[str]:
-    """The steps of a path: `a.b[*].c` is `["a", "b", "[*]", "c"]`."""
+    """The steps of a path.
+
+    Args:
+        path: Such as `a.b[*].c`.
+
+    Examples:
+        >>> from milepost.store.base import tokenize_path
+        >>> tokenize_path("a.b[*].c")
+        ['a', 'b', '[*]', 'c']
+    """
     if not path:
         return []
     tokens: list[str] = []
@@ -51,7 +60,17 @@ def tokenize_path(path: str) -> list[str]:
 
 
 def get_text_at_path(obj: Any, path: str | Sequence[str]) -> list[str]:
-    """The texts at a path; none if it leads nowhere."""
+    """The texts at a path; none if it leads nowhere.
+
+    Args:
+        obj: The value of an item.
+        path: A path, or its steps.
+
+    Examples:
+        >>> from milepost.store.base import get_text_at_path
+        >>> get_text_at_path({"notes": [{"text": "a"}, {"text": "b"}]}, "notes[*].text")
+        ['a', 'b']
+    """
     tokens = tokenize_path(path) if isinstance(path, str) else path
     if not tokens or (len(tokens) == 1 and tokens[0] == "$"):
         return [_as_text(obj)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.operations import Operation, Queries, Query, Raw
 from milepost.errors import MissingDependencyError
 from milepost.store._core.tasks import Search
-from milepost.store._sql.statements import INDEXED, PG
+from milepost.store._sql.dialects import PG
+from milepost.store._sql.statements import INDEXED
 from milepost.store._sql.vectors import Near, VectorIndex
 from milepost.store._vectors.ann import AnnIndex
 from milepost.store._vectors.embeddings import Packed

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.operations import Operation, Query
 from milepost.errors import DamagedRowError, MissingDependencyError
 from milepost.store._core.tasks import Search
-from milepost.store._sql.statements import INDEXED, LITE
+from milepost.store._sql.dialects import LITE
+from milepost.store._sql.statements import INDEXED
 from milepost.store._sql.vectors import Near, VectorIndex
 from milepost.store._vectors.embeddings import Packed
 

@@ -70,7 +70,15 @@ __all__ = [
 
 
 class BaseStore(ABC):
-    """Values under keys, in namespaces that nest like directories."""
+    """Values under keys, in namespaces that nest like directories.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
+    """
 
     supports_ttl: bool = False
     supports_versions: bool = False
@@ -85,6 +93,16 @@ class BaseStore(ABC):
 
         Reads come first: they see the store as it was before the writes in the same batch. Of
         several writes to one key the last one counts. If one operation is refused, none is done.
+
+        Args:
+            ops: The operations.
+
+        Examples:
+            >>> from milepost.store.base import GetOp, PutOp
+            >>> put = PutOp(("users", "bob"), "city", {"name": "Rome"})
+            >>> found, _ = store.batch([GetOp(("users", "ada"), "city"), put])
+            >>> found.value
+            {'name': 'Paris'}
         """
 
     @abstractmethod
@@ -100,7 +118,20 @@ class BaseStore(ABC):
     def get(
         self, namespace: tuple[str, ...], key: str, *, refresh_ttl: bool | None = None
     ) -> Item | None:
-        """The item under this key, or None. `refresh_ttl` overrides the store's setting."""
+        """The item under this key, or None.
+
+        Args:
+            namespace: Where it is.
+            key: The key.
+            refresh_ttl: Whether reading renews its lifetime, in place of the store's setting.
+
+        Raises:
+            InvalidNamespaceError: Such a namespace cannot exist.
+
+        Examples:
+            >>> store.get(("users", "ada"), "street") is None
+            True
+        """
         return cast("Item | None", self.batch([self._get(namespace, key, refresh_ttl)])[0])
 
     def search(
@@ -115,13 +146,25 @@ class BaseStore(ABC):
         refresh_ttl: bool | None = None,
         order: Order | None = None,
     ) -> list[SearchItem]:
-        """Items whose namespace begins with these labels, at most `limit` of them.
+        """Items whose namespace begins with these labels.
 
-        With `query` they are ranked by meaning, and only items that were embedded are found; this
-        needs a store with an `index`, without which the query is ignored and scores are None.
-        `filter` tests fields of the value: `{"kind": "note", "stars": {"$gte": 4}}`.
-        `order` sorts what is not ranked, the same in all stores; by default a store in memory
-        gives the oldest first, and one in a database the last updated first.
+        Args:
+            namespace_prefix: The labels.
+            query: Ranks items by meaning, and only items that were embedded are found. This needs a
+                store with an `index`, without which the query is ignored and scores are None.
+            filter: Tests of fields of the value: `{"kind": "note", "stars": {"$gte": 4}}`.
+            limit: How many at most.
+            offset: How many to skip.
+            refresh_ttl: Whether reading renews their lifetimes, in place of the store's setting.
+            order: Sorts what is not ranked, the same in all stores; by default a store in memory
+                gives the oldest first, and one in a database the last updated first.
+
+        Raises:
+            FilterError: A filter cannot be understood.
+
+        Examples:
+            >>> [item.key for item in store.search(("users",), filter={"name": "Paris"})]
+            ['city']
         """
         op = self._search(namespace_prefix, query, filter, limit, offset, refresh_ttl, order)
         return cast("list[SearchItem]", self.batch([op])[0])
@@ -138,17 +181,44 @@ class BaseStore(ABC):
     ) -> None:
         """Store a value, or replace the one that is there.
 
-        `index` lists the paths to embed in place of the store's `fields`; with False the item is
-        not found by meaning, but by everything else. `ttl` is in minutes, None for ever.
-        `if_version` is the version that the caller has read (0 for: there is none); if the item
-        is at another one by now, VersionConflict is raised and nothing changes.
+        Args:
+            namespace: Where it is put.
+            key: The key.
+            value: The value: a dict.
+            index: The paths to embed in place of the store's `fields`; with False the item is not
+                found by meaning, but by everything else.
+            ttl: Minutes until it expires; None for never.
+            if_version: The version that the caller has read (0 for: there is none).
+
+        Raises:
+            InvalidNamespaceError: Nothing can be put there.
+            InvalidKeyError: No item can have this key.
+            VersionConflict: The item is at another version by now; nothing has changed.
+
+        Examples:
+            >>> item = store.get(("users", "ada"), "city")
+            >>> store.put(("users", "ada"), "city", {"name": "Rome"}, if_version=item.version)
         """
         self.batch([self._put(namespace, key, value, index, ttl, if_version)])
 
     def delete(
         self, namespace: tuple[str, ...], key: str, *, if_version: int | None = None
     ) -> None:
-        """Remove an item, if it is there."""
+        """Remove an item, if it is there.
+
+        Args:
+            namespace: Where it is.
+            key: The key.
+            if_version: The version that the caller has read.
+
+        Raises:
+            VersionConflict: The item is at another version by now; nothing has changed.
+
+        Examples:
+            >>> store.delete(("users", "ada"), "city")
+            >>> store.get(("users", "ada"), "city") is None
+            True
+        """
         self.batch([self._put(namespace, key, None, None, None, if_version)])
 
     def list_namespaces(
@@ -160,9 +230,18 @@ class BaseStore(ABC):
         limit: int = 100,
         offset: int = 0,
     ) -> list[tuple[str, ...]]:
-        """Namespaces that have items, sorted. `*` in `prefix` or `suffix` is any one label.
+        """Namespaces that have items, sorted.
 
-        Deeper ones than `max_depth` are cut to that depth, and listed once.
+        Args:
+            prefix: What they begin with; `*` is any one label.
+            suffix: What they end with; `*` is any one label.
+            max_depth: Deeper ones are cut to this depth, and listed once.
+            limit: How many at most.
+            offset: How many to skip.
+
+        Examples:
+            >>> store.list_namespaces(prefix=("users",))
+            [('users', 'ada')]
         """
         op = _listing(prefix, suffix, max_depth, limit, offset)
         return cast("list[tuple[str, ...]]", self.batch([op])[0])

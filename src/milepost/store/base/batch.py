@@ -16,6 +16,25 @@ class AsyncBatchedBaseStore(BaseStore):
 
     Implement `abatch`, and `batch` for sync callers. Equal reads are asked for once; of several
     puts to one key in a batch the last counts. Make it on the event loop that it is used on.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.store.base.batch import AsyncBatchedBaseStore
+        >>> from milepost.store.memory import InMemoryStore
+        >>> class Batched(AsyncBatchedBaseStore):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.inner = InMemoryStore()
+        ...     def batch(self, ops):
+        ...         return self.inner.batch(ops)
+        ...     async def abatch(self, ops):
+        ...         return await self.inner.abatch(ops)
+        >>> async def main():
+        ...     store = Batched()
+        ...     await store.aput(("users", "ada"), "city", {"name": "Paris"})
+        ...     return (await store.aget(("users", "ada"), "city")).value
+        >>> asyncio.run(main())
+        {'name': 'Paris'}
     """
 
     __slots__ = ("_loop", "_tasks", "_waiting")

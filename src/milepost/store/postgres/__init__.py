@@ -13,13 +13,14 @@ from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.core import Deserializer
+from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._sql.api import SqlStore
 from milepost.store._sql.core import SqlCore
-from milepost.store._sql.statements import PG
+from milepost.store._sql.dialects import PG
 from milepost.store._vectors.ann import PostgresIndexConfig
 from milepost.store._vectors.postgres import PgVectors
+from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore
@@ -40,27 +41,58 @@ CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
 
 
 class PoolConfig(TypedDict, total=False):
-    """Settings of a pool of connections; others of `psycopg_pool.ConnectionPool` work too."""
+    """Settings of a pool of connections; others of `psycopg_pool.ConnectionPool` work too.
+
+    Examples:
+        >>> from milepost.store.postgres import PoolConfig
+        >>> pool: PoolConfig = {"min_size": 1, "max_size": 10}
+    """
 
     min_size: int
+    """How many connections are always open."""
     max_size: int | None
+    """How many connections there are at most."""
     kwargs: dict[str, Any]
     """How each connection is opened."""
 
 
-class BasePostgresStore(SqlStore):
-    """What the stores in PostgreSQL have in common."""
+class BasePostgresStore(BaseStore):
+    """A store in PostgreSQL: `isinstance` tells it from others.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.postgres.base import BasePostgresStore
+        >>> isinstance(InMemoryStore(), BasePostgresStore)
+        False
+    """
 
 
-class PostgresStore(BasePostgresStore):
+class PostgresStore(EngineStore, BasePostgresStore):
     """Keeps items in PostgreSQL. The tables are made on first use.
 
     Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either
-    can be a saver's as well; on one connection the two take turns. `schema` says where the tables
-    are.
-    With `pooler_safe` nothing is prepared on the server, as PgBouncer wants it.
-    A pipeline that is open on the connection is used; `pipe` may name it. With `deserializer` the
-    values of items are what it makes of their JSON text.
+    can be a saver's as well; on one connection the two take turns. A pipeline that is open on the
+    connection is used.
+
+    Args:
+        conn: A psycopg connection or pool.
+        pipe: The pipeline that is open on the connection.
+        deserializer: Makes the values of items from their JSON text.
+        index: Enables search by meaning; see `PostgresIndexConfig`.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+        schema: Where the tables are; by default where the role's search path says.
+        pooler_safe: Prepare nothing on the server, as PgBouncer wants it.
+
+    Examples:
+        >>> import os
+        >>> from milepost.store.postgres import PostgresStore
+        >>> with PostgresStore.from_conn_string(os.environ["DB_URI"]) as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
 
     def __init__(
@@ -111,10 +143,13 @@ class PostgresStore(BasePostgresStore):
         pool_config: PoolConfig | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Iterator[Self]:
-        """A store on a server; use it with `with`. Takes the same settings as the class.
+        """A store on a server; use it with `with`.
 
-        `pool_config` (`min_size`, `max_size`, …) makes a pool of connections instead of one.
-        Statements that belong together are always sent together, with or without `pipeline`.
+        Args:
+            conn_string: The address, such as `postgresql://user:password@host:5432/database`.
+            pipeline: Changes nothing: statements that belong together are always sent together.
+            pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
+            **settings: Those of the class.
         """
         if pool_config is not None:
             from psycopg_pool import ConnectionPool
@@ -150,8 +185,12 @@ class PostgresStore(BasePostgresStore):
             store.engine.close()
 
     def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
-        """Replace the connection with what `connect` makes, should it die; in a forked child the
-        pool with what `make_pool` makes."""
+        """Say how to replace the connection, should it die, and a pool in a forked child.
+
+        Args:
+            connect: Makes a connection.
+            make_pool: Makes a pool.
+        """
         self.engine = self._engine_for(self.conn, self.engine.settings, connect, make_pool)
         self.use(self.engine)
 

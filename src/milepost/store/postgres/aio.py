@@ -24,6 +24,16 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
     """`PostgresStore` on an async connection or pool, whose upkeep is awaited.
 
     The sync methods work from threads other than the loop's, while it runs.
+
+    Examples:
+        >>> import asyncio, os
+        >>> from milepost.store.postgres import AsyncPostgresStore
+        >>> async def main():
+        ...     async with AsyncPostgresStore.from_conn_string(os.environ["DB_URI"]) as store:
+        ...         await store.aput(("users", "ada"), "city", {"name": "Paris"})
+        ...         return (await store.aget(("users", "ada"), "city")).value
+        >>> asyncio.run(main())
+        {'name': 'Paris'}
     """
 
     def _engine_for(
@@ -42,7 +52,14 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
         pool_config: PoolConfig | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> AsyncIterator[Self]:
-        """A store on a server; use it with `async with`. `pool_config` makes a pool."""
+        """A store on a server; use it with `async with`.
+
+        Args:
+            conn_string: The address, such as `postgresql://user:password@host:5432/database`.
+            pipeline: Changes nothing: statements that belong together are always sent together.
+            pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
+            **settings: Those of `PostgresStore`.
+        """
         if pool_config is not None:
             from psycopg_pool import AsyncConnectionPool
 

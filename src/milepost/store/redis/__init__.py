@@ -13,7 +13,6 @@ from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.core import Deserializer
 from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
-from milepost.store._core.tasks import Transact
 from milepost.store._core.ttl import Clock
 from milepost.store._redis.core import RedisCore
 
@@ -32,8 +31,34 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class BaseRedisStore(EngineStore):
-    """What the stores in Redis have in common."""
+class RedisStore(EngineStore):
+    """Keeps items in Redis or Valkey. Nothing has to be set up.
+
+    The async methods work too: they hand their work to a thread.
+
+    Args:
+        conn: A client of redis-py or valkey-py, also a cluster or Sentinel client; it can be a
+            saver's as well.
+        index: Enables search by meaning.
+        ttl: How long items live.
+        cluster_mode: Whether the server is part of a cluster, if the client does not show it.
+        store_prefix: What all keys begin with.
+        vector_prefix: Accepted for programs that pass it; vectors are among the store's other keys.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+        deserializer: Makes the values of items from their JSON text.
+        fsync: Whether a write ends when the server's disk has it, where the server can tell.
+        allow_eviction: Accept a server that evicts any key when its memory is full.
+
+    Examples:
+        >>> import os
+        >>> from milepost.store.redis import RedisStore
+        >>> with RedisStore.from_conn_string(os.environ["REDIS_URL"]) as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
+    """
 
     def __init__(
         self,
@@ -75,36 +100,18 @@ class BaseRedisStore(EngineStore):
         """The client."""
         return self.engine.client
 
-    def _transact(self, request: Any) -> Any:
-        assert isinstance(request, Transact)
-        return self._engine.run(request.work())
-
-    async def _atransact(self, request: Any) -> Any:
-        assert isinstance(request, Transact)
-        return await self._engine.arun(request.work())
-
-
-class RedisStore(BaseRedisStore):
-    """Keeps items in Redis or Valkey. Nothing has to be set up.
-
-    Give it a client of redis-py or valkey-py, also a cluster or Sentinel client, or let
-    `from_conn_string` make and close one. The client can be a saver's as well. The async methods
-    work too: they hand their work to a thread.
-
-    All keys begin with `store_prefix`. `cluster_mode` says that the server is part of a cluster,
-    if the client does not show it. With `fsync` a write ends when the server's disk has it, where
-    the server can tell. A server that evicts any key when its memory is full is refused unless
-    `allow_eviction` says otherwise. `vector_prefix` is accepted for programs that pass it; vectors
-    are among the store's other keys.
-    """
-
     @classmethod
     @contextmanager
     def from_conn_string(
         cls, conn_string: str, *, cluster_mode: bool | None = None, **settings: Any
     ) -> Iterator[Self]:
-        """A store on a server, at `redis://`, `rediss://`, `unix://` or `redis+cluster://`; use it
-        with `with`. Takes the same settings."""
+        """A store on a server; use it with `with`.
+
+        Args:
+            conn_string: `redis://`, `rediss://`, `unix://` or `redis+cluster://`.
+            cluster_mode: Whether the server is part of a cluster, if the address does not show it.
+            **settings: Those of the class.
+        """
         client = make_client(conn_string, is_async=False, cluster=cluster_mode)
         try:
             store = cls(client, cluster_mode=cluster_mode, **settings)

@@ -9,18 +9,33 @@ from typing import Any, Self
 
 from milepost._db.redis.client import make_client
 from milepost.store._core.engine_api import AsyncUpkeep
-from milepost.store.redis import BaseRedisStore
+from milepost.store.redis import RedisStore
 
 __all__ = ["AsyncRedisStore"]
 
 
-class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
+class AsyncRedisStore(AsyncUpkeep, RedisStore):
     """`RedisStore` on an async client, whose upkeep is awaited.
 
-    Takes an address or a client (as the first argument or as `redis_client`), and the settings of
-    `RedisStore`; `connection_args` are for the client that is made. A client that the store has
-    made is closed by `async with` or `aclose`. The sync methods work from threads other than the
-    loop's, while it runs.
+    A client that the store has made is closed by `async with` or `aclose`. The sync methods work
+    from threads other than the loop's, while it runs.
+
+    Args:
+        redis_url: An address or a client.
+        redis_client: A client, in place of an address.
+        connection_args: For the client that is made.
+        cluster_mode: Whether the server is part of a cluster, if the client does not show it.
+        **settings: Those of `RedisStore`.
+
+    Examples:
+        >>> import asyncio, os
+        >>> from milepost.store.redis import AsyncRedisStore
+        >>> async def main():
+        ...     async with AsyncRedisStore.from_conn_string(os.environ["REDIS_URL"]) as store:
+        ...         await store.aput(("users", "ada"), "city", {"name": "Paris"})
+        ...         return (await store.aget(("users", "ada"), "city")).value
+        >>> asyncio.run(main())
+        {'name': 'Paris'}
     """
 
     def __init__(
@@ -48,8 +63,15 @@ class AsyncRedisStore(AsyncUpkeep, BaseRedisStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
-        """A store on a server; use it with `async with`. Takes the same settings."""
+    async def from_conn_string(  # type: ignore[override]
+        cls, conn_string: str, **settings: Any
+    ) -> AsyncIterator[Self]:
+        """A store on a server; use it with `async with`.
+
+        Args:
+            conn_string: `redis://`, `rediss://`, `unix://` or `redis+cluster://`.
+            **settings: Those of `RedisStore`.
+        """
         async with cls(conn_string, **settings) as store:
             yield store
 

@@ -11,13 +11,14 @@ from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal import log
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.core import Deserializer
+from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
-from milepost.store._sql.api import SqlStore
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
-from milepost.store._sql.statements import LITE
+from milepost.store._sql.dialects import LITE
 from milepost.store._vectors.sqlite import LiteVectors
+from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.sqlite.aio import AsyncSqliteStore
@@ -35,19 +36,49 @@ def __getattr__(name: str) -> Any:
 
 
 class SqliteIndexConfig(IndexConfig, total=False):
-    """`IndexConfig`, for a store in SQLite."""
+    """`IndexConfig`, for a store in SQLite.
+
+    Examples:
+        >>> from milepost.store.sqlite.base import SqliteIndexConfig
+        >>> index: SqliteIndexConfig = {"dims": 1536, "embed": "openai:text-embedding-3-small"}
+    """
 
 
-class BaseSqliteStore(SqlStore):
-    """What the stores in SQLite have in common."""
+class BaseSqliteStore(BaseStore):
+    """A store in SQLite: `isinstance` tells it from others.
+
+    Examples:
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.sqlite.base import BaseSqliteStore
+        >>> isinstance(InMemoryStore(), BaseSqliteStore)
+        False
+    """
 
 
-class SqliteStore(BaseSqliteStore):
+class SqliteStore(EngineStore, BaseSqliteStore):
     """Keeps items in a SQLite database. The tables are made on first use.
 
     Give it a connection, or let `from_conn_string` open and close one. The connection can be a
     saver's as well: the two take turns. The async methods work too: they hand their work to a
-    thread. With `deserializer` the values of items are what it makes of their JSON text.
+    thread.
+
+    Args:
+        conn: A connection of `sqlite3`.
+        deserializer: Makes the values of items from their JSON text.
+        index: Enables search by meaning.
+        ttl: How long items live.
+        serde: How values are written.
+        clear_fields: The fields that filters may see when `serde` encrypts.
+        clock: Gives the time in seconds, for tests.
+        synchronous: With "NORMAL" commits are faster, and a power cut may take back the last of
+            them.
+
+    Examples:
+        >>> from milepost.store.sqlite import SqliteStore
+        >>> with SqliteStore.from_conn_string("store.db") as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
 
     def __init__(
@@ -106,7 +137,12 @@ class SqliteStore(BaseSqliteStore):
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
-        """A store on a file, or on `":memory:"`; use it with `with`. Takes the same settings."""
+        """A store on a file, or in memory; use it with `with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            **settings: Those of the class.
+        """
         conn = open_sqlite(conn_string)
         try:
             store = cls(conn, **settings)

@@ -21,6 +21,16 @@ class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
     Give it a sqlite3 or an aiosqlite connection, or let `from_conn_string` open and close one;
     either can be a saver's as well. The event loop never waits for the disk: a thread does. The
     sync methods work too, for code that is called outside the loop.
+
+    Examples:
+        >>> import asyncio
+        >>> from milepost.store.sqlite import AsyncSqliteStore
+        >>> async def main():
+        ...     async with AsyncSqliteStore.from_conn_string("store.db") as store:
+        ...         await store.aput(("users", "ada"), "city", {"name": "Paris"})
+        ...         return (await store.aget(("users", "ada"), "city")).value
+        >>> asyncio.run(main())
+        {'name': 'Paris'}
     """
 
     def _engine_for(self, conn: Any, synchronous: str) -> Any:
@@ -38,7 +48,12 @@ class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
     async def from_conn_string(  # type: ignore[override]
         cls, conn_string: str, **settings: Any
     ) -> AsyncIterator[Self]:
-        """A store on a file, or on `":memory:"`; use it with `async with`."""
+        """A store on a file, or in memory; use it with `async with`.
+
+        Args:
+            conn_string: The path of the file, or ":memory:".
+            **settings: Those of `SqliteStore`.
+        """
         conn = open_sqlite(conn_string)
         try:
             store = cls(conn, **settings)

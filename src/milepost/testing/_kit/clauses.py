@@ -33,14 +33,25 @@ class Trait(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One sentence of the contract, with the program that checks it."""
+    """One sentence of the contract, with the program that checks it.
+
+    Examples:
+        >>> from milepost.testing import all_clauses
+        >>> clause = all_clauses()[0]
+        >>> bool(clause.group and clause.name and clause.about)
+        True
+    """
 
     group: str
+    """The part of the contract that it belongs to."""
     name: str
+    """What it is called in reports."""
     about: str
     """The sentence."""
     needs: frozenset[Trait]
+    """What a saver must have for it; others skip it."""
     body: Body
+    """The program."""
 
 
 _CLAUSES: dict[str, Clause] = {}
@@ -64,7 +75,16 @@ def clause(group: str, *needs: Trait) -> Callable[[Body], Body]:
 
 
 def all_clauses(groups: Collection[str] | None = None) -> tuple[Clause, ...]:
-    """The suite, or some groups of it, in the order in which it is run."""
+    """The suite, or some groups of it, in the order in which it is run.
+
+    Args:
+        groups: Their names; all by default.
+
+    Examples:
+        >>> from milepost.testing import all_clauses
+        >>> len(all_clauses()) > 20
+        True
+    """
     import milepost.testing._suite  # noqa: F401 - importing it fills the table
 
     known = dict.fromkeys(one.group for one in _CLAUSES.values())

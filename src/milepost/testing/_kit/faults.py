@@ -27,17 +27,26 @@ SAVES = ("put", "put_writes", "commit")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is to go wrong, and when."""
+    """What is to go wrong, and when.
+
+    Examples:
+        >>> from milepost.testing import fail_before
+        >>> fail_before("put", nth=2).nth
+        2
+    """
 
     methods: tuple[str, ...]
     """Calls of these are counted together; all calls if there are none."""
     nth: int | None
     """The first call is 1; None means every call."""
     when: Literal["before", "after", "late"]
+    """Before the call is carried out, after it, or after a while."""
     lasting: bool = False
     """Whether every later call fails too, as if the storage were gone."""
     seconds: float = 0.0
+    """How long that while is."""
     error: Callable[[str], Exception] = InjectedFault
+    """Makes the exception from a text."""
 
 
 def fail_before(
@@ -46,7 +55,24 @@ def fail_before(
     lasting: bool = False,
     error: Callable[[str], Exception] = InjectedFault,
 ) -> Fault:
-    """The call fails and nothing is done."""
+    """The call fails and nothing is done.
+
+    Args:
+        *methods: Calls of these are counted together; all calls if there are none.
+        nth: Which call, the first is 1; None for every call.
+        lasting: Whether every later call fails too, as if the storage were gone.
+        error: Makes the exception from a text.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import FaultySaver, InjectedFault, fail_before
+        >>> saver = FaultySaver(InMemorySaver(), fail_before("get_tuple"))
+        >>> try:
+        ...     saver.get_tuple({"configurable": {"thread_id": "1"}})
+        ... except InjectedFault:
+        ...     print("failed")
+        failed
+    """
     return Fault(methods, nth, "before", lasting, error=error)
 
 
@@ -56,21 +82,55 @@ def fail_after(
     lasting: bool = False,
     error: Callable[[str], Exception] = InjectedFault,
 ) -> Fault:
-    """The call is carried out, but raises as if it had failed."""
+    """The call is carried out, but raises as if it had failed.
+
+    Args:
+        *methods: Calls of these are counted together; all calls if there are none.
+        nth: Which call, the first is 1; None for every call.
+        lasting: Whether every later call fails too, as if the storage were gone.
+        error: Makes the exception from a text.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import FaultySaver, fail_after
+        >>> saver = FaultySaver(InMemorySaver(), fail_after("put", "commit", nth=3))
+    """
     return Fault(methods, nth, "after", lasting, error=error)
 
 
 def delay(*methods: str, seconds: float, nth: int | None = None) -> Fault:
-    """The call is carried out after a while."""
+    """The call is carried out after a while.
+
+    Args:
+        *methods: Calls of these are counted together; all calls if there are none.
+        seconds: How long.
+        nth: Which call, the first is 1; None for every call.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import FaultySaver, delay
+        >>> saver = FaultySaver(InMemorySaver(), delay("get_tuple", seconds=0.1))
+    """
     return Fault(methods, nth, "late", seconds=seconds)
 
 
 @dataclass(slots=True)
 class SaverCall:
-    """A call that a FaultySaver has seen."""
+    """A call that a FaultySaver has seen.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import FaultySaver
+        >>> saver = FaultySaver(InMemorySaver())
+        >>> saver.get_tuple({"configurable": {"thread_id": "1"}})
+        >>> [(call.method, call.returned) for call in saver.calls]
+        [('get_tuple', True)]
+    """
 
     method: str
+    """The name of the method."""
     arguments: tuple[Any, ...]
+    """What it was called with."""
     returned: bool = False
     """Whether the call returned."""
     writes: Sequence[PendingWrite] = ()
@@ -85,7 +145,27 @@ class _Prepared(NamedTuple):
 
 
 class FaultySaver(BaseCheckpointSaver[Any]):
-    """Passes calls on to another saver, with the faults that were asked for."""
+    """Passes calls on to another saver, with the faults that were asked for.
+
+    Args:
+        saver: Carries the calls out.
+        *faults: What is to go wrong.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import SaverError
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.testing import FaultySaver, fail_before
+        >>> saver = FaultySaver(InMemorySaver(), fail_before("commit", nth=2))
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(checkpointer=saver)
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> try:
+        ...     graph.invoke({}, config, durability="sync")
+        ... except SaverError:
+        ...     print(graph.invoke(None, config))  # goes on where it was
+        {'n': 1}
+    """
 
     instant = False
     """Storing is always left to the driver, so that both APIs can delay it."""
@@ -113,12 +193,20 @@ class FaultySaver(BaseCheckpointSaver[Any]):
         return self.inner.get_next_version(current, channel)
 
     def prepare(self, step: StepCommit) -> Any:
-        """What the inner saver makes of a step; only a StepSaver is asked to."""
+        """What the inner saver makes of a step; only a StepSaver is asked to.
+
+        Args:
+            step: What is to be stored together.
+        """
         assert isinstance(self.inner, StepSaver)
         return _Prepared(step, self.inner.prepare(step))
 
     def weight(self, step: Any) -> int:
-        """The bytes of a prepared step, as the inner saver counts them."""
+        """The bytes of a prepared step, as the inner saver counts them.
+
+        Args:
+            step: What `prepare` returned.
+        """
         assert isinstance(self.inner, StepSaver)
         return self.inner.weight(step.inner)
 

@@ -19,12 +19,22 @@ def saver_tests(
     keeps_history: bool = True,
     groups: Collection[str] | None = None,
 ) -> Callable[..., None]:
-    """A test for every clause, to be given a name that pytest collects:
+    """A test for every clause, to be given a name that pytest collects.
 
-        test_my_saver = saver_tests(MySaver)
+    Args:
+        factory: As for `check_saver`; its parameters without a default are fixtures:
+            `saver_tests(lambda tmp_path: MySaver(tmp_path))`.
+        persistent: As for `check_saver`.
+        keeps_history: As for `check_saver`.
+        groups: As for `check_saver`.
 
-    The arguments are those of `check_saver`; parameters of the factory without a default are
-    fixtures: `saver_tests(lambda tmp_path: MySaver(tmp_path))`.
+    Raises:
+        MissingDependencyError: pytest is not installed.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import saver_tests
+        >>> test_my_saver = saver_tests(InMemorySaver)
     """
     try:
         import pytest

@@ -13,15 +13,27 @@ Status = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one clause went in one API."""
+    """How one clause went in one API.
+
+    Examples:
+        >>> from milepost.testing import Outcome
+        >>> outcome = Outcome("lists", "newest first", "sync", "passed")
+        >>> outcome.status
+        'passed'
+    """
 
     group: str
+    """The part of the contract."""
     clause: str
+    """The clause."""
     colour: Api  # the name is public
+    """The API that was tried: "sync" or "async"."""
     status: Status
+    """How it went."""
     reason: str = ""
     """Why it failed or was skipped."""
     error: BaseException | None = None
+    """What was raised."""
     about: str = ""
     """The clause as a sentence."""
 
@@ -32,10 +44,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How all clauses went."""
+    """How all clauses went.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import all_clauses, check_saver
+        >>> report = check_saver(InMemorySaver, groups=[all_clauses()[0].group])
+        >>> report.raise_failures()
+    """
 
     saver: str
+    """The name of the saver's class."""
     outcomes: tuple[Outcome, ...]
+    """One for each clause and API."""
 
     @property
     def passed(self) -> tuple[Outcome, ...]:

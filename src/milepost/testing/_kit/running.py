@@ -67,12 +67,21 @@ def check_saver(
     keeps_history: bool = True,
     groups: Collection[str] | None = None,
 ) -> Report:
-    """Run the suite, or some groups of it, on the saver that `factory` leads to, and report.
+    """Run the suite, or some groups of it, on a saver, and report.
 
-    The factory is called for every clause. It may return the saver, be async, or be a sync or
-    async context manager; its storage need not be empty. Say `persistent=True` if the next call
-    leads to the same storage: then reopening is tested too. `keeps_history=False` is for a saver
-    that keeps the latest checkpoint only.
+    Args:
+        factory: Is called for every clause. It may return the saver, be async, or be a sync or
+            async context manager; its storage need not be empty.
+        persistent: Whether the next call leads to the same storage: then reopening is tested too.
+        keeps_history: Whether more than the latest checkpoint is kept.
+        groups: Names of groups; all by default.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.testing import all_clauses, check_saver
+        >>> report = check_saver(InMemorySaver, groups=[all_clauses()[0].group])
+        >>> {outcome.status for outcome in report.outcomes} <= {"passed", "skipped"}
+        True
     """
     subject = Subject(factory, persistent, keeps_history)
     clauses = all_clauses(groups)

@@ -17,7 +17,7 @@ from milepost.checkpoint._sql.admin import verify as verifying
 from milepost.checkpoint._sql.admin.reencrypt import Resealer
 
 if TYPE_CHECKING:
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost._db.engine import Engine
     from milepost._internal.progress import Progress
     from milepost.checkpoint._contract.thread_metadata import ThreadMetadata
@@ -35,7 +35,7 @@ class DatabaseAdmin(Admin):
     def __init__(
         self,
         engine: Engine,
-        dialect: Dialect,
+        dialect: Traits,
         threads: SqlThreads,
         registry: Registry,
         metadata: ThreadMetadata,

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from milepost._db.dialect import Dialect
 from milepost._db.engine import Program, Transaction
 from milepost._db.operations import ExecuteMany, Operation, Query
 from milepost.checkpoint._contract.threads import Problem
@@ -22,7 +23,7 @@ from milepost.errors import CheckpointError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost._internal.progress import Progress
     from milepost.checkpoint._delta.encode import Codec
 
@@ -44,7 +45,7 @@ class _Table(NamedTuple):
     cells: dict[str, tuple[str, tuple[str, ...]]]
     """The sealed columns: what each is called in its place, and the columns it is bound to."""
 
-    def looked_at(self, dialect: Dialect) -> str:
+    def looked_at(self, dialect: Traits) -> str:
         """Keys, sizes and first bytes, from a key on."""
         sizes = ", ".join(f"COALESCE(LENGTH({cell}), 0)" for cell in self.cells)
         heads = ", ".join(f"SUBSTR({cell}, 1, {_HEAD})" for cell in self.cells)
@@ -56,7 +57,7 @@ class _Table(NamedTuple):
             f" ORDER BY {self._key} LIMIT {_LOOKED_AT}",
         )
 
-    def between(self, dialect: Dialect) -> str:
+    def between(self, dialect: Traits) -> str:
         """The rows from a key to another, kept from being changed by anyone else."""
         bound = "".join(f", {column}" for _, columns in self.cells.values() for column in columns)
         return self._sql(
@@ -68,18 +69,18 @@ class _Table(NamedTuple):
             f" ORDER BY {self._key}{{lock}}",
         )
 
-    def store(self, dialect: Dialect) -> str:
+    def store(self, dialect: Traits) -> str:
         """One row with other cells."""
         cells = ", ".join(f"{cell} = ?" for cell in self.cells)
         key = " AND ".join(f"{column} = ?" for column in self.key)
         sql = f"UPDATE {self.where} SET {cells} WHERE thread_id = ? AND {key}"
         return self._sql(dialect, "store", sql)
 
-    def _sql(self, dialect: Dialect, name: str, query: str) -> str:
+    def _sql(self, dialect: Traits, name: str, query: str) -> str:
         """A query in the words of a database; its name and the table's where there are none."""
-        if dialect.name == "redis":
-            return f"reseal_{name} {self.name}"
-        return dialect.sql(through_values(dialect, query))
+        if isinstance(dialect, Dialect):
+            return dialect.sql(through_values(dialect, query))
+        return f"reseal_{name} {self.name}"
 
     @property
     def where(self) -> str:
@@ -129,7 +130,7 @@ class Resealer:
     def __init__(
         self,
         codec: Codec,
-        dialect: Dialect,
+        dialect: Traits,
         lock_thread: str,
         entry: Callable[[str], Operation[bool | None]],
     ) -> None:

@@ -195,11 +195,12 @@ class CheckpointAssembler:
         self, id: str, channels: Collection[str] | None = None
     ) -> list[PendingWrite]:
         """The writes of tasks that ran after a checkpoint, or those to some channels."""
-        self.check_writes(id)
-        if id not in self._writes:
+        rows = self._writes.get(id, ())
+        self._manifests.check_writes(id, rows)
+        if not rows:
             return []
         found = []
-        for write in first_of_each([w for row in self.rows_at(id) for w in self.writes_in(row)]):
+        for write in first_of_each([w for row in rows for w in self.writes_in(row)]):
             if channels is None or write.channel in channels:
                 found.append(self.write(write))
             else:

@@ -152,9 +152,13 @@ class Manifests:
         if (cached := self._cached.get(id)) is not None:
             return cached
         line = [self._rows[id]]
-        versions: dict[str, Any] = {}
-        seen: dict[str, Any] = {}
-        inline: dict[str, Any] = {}
+        if line[0].complete:
+            (*_, versions, seen, inline), size = self._open(line[0])
+            manifest = Manifest(versions, seen, inline)
+            cached = CachedManifest(None, self._epoch, id, manifest, 1, 0, size)
+            self._cached[id] = cached
+            return cached
+        versions, seen, inline = {}, {}, {}
         count, spent, size = 0, 0, 0
         while not line[-1].complete:
             parent = line[-1].parent_id
@@ -198,7 +202,9 @@ class Manifests:
         It counts them itself, and so do those after it, as far as they have been fetched too.
         """
         row = self._rows.get(id)
-        wanted = 0 if row is None else counted_rows(self._codec, *self._place, row)
+        wanted = 0
+        if row is not None and row.metadata_kind != metadata_cells.BRIEF:
+            wanted = counted_rows(self._codec, *self._place, row)
         inline = ""
         for later in self.after(id):
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 from milepost._internal.dataclass_tools import record
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from milepost.checkpoint._contract.records import Place
-    from milepost.checkpoint._sql.cache import CachedManifest
 
-_WRITE: Final = 1
+_WRITE, _VALUE = 1, 3
+_RUNNING: Final = "running"
+_record: Final = tuple.__new__
 
 
-@record
+@record(frozen=False)
 class FoundCheckpoint:
     """A checkpoint, its parent, the manifests that theirs are made of, and the writes at both."""
 
@@ -36,6 +38,12 @@ class FoundCheckpoint:
     """All manifests, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
+    values: Sequence[tuple[Any, ...]] = ()
+    """Rows of values that came along: they may be those that are wanted."""
+    large: Sequence[tuple[str, str]] = ()
+    """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
+    behind: Sequence[tuple[str, str]] = ()
+    """Those of the parent by which its tasks were started."""
 
     def asked(self) -> list[CheckpointRecord]:
         """Those of the rows whose manifests are wanted."""
@@ -47,25 +55,73 @@ class FoundCheckpoint:
         Of the parent only what started its tasks: its state is not asked for, and mostly a part
         of the other's.
         """
-        wanted = set(manifests.of(self.row.id).manifest.large())
+        self.large = manifests.of(self.row.id).manifest.large()
+        wanted = set(self.large)
         for write in self.writes:
             if write.base is not None:
                 wanted.add((write.channel, write.base))
-        try:
-            if self.parent is not None:
-                wanted.update(triggers(manifests.of(self.parent.id)))
-        except UNREADABLE:
-            return wanted  # reading the parent raises the error
+        if self.parent is not None:
+            try:
+                large = manifests.of(self.parent.id).manifest.large()
+            except UNREADABLE:
+                return wanted  # reading the parent raises the error
+            self.behind = [key for key in large if is_trigger(key[0])]
+            wanted.update(self.behind)
         return wanted
 
 
-def triggers(cached: CachedManifest) -> list[tuple[str, str]]:
-    """The large values of a checkpoint by which its tasks were started, and their versions."""
-    return [key for key in cached.manifest.large() if is_trigger(key[0])]
+def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | Place | None:
+    """What `latest` or `newest` has found: the latest checkpoint, if its parent comes before it.
+
+    Otherwise the place to look for. Raises what `found_at` does.
+    """
+    rows: dict[str, CheckpointRecord] = {}
+    writes: list[WriteRecord] = []
+    values: list[tuple[Any, ...]] = []
+    inline: dict[str, bytes | None] = {}
+    head: str | None = None
+    status: str | None = None
+    epoch: int | None = None
+    for row in answer:
+        if row[0] == 0:
+            id = row[1]
+            rows[id] = _record(CheckpointRecord, (*row[1:7], None))
+            inline[id] = row[7]
+        elif row[0] == _WRITE:
+            _, id, task_id, position, _, kind, data, _, *about = row
+            writes.append(_record(WriteRecord, (id, task_id, position, *about, kind, data, "")))
+        elif row[0] == _VALUE:
+            _, channel, version, level, _, kind, data, _, base_channel, base, _ = row
+            values.append((channel, version, base_channel, base, level, kind, data))
+        else:
+            _, head, status, epoch, *_ = row
+    if {*map(type, rows), type(head)} - {str, NoneType}:
+        return place  # a cell has another type than was written
+    newest = sorted(rows, reverse=True)
+    if place.checkpoint_ns == "" and status is not None:
+        top = newest[0] if newest else ""
+        if status != _RUNNING and top > (head or ""):
+            raise entry_behind(place.thread_id, head, top)
+        if head is not None and top < head:
+            raise head_gone(place.thread_id, head)
+    if not newest:
+        return None
+    first = rows[newest[0]]
+    parent_id = first.parent_id
+    if parent_id is None or len(newest) == 1:  # the parent was removed
+        here = [write for write in writes if write.checkpoint_id == first.id]
+        return FoundCheckpoint(first, None, rows, here, epoch, values)
+    if newest[1] != parent_id:
+        return place._replace(checkpoint_id=first.id)
+    led = inline[first.id]
+    if led is not None:
+        given = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, led, "")
+        writes.append(_record(WriteRecord, given))
+    return FoundCheckpoint(first, rows[parent_id], rows, writes, epoch, values)
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:
-    """What `Queries.found` has found; BrokenChainError if there should be more, and
+    """What `Statements.found` has found; BrokenChainError if there should be more, and
     DamagedRowError if the registry says that an older checkpoint is the latest."""
     rows: dict[str, CheckpointRecord] = {}
     writes = []

@@ -20,19 +20,19 @@ from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCa
 from milepost.checkpoint._sql.large import DATA
 from milepost.checkpoint._sql.manifest import Manifest
 from milepost.checkpoint._sql.read.assembler import CheckpointAssembler, by_checkpoint
-from milepost.checkpoint._sql.read.fetched import (
-    UNREADABLE,
-    CheckpointRecord,
-    Manifests,
-    WriteRecord,
+from milepost.checkpoint._sql.read.fetched import CheckpointRecord, Manifests, WriteRecord
+from milepost.checkpoint._sql.read.query_result import (
+    FoundCheckpoint,
+    found_at,
+    latest_at,
 )
-from milepost.checkpoint._sql.read.query_result import FoundCheckpoint, found_at, triggers
 from milepost.checkpoint._sql.read.values import Resolver
+from milepost.errors import BrokenChainError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost.checkpoint._delta.encode import Codec
     from milepost.checkpoint._sql.statements import Statements
 
@@ -41,13 +41,14 @@ _FAR: Final = 256
 _NEAR: Final = 16
 """More than most chains have. If some manifests are cached, those of a long chain may be."""
 _id: Final = attrgetter("id")
+_is_complete: Final = attrgetter("complete")
 
 
 class Reader:
     """Reads through one dialect's queries."""
 
     def __init__(
-        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Dialect
+        self, codec: Codec, cache: ThreadCache, queries: Statements, dialect: Traits
     ) -> None:
         self.codec = codec
         self.cache = cache
@@ -73,50 +74,68 @@ class Reader:
         at = (thread_id, ns)
         holds = self.cache.holds(thread_id, ns)
         if holds and id is None:
-            [answer] = yield from self.first(self._query(place, 1), last=True)
-            found = found_at(place, answer)
+            found = yield from self._found(place, 1, last=True)
             if found is None:
                 return None
-            record = without_asking(self._rest(place, found))
+            record = without_asking(self._rest(place, found, holds))
             if record is not None:
                 return record
         if self._remote and self.q.newest and id is None:
-            guess = Query(self.q.newest, (*at, *at, *at, *at))
-            answer, blobs = yield from self.first(self._query(place, _FAR), guess, last=True)
-            found = found_at(place, answer)
-            if found is None:
+            given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
+            newest = latest_at(place, (yield Query(self.q.newest, given, last=True)))
+            if newest is None:
                 return None
-            ids = set(map(_id, found.asked()))
-            manifests = Manifests(self.codec, *at, found.rows, ids, {}, found.epoch)
-            resolver = Resolver(self.codec, *at, blobs, {})
-            if resolver.has(found.wanted(manifests)):
-                return self._record(place, found, manifests, resolver)
+            if isinstance(newest, Place):
+                place = newest
+            else:
+                ids = set(map(_id, newest.asked()))
+                manifests = Manifests(self.codec, *at, newest.rows, ids, {}, newest.epoch)
+                resolver = Resolver(self.codec, *at, newest.values, {})
+                with suppress(BrokenChainError):  # a manifest may not have come along
+                    if resolver.has(newest.wanted(manifests)):
+                        return self._record(place, newest, manifests, resolver)
         is_near = holds and id is not None
-        [answer] = yield from self.first(self._query(place, _NEAR if is_near else _FAR))
-        found = found_at(place, answer)
-        return None if found is None else (yield from self._rest(place, found))
+        found = yield from self._found(place, _NEAR if is_near else _FAR)
+        return None if found is None else (yield from self._rest(place, found, holds))
 
-    def _query(self, place: Place, depth: int) -> Query:
-        """For a checkpoint, and so many of the manifests that it builds on."""
+    def _found(
+        self, place: Place, depth: int, *, last: bool = False
+    ) -> Operation[FoundCheckpoint | None]:
+        """A checkpoint, with so many of the manifests that it builds on."""
         thread_id, ns, id = place
         at = (thread_id, ns)
-        return Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
+        if id is None and self.q.latest:
+            given: tuple[Any, ...] = (*at, *at, *at, *at, *at, thread_id)
+            found = latest_at(place, (yield Query(self.q.latest, given, last)))
+            if not isinstance(found, Place):
+                return found
+            place, id = found, found.checkpoint_id
+        given = (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at)
+        [answer] = yield from self.first(Query(self.q.found, given), last=last)
+        return found_at(place, answer)
 
-    def _rest(self, place: Place, found: FoundCheckpoint) -> Operation[CheckpointTuple]:
-        """A checkpoint that was found; fetches what is lacking."""
+    def _rest(
+        self, place: Place, found: FoundCheckpoint, holds: bool
+    ) -> Operation[CheckpointTuple]:
+        """A checkpoint that was found; fetches what is lacking. `holds`: what is cached of its
+        graph may be used."""
         thread_id, ns, _ = place
-        manifests = yield from self._manifests(
-            thread_id, ns, found.asked(), found.rows, found.epoch
-        )
+        asked, epoch = found.asked(), found.epoch
+        if holds or not all(map(_is_complete, asked)):
+            manifests = yield from self._manifests(thread_id, ns, asked, found.rows, epoch)
+        else:
+            ids = set(map(_id, asked))
+            manifests = Manifests(self.codec, thread_id, ns, found.rows, ids, {}, epoch)
         wanted = found.wanted(manifests)
-        resolver = yield from self.values(thread_id, ns, wanted, found.epoch, last=True)
+        trusted = epoch if holds else None
+        resolver = yield from self.values(thread_id, ns, wanted, trusted, last=True)
         return self._record(place, found, manifests, resolver)
 
     def _record(
         self, place: Place, found: FoundCheckpoint, manifests: Manifests, resolver: Resolver
     ) -> CheckpointTuple:
-        """A checkpoint whose rows are all there. What was fetched of it and of its parent is
-        cached: a run may go on from it."""
+        """A checkpoint whose rows are all there. What was fetched for it is cached: a run may go
+        on from it."""
         thread_id, ns, _ = place
         assembler = CheckpointAssembler(
             self.codec, thread_id, ns, manifests, by_checkpoint(found.writes), resolver
@@ -126,12 +145,9 @@ class Reader:
         if parent is not None:
             record.parent = assembler.record(parent)
         if self.codec.splices:
-            if parent is not None:
-                with suppress(*UNREADABLE):
-                    before = manifests.of(parent.id)
-                    self._learn(thread_id, ns, before, triggers(before), resolver, epoch)
-            latest = manifests.of(row.id)
-            self._learn(thread_id, ns, latest, latest.manifest.large(), resolver, epoch)
+            if parent is not None and (found.behind or not parent.complete):
+                self._learn(thread_id, ns, manifests.of(parent.id), found.behind, resolver, epoch)
+            self._learn(thread_id, ns, manifests.of(row.id), found.large, resolver, epoch)
         return record
 
     def manifest_of(self, place: Place) -> Operation[Manifest | None]:
@@ -292,10 +308,10 @@ class Reader:
         Except those that are cached from this epoch: in another, a thread that was deleted and
         made again may have other values under the same versions, if these were made by hand.
         """
-        cached = self._cached_values(thread_id, ns, wanted, epoch)
+        cached = self._cached_values(thread_id, ns, wanted, epoch) if epoch is not None else {}
         rows: Sequence[tuple[Any, ...]] = ()
         if len(cached) < len(wanted):
-            missing = [key for key in wanted if key not in cached]
+            missing = [key for key in wanted if key not in cached] if cached else wanted
             if self._remote:
                 given = (_as_json(missing), thread_id, ns, thread_id, ns)
                 rows = yield Query(self.q.blobs, given, last)
@@ -312,10 +328,13 @@ class Reader:
         compile it, as each new connection must, takes as long as to look up all rows of a chain.
         """
         found: dict[tuple[str, str], tuple[Any, ...]] = {}
+        outside = False
 
         def onward(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            channel, version, base_channel, base, _, _, _ = row
+            nonlocal outside
+            channel, version, base_channel, base, _, _, data = row
             found[channel, version] = row
+            outside = outside or type(data) is int
             if base is None:
                 return None
             channel = base_channel or channel
@@ -325,7 +344,8 @@ class Reader:
             if key not in found:
                 yield LinkedRows(self.q.blob, (thread_id, ns, *key), onward)
         # The resolver reports a missing row when a value needs that row.
-        return (yield from _whole(list(found.values())))
+        rows = list(found.values())
+        return (yield from _whole(rows)) if outside else rows
 
     def _cached_values(
         self, thread_id: str, ns: str, wanted: Iterable[tuple[str, str]], epoch: int | None

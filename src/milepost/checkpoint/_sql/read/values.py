@@ -129,11 +129,17 @@ class Resolver:
 
     def value(self, channel: str, version: str) -> Any:
         """A version, decoded."""
-        cached = self._cached.get((channel, version))
+        key = (channel, version)
         place = ("blob", *self._place, channel, version)
         try:
-            if cached is not None and not self._shares:
-                return cached.decoded(self._codec, place)
+            if not self._shares:
+                cached = self._cached.get(key)
+                if cached is not None:
+                    return cached.decoded(self._codec, place)
+                row = self._rows.get(key)
+                if row is not None and row[3] is None:
+                    # As most short values are stored.
+                    return self._codec.decode(long_kind(row[5]), [self.open(row)], *place)
             kind, rope = self.kind(channel, version), self.rope(channel, version)
             if (
                 self._shares
@@ -147,6 +153,13 @@ class Resolver:
             return self._codec.decode(kind, rope.buffers(), *place)
         except SerdeError as error:
             raise error.at(thread=self._place[0], channel=channel) from None
+
+    def size(self, channel: str, version: str) -> int:
+        """How many bytes a version takes, about."""
+        row = self._rows.get((channel, version))
+        if row is not None and row[3] is None:
+            return len(row[6])
+        return len(self.rope(channel, version))
 
     def remember(self, channel: str, version: str, epoch: int | None) -> CachedValue:
         """A version as later ones are to be compared with it."""
@@ -243,7 +256,7 @@ class LazyValue(CachedValue):
         self._resolver: Resolver | None = resolver
         self._channel = channel
         self._made: tuple[Encoded, Chain] | None = None
-        self.size = len(resolver.rope(channel, version))
+        self.size = resolver.size(channel, version)
 
     def _make(self, like: Parts | None = None) -> tuple[Encoded, Chain]:
         resolver, key = self._resolver, (self._channel, self.version)

@@ -25,7 +25,7 @@ from milepost.errors import DamagedRowError, SerdeError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from milepost._db.dialect import Dialect
+    from milepost._db.dialect import Traits
     from milepost.checkpoint._contract.thread_metadata import StoredMetadata, ThreadMetadata
     from milepost.checkpoint._sql.statements import Statements
 
@@ -59,7 +59,7 @@ _SORTS: Final = {"updated_at": "updated_at", "created_at": "created_at", "thread
 class Registry:
     """Reads and writes the registry through one dialect's queries."""
 
-    def __init__(self, dialect: Dialect, queries: Statements, metadata: ThreadMetadata) -> None:
+    def __init__(self, dialect: Traits, queries: Statements, metadata: ThreadMetadata) -> None:
         self._dialect = dialect
         self._q = queries
         self._metadata = metadata

@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from milepost._internal import log
 from milepost.checkpoint._contract.names import Names
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP, Place
-from milepost.checkpoint._contract.threads import is_trigger
+from milepost.checkpoint._contract.threads import is_trigger, status_left
 from milepost.checkpoint._delta.diff import Parts
-from milepost.checkpoint._delta.encode import Codec, Value, in_brief, in_parts
+from milepost.checkpoint._delta.encode import Codec, Encoded, Value, in_parts
 from milepost.checkpoint._delta.split import cut
 from milepost.checkpoint._sql import manifest as manifests
 from milepost.checkpoint._sql import metadata as metadata_cells
 from milepost.checkpoint._sql.cache import CachedManifest, CachedValue, ThreadCache
 from milepost.checkpoint._sql.manifest import EMPTIED, INHERITED, OWN_ROW, Inline, Manifest
-from milepost.checkpoint._sql.rows import BlobRow, CheckpointRow, Compaction, Prepared, short_kind
+from milepost.checkpoint._sql.rows import BlobRow, CheckpointRow, Compaction, Prepared
 from milepost.checkpoint._sql.write.chains import blob_row, moved
 from milepost.checkpoint._sql.write.writes import (
     compact_early,
-    entries,
-    follows,
     note_early,
-    place_with,
+    place_inline,
     place_writes,
     task_rows,
 )
-from milepost.constants import ERROR, INTERRUPT
+from milepost.constants import ERROR, INTERRUPT, RESUME
 from milepost.errors import SerdeError
 from milepost.types import MISSING
 
@@ -60,15 +58,15 @@ class Preparer:
         prepared = Prepared(place, step.fence, step.fence.token, [], [], None, [], step.status)
         once: _Once = {}
         # The writes come first: what cannot be encoded is then told with the node that wrote it.
-        encoded = [self._encoded(place, task, once) for task in step.writes]
-        brief = None
+        encoded: list[list[Value]] = []
+        for task in step.writes:
+            encoded.append(self._encoded(place, task, once))
+        inline = False
         if new is not None:
             row = self._checkpoint(prepared, new, once)
-            if codec.splices and follows(step, row.checkpoint_id):
-                brief = entries(step.writes, encoded, prepared.blobs)
-        if brief is not None:
-            place_with(codec, place, row, brief)
-        elif encoded:
+            if codec.splices:
+                inline = place_inline(codec, step, encoded, row, prepared.blobs)
+        if encoded and not inline:
             for task, values in zip(step.writes, encoded, strict=True):
                 prepared.writes.append(task_rows(task, values, prepared.blobs))
             place_writes(codec, prepared)
@@ -130,7 +128,7 @@ class Preparer:
             )
         updated = checkpoint.get("updated_channels")
         kind, data = metadata_cells.encoded(self._codec, metadata, thread_id, ns, id)
-        told = self._codec.seal(data, ("metadata", thread_id, ns, id), (short_kind(kind),))
+        told = self._codec.seal(data, ("metadata", thread_id, ns, id), (kind,))
         run_id = metadata.get("run_id")
         cached = CachedManifest(token, base.epoch if base else None, id, manifest, 1, 0, 0, partial)
         prepared.checkpoint = row = CheckpointRow(
@@ -159,12 +157,11 @@ class Preparer:
         """The manifest after another, and what differs, unless it is to be stored complete."""
         # What a node has seen is replaced when it runs, never changed.
         versions, seen = new.checkpoint["channel_versions"], new.checkpoint["versions_seen"]
-        changes = manifests.changes(base.manifest, versions, seen, held, new.seen)
-        if changes is None:
-            return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
-        manifest = base.manifest.merged(changes)
-        due = manifests.is_due(base, self._chain, new.metadata.get("step"))
-        return manifest, None if due else changes
+        if not manifests.is_due(base, self._chain, new.metadata.get("step")):
+            changes = manifests.changes(base.manifest, versions, seen, held, new.seen)
+            if changes is not None:
+                return base.manifest.merged(changes), changes
+        return Manifest(dict(versions), dict(seen), {**base.manifest.inline, **held}), None
 
     def _value(
         self,
@@ -199,8 +196,11 @@ class Preparer:
                 )
             except SerdeError as error:
                 raise error.at(thread=thread_id, channel=channel) from None
-        if (short := in_brief(encoded, INLINE)) is not None:
-            return list(short)
+        if isinstance(encoded, Encoded):
+            if encoded.size <= INLINE:
+                return [encoded.kind, encoded.parts.join()]
+        elif len(encoded[1]) <= INLINE:
+            return list(encoded)
         large = in_parts(encoded)
         if self._codec.splices:
             if base is None and not again:
@@ -274,16 +274,16 @@ class Preparer:
 
 
 def _status(prepared: Prepared, new: NewCheckpoint | None) -> str:
-    """What a foreign runtime leaves behind; ours tells the status of a thread."""
+    """What a foreign runtime leaves behind; ours tells the status of a thread.
+
+    Empty if it stays as it is. Tasks of one step write in any order: what one of them asked is
+    still open when the others have ended, until it is answered.
+    """
     special = {row.channel for task in prepared.writes for row in task.special}
     if INTERRUPT in special:
         return "interrupted"
     if ERROR in special:
         return "error"
-    if new is None or prepared.place.checkpoint_ns:
+    if RESUME in special:
         return "running"
-    # Such a channel is emptied by the next step, so if it holds something, it is new.
-    waiting = any(
-        is_trigger(channel) and value is not MISSING for channel, value in new.changed.items()
-    )
-    return "running" if waiting else "idle"
+    return "" if new is None or prepared.place.checkpoint_ns else status_left(new.changed)

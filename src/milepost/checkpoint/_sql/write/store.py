@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _MOST_GRAPHS: Final = 256
 """Graphs of a run whose rows of writes are tracked."""
+_FEW_WRITES: Final = 64
+"""Rows of writes at a checkpoint that are cached with its manifest."""
 _FRESH: Final = 1.0
 """Seconds for which the registry need not hear of a run that goes on."""
 
@@ -58,8 +60,8 @@ class _Row:
     epoch: int
     new: bool
     """Whether the entry was added as a lock: there was no such thread."""
-    running: bool
-    """Whether the entry says that a run is going on, or was before it was killed."""
+    stored: str
+    """The status that the entry has. If it is running, a run is going on, or was killed."""
     status: str | None = None
     """What it is to be; None as long as nothing is to be stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -118,13 +120,24 @@ class Storer:
                 if step.fence is not None:
                     step.fence.written.clear()
                 continue
-            if step.fence is not None:
-                _note_written(step, step.fence)
-                step.fence.taken = True
-                step.fence.status = step.status
-                step.fence.thread_metadata = {}
-                if row is not None and step.place.checkpoint_ns == "":
-                    step.fence.reached = row.checkpoint_id
+            if (fence := step.fence) is not None:
+                thread_id, ns, _ = step.place
+                if (written := step.written) is not None:
+                    written.keys.update(step.added)
+                    if len(fence.written) >= _MOST_GRAPHS:
+                        fence.written.clear()
+                    fence.written[ns] = written
+                    # The run that goes on from here, after an interrupt, asks for it.
+                    there = row.cached if row is not None else None
+                    if there is None:
+                        there = self._cache.manifest(thread_id, ns, written.checkpoint_id, None)
+                    if there is not None:
+                        there.written = written if len(written.keys) <= _FEW_WRITES else None
+                fence.taken = True
+                fence.status = step.status
+                fence.thread_metadata = {}
+                if row is not None and ns == "":
+                    fence.reached = row.checkpoint_id
             elif row is not None and self._codec.splices:
                 self._cache.learn(
                     step.place.thread_id, step.place.checkpoint_ns, row.cached, values
@@ -171,12 +184,12 @@ class Storer:
             thread_id, ns, _ = step.place
             entry = held.get(thread_id)
             if entry is None:
-                epoch = fence.epoch if fence.taken else _found_epoch(step, fence)
+                epoch = fence.epoch if fence.taken else self._found_epoch(step, fence, tables)
                 if epoch is None:
                     return None
                 if fence.thread_metadata and (fence.taken or fence.head is not None):
                     return None  # what is said about the thread already is to stay
-                entry = held[thread_id] = _Held(fence, epoch, fence.reached)
+                entry = held[thread_id] = _Held(fence, epoch, fence.reached or fence.head)
             elif entry.fence is not fence:
                 return None
             if row is not None:
@@ -190,10 +203,34 @@ class Storer:
             tables.add(step, entry.epoch)
         return GuardedBatch(self._claims(held), tables.statements())
 
+    def _found_epoch(self, step: Prepared, fence: Fence, tables: Tables) -> int | None:
+        """The epoch of the thread that a run is about to take, if the run has found it at rest.
+
+        If the run begins with writes, an answer to an interrupt mostly, `tables` learns what is
+        stored beside them: in this epoch nothing is removed, so if there are as many rows as are
+        known, then they are those.
+        """
+        thread_id, ns, id = step.place
+        row = step.checkpoint
+        if fence.forced or ns or id != fence.head:
+            return None
+        if row is not None and id is None:
+            return new_epoch()
+        if id is None:
+            return None
+        base = row.base if row is not None else self._cache.manifest(thread_id, ns, id, None)
+        if base is None or base.owner is not None:
+            return None
+        if row is None:
+            loaded = fence.loaded.get((ns, id))
+            if base.written is None or loaded is None or loaded.number != len(base.written.keys):
+                return None
+            tables.learn(step, base.written)
+        return base.epoch
+
     def _claims(self, held: Mapping[str, _Held]) -> list[ExecuteMany]:
         now = time.time()
-        looked_at, touched, taken, new, described = [], [], [], [], []
-        unchanged: list[ExecuteMany] = []
+        looked_at, touched, taken, new, described, unchanged = [], [], [], [], [], []
         # In order, so that two such transactions seldom wait for each other. Across the four kinds,
         # and within a statement of several rows, they still may: PostgreSQL then breaks off one
         # of them, and its engine repeats it.
@@ -216,20 +253,19 @@ class Storer:
                 found = (thread_id, fence.head, epoch)
                 taken.append((head, head, fence.token, status, now, *found))
                 if (loaded := fence.loaded.get(("", fence.head))) is not None:
-                    there = (loaded.number, thread_id, "", fence.head)
-                    unchanged.append(ExecuteMany(self._q.has_writes, [there]))
+                    unchanged.append((loaded.number, thread_id, "", fence.head))
             fence.epoch, fence.touched = epoch, now
         q = self._q
-        claims = (
-            ExecuteMany(q.holds_thread, looked_at),
-            ExecuteMany(q.hold_thread, touched),
-            ExecuteMany(q.take_thread, taken),
+        claims: list[tuple[str, list[tuple[Any, ...]]]] = [
+            (q.holds_thread, looked_at),
+            (q.hold_thread, touched),
+            (q.take_thread, taken),
             # After the lock was granted: its last owner may have stored writes.
-            *unchanged,
-            ExecuteMany(q.new_thread, new),
-            ExecuteMany(q.new_described_thread, described),
-        )
-        return [claim for claim in claims if claim.rows]
+            *[(q.has_writes, [there]) for there in unchanged],
+            (q.new_thread, new),
+            (q.new_described_thread, described),
+        ]
+        return [ExecuteMany(sql, rows) for sql, rows in claims if rows]
 
     # -- all others
 
@@ -305,7 +341,7 @@ class Storer:
             if status == "running":
                 # Only after the lock was granted: its last owner may have gone on.
                 [(head,)] = yield Query(self._q.head, (id,))
-            threads[id] = _Row(head, token, epoch, new, status == "running")
+            threads[id] = _Row(head, token, epoch, new, "running" if new else status)
         return threads
 
     def _step(self, step: Prepared, row: _Row, tables: Tables) -> Operation[None]:
@@ -340,12 +376,12 @@ class Storer:
         if fence is not None:
             if fence.taken and fence.epoch != row.epoch:
                 yield from self._check_reached(step, fence, tables)
-            if row.running and row.token != fence.token:
+            if row.stored == "running" and not row.new and row.token != fence.token:
                 taken = "Thread '%s': a run has taken it over from one that had not ended."
                 log.info(log.THREADS, taken, step.place.thread_id)
             row.token, fence.epoch, fence.touched = fence.token, row.epoch, time.time()
             row.metadata = {**row.metadata, **fence.thread_metadata}
-        row.status = step.status
+        row.status = yield from self._status(step, row)
         if checkpoint is None and step.writes and not tables.knows(step):
             yield from self._look_at_writes(step, tables)
         tables.add(step, row.epoch)
@@ -399,6 +435,25 @@ class Storer:
         thread_id, _, parent_id = step.place
         if parent_id is not None and not (yield Query(self._q.checkpoint, step.place)):
             raise parent_gone(thread_id, id, parent_id)
+
+    def _status(self, step: Prepared, row: _Row) -> Operation[str]:
+        """What the registry says of a thread after a step.
+
+        A foreign runtime stores checkpoints and what their tasks write in any order: a task may
+        have asked something before its checkpoint came, and what is written to an older checkpoint
+        than the latest comes too late.
+        """
+        before, checkpoint = row.status or row.stored, step.checkpoint
+        if step.fence is None and checkpoint is None:
+            is_late = row.head is not None and (step.place.checkpoint_id or "") < row.head
+            return before if is_late else step.status or before
+        if before not in ("interrupted", "error") or step.status != "running" or not checkpoint:
+            return step.status or before
+        if step.fence is not None and step.fence.loaded:
+            return step.status  # of our own runtime
+        thread_id, ns, _ = step.place
+        tasks = yield Query(self._q.writers, (thread_id, ns, checkpoint.checkpoint_id))
+        return before if tasks else step.status
 
     def _replaced(
         self, step: Prepared, new: CheckpointRow, thread: _Row, tables: Tables
@@ -474,28 +529,3 @@ def _is_parent_sure(step: Prepared, row: CheckpointRow, epoch: int) -> bool:
     if step.place.checkpoint_id is None:
         return True
     return row.base is not None and row.base.supports(step.token, epoch)
-
-
-def _note_written(step: Prepared, fence: Fence) -> None:
-    """Let a run know which rows of writes it has stored."""
-    if step.written is None:
-        return
-    step.written.keys.update(step.added)
-    if len(fence.written) >= _MOST_GRAPHS:
-        fence.written.clear()
-    fence.written[step.place.checkpoint_ns] = step.written
-
-
-def _found_epoch(step: Prepared, fence: Fence) -> int | None:
-    """The epoch of the thread that a run is about to take, if the run has found it at rest."""
-    row = step.checkpoint
-    if (
-        row is None
-        or fence.forced
-        or step.place.checkpoint_ns
-        or step.place.checkpoint_id != fence.head
-    ):
-        return None
-    if fence.head is None:
-        return new_epoch()
-    return row.base.epoch if row.base is not None and row.base.owner is None else None

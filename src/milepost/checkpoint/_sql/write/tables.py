@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from milepost.checkpoint._sql.statements import Statements
 
 _Rows = list[tuple[Any, ...]]
+_Key = tuple[str, str, str | None]
+"""Thread, namespace and checkpoint: a `Place`."""
 
 
 class Tables:
@@ -39,7 +41,7 @@ class Tables:
     def __init__(self, codec: Codec, queries: Statements) -> None:
         self._codec = codec
         self._q = queries
-        self._counting: dict[Place, tuple[StoredWrites, set[tuple[str, int]]]] = {}
+        self._counting: dict[_Key, tuple[StoredWrites, set[tuple[str, int]]]] = {}
         """What is known of the rows at checkpoints, and what this transaction adds to them."""
         self.clear()
 
@@ -141,8 +143,8 @@ class Tables:
     def recount(self, step: Prepared, new: CheckpointRow, rows: int) -> None:
         """The checkpoint of a step has so many rows of writes already: it is put again."""
         if rows:
-            kind = short_kind(new.metadata_kind)
-            self._store_count(step.place, new.checkpoint_id, kind, new.metadata_bytes, rows)
+            cell = (new.metadata_kind, new.metadata_bytes)
+            self._store_count(step.place, new.checkpoint_id, *cell, rows)
 
     def _store_count(
         self, place: Place, id: str, kind: str | None, data: Buffer, rows: int
@@ -165,8 +167,8 @@ class Tables:
         if row is not None:
             self.checkpoints.append(checkpoint_row(self._codec, step, row, epoch, rows))
             if step.fence is not None and step.written is not None:
-                place = step.place._replace(checkpoint_id=row.checkpoint_id)
-                self._counting[place] = (step.written, set())
+                thread_id, ns, _ = step.place
+                self._counting[thread_id, ns, row.checkpoint_id] = (step.written, set())
 
     def _add_blobs(self, step: Prepared, epoch: int) -> None:
         thread_id, ns, _ = step.place
@@ -256,7 +258,7 @@ def checkpoint_row(
     cached.epoch = epoch
     id = row.checkpoint_id
     manifest = codec.seal(data, ("frame", thread_id, ns, id), (parent_id, complete))
-    kind = short_kind(row.metadata_kind)
+    kind = row.metadata_kind
     if step.fence is not None:
         # Made by this run, it has no rows of writes yet that the run does not know.
         step.written, step.added = StoredWrites(id, set(), (kind, row.metadata_bytes)), set()

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ormsgpack import packb
+
 from milepost.checkpoint._contract.records import WRITES_IDX_MAP
 from milepost.checkpoint._delta.diff import pack
-from milepost.checkpoint._delta.encode import Encoded, Value, in_brief, in_parts, size_of
+from milepost.checkpoint._delta.encode import Encoded, Value, in_parts, size_of
 from milepost.checkpoint._delta.split import place_in
 from milepost.checkpoint._sql.cache import EarlyWrite, ThreadCache
-from milepost.checkpoint._sql.inline_writes import Entry, pack_inline, pack_several
+from milepost.checkpoint._sql.inline_writes import Entry, pack_several
 from milepost.checkpoint._sql.rows import (
+    MSGPACK,
     BlobRow,
     CheckpointRow,
     EarlyCompaction,
@@ -25,7 +28,6 @@ from milepost.checkpoint._sql.rows import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from milepost.checkpoint._contract.records import Place
     from milepost.checkpoint._contract.step_saver import StepCommit, TaskWrites
     from milepost.checkpoint._delta.encode import Codec
 
@@ -39,26 +41,46 @@ _MOST_GRAPHS: Final = 256
 """Graphs of a run whose last checkpoint is tracked."""
 
 
-def entries(
-    tasks: Sequence[TaskWrites], encoded: Sequence[Sequence[Value]], blobs: Sequence[BlobRow]
-) -> list[Entry] | None:
-    """The writes of a step's tasks, if all are short and ordinary, and none may be a reference."""
+def place_inline(
+    codec: Codec,
+    step: StepCommit,
+    encoded: Sequence[Sequence[Value]],
+    row: CheckpointRow,
+    blobs: Sequence[BlobRow],
+) -> bool:
+    """Seal a step's writes in the row of the checkpoint that they led to, if they can be there.
+
+    They are found there only if the checkpoint comes right after its parent: one that the run has
+    made last, or the head that it goes on from. And all have to be short and ordinary, and none
+    may be a reference.
+    """
+    fence, ns = step.fence, step.checkpoint_ns
+    made = fence.made
+    before = made.get(ns)
+    if before is None and not ns and not fence.forced:
+        before = fence.head
+    follows = before == step.checkpoint_id
+    if len(made) >= _MOST_GRAPHS:
+        made.clear()
+    made[ns] = row.checkpoint_id
+    if not (follows and step.writes):
+        return False
     channels = {row.channel for row in blobs} if blobs else ()
-    found = []
-    for task, values in zip(tasks, encoded, strict=True):
+    tasks: list[Entry] = []
+    for task, values in zip(step.writes, encoded, strict=True):
         left = _BRIEF
         writes = []
         for position, ((channel, _), value) in enumerate(zip(task.writes, values, strict=True)):
-            short = in_brief(value, left)
-            if short is None or channel in WRITES_IDX_MAP:
-                return None
-            kind, data = short
-            if len(data) >= _REFERRED and channel in channels:
-                return None
-            left -= len(data)
-            writes.append((position, channel, short_kind(kind), data))
-        found.append((task.task_id, task.task_path, writes))
-    return found or None
+            kind, size = value[0], value.size if isinstance(value, Encoded) else len(value[1])
+            left -= size
+            if left < 0 or channel in WRITES_IDX_MAP or (size >= _REFERRED and channel in channels):
+                return False
+            data = value.parts.join() if isinstance(value, Encoded) else value[1]
+            writes.append((position, channel, None if kind == MSGPACK else kind, data))
+        tasks.append((task.task_id, task.task_path, writes))
+    place = ("led", step.thread_id, ns, row.checkpoint_id)
+    row.inline_writes = codec.seal(packb(tasks), place, (step.checkpoint_id,))
+    return True
 
 
 def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow]) -> TaskRows:
@@ -77,23 +99,6 @@ def task_rows(task: TaskWrites, values: Sequence[Value], blobs: Sequence[BlobRow
         row = WriteRow(at, channel, base, short_kind(encoded.kind), data)
         (made.special if at < 0 else made.ordinary).append(row)
     return made
-
-
-def follows(step: StepCommit, id: str) -> bool:
-    """Whether the new checkpoint comes right after its parent: then it holds its writes."""
-    made, ns = step.fence.made, step.checkpoint_ns
-    follows = made.get(ns) == step.checkpoint_id
-    if len(made) >= _MOST_GRAPHS:
-        made.clear()
-    made[ns] = id
-    return follows
-
-
-def place_with(codec: Codec, place: Place, row: CheckpointRow, tasks: Sequence[Entry]) -> None:
-    """Seal the writes in the row of the checkpoint that they led to."""
-    thread_id, ns, checkpoint_id = place
-    at = ("led", thread_id, ns, row.checkpoint_id)
-    row.inline_writes = codec.seal(pack_inline(tasks), at, (checkpoint_id,))
 
 
 def place_writes(codec: Codec, prepared: Prepared) -> None:

@@ -15,11 +15,14 @@ from milepost.errors import DeserializationError
 Find = Callable[[str, str], Callable[..., Any]]
 """From a module and a name to what builds such an object; raises if it is not allowed."""
 
+Plain = Callable[[dict[str, Any]], Any]
+"""What a dict that names no class means; its members are revived already."""
+
 
 def read(body: bytes, find: Find) -> Any:
     """The value; DeserializationError if these bytes are not one."""
     try:
-        return _revived(_parsed(body), find)
+        return revived(_parsed(body), find)
     except DeserializationError:
         raise
     except Exception as error:
@@ -33,18 +36,23 @@ def _parsed(body: bytes) -> Any:
         raise DeserializationError(f"the stored bytes are not JSON: {error}") from error
 
 
-def _revived(value: Any, find: Find) -> Any:
+def revived(value: Any, find: Find, plain: Plain = lambda members: members) -> Any:
+    """What parsed JSON means. Raises whatever a builder raises."""
     if isinstance(value, list):
-        return [_revived(member, find) for member in value]
+        return [revived(member, find, plain) for member in value]
     if not isinstance(value, dict):
         return value
-    members = {key: _revived(member, find) for key, member in value.items()}
+    members = {key: revived(member, find, plain) for key, member in value.items()}
     if value.get("lc") not in (1, 2) or value.get("type") != "constructor":
-        return members
+        return plain(members)
     *modules, name = _list(members["id"])
     arguments, named = _list(members.get("args") or []), members.get("kwargs") or {}
-    if (modules, name) == (["builtins"], "bytes"):
-        return base64.b64decode(arguments[0])
+    method = members.get("method")
+    if modules == ["builtins"] and name in ("bytes", "bytearray"):
+        made = bytes.fromhex if method == "fromhex" else base64.b64decode
+        return made(arguments[0]) if name == "bytes" else bytearray(made(arguments[0]))
+    if isinstance(method, str):  # an alternative constructor, such as datetime.fromisoformat
+        return find(".".join([*modules, name]), method)(*arguments, **named)
     return find(".".join(modules), name)(*arguments, **named)
 
 

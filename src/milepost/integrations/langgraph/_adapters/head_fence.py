@@ -17,6 +17,7 @@ from milepost.checkpoint._contract.records import (
     place_of,
 )
 from milepost.checkpoint._contract.step_saver import Fence, NewCheckpoint, StepCommit, StepSaver
+from milepost.checkpoint._contract.threads import status_left
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class HeadFence:
                 (),
                 NewCheckpoint(kept, metadata, changed, values.copy),
                 Fence(parent, forced=is_fork),
+                status_left(changed),
             )
         )
 

@@ -39,16 +39,27 @@ if TYPE_CHECKING:
 def as_langgraph(
     saver: BaseCheckpointSaver[Any], *, types: Iterable[Any] = (), fence: bool = False
 ) -> TheirSaver[Any]:
-    """A LangGraph saver that keeps its threads in `saver`.
+    """A LangGraph saver that keeps its threads in one of milepost's.
 
-    `types` says what may be stored and read back besides what milepost knows by itself: classes,
-    schemas, or whole modules. The data types of the calling module are allowed, and those in the
-    allowlist that LangGraph passes when LANGGRAPH_STRICT_MSGPACK is on.
+    Args:
+        saver: Where threads are kept.
+        types: What may be stored and read back besides what milepost knows by itself: classes,
+            schemas, or whole modules. The data types of the calling module are allowed, and those
+            in the allowlist that LangGraph passes when LANGGRAPH_STRICT_MSGPACK is on.
+        fence: LangGraph's writes carry no run token. With `fence`, a checkpoint of the root graph
+            is stored only if its parent is the latest of the thread, or if the run was told to
+            begin at that parent: of two workers on one thread, the second gets ThreadConflict.
+            Without it both succeed, and the later one hides the other, as with LangGraph's own
+            savers.
 
-    LangGraph's writes carry no run token. With `fence`, a checkpoint of the root graph is stored
-    only if its parent is the latest of the thread, or if the run was told to begin at that parent:
-    of two workers on one thread, the second gets ThreadConflict. Without it both succeed, and the
-    later one hides the other, as with LangGraph's own savers.
+    Examples:
+        >>> from langgraph.graph import START, StateGraph
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.integrations.langgraph import as_langgraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(as_langgraph(InMemorySaver()))
+        >>> graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
     if not isinstance(saver, BaseCheckpointSaver):
         raise TypeError(

@@ -17,10 +17,21 @@ from milepost.store import base as ours
 
 
 def as_langgraph_store(store: ours.BaseStore) -> theirs.BaseStore:
-    """A LangGraph store that keeps its items in `store`.
+    """A LangGraph store that keeps its items in one of milepost's.
 
     Versions of items and the order of a search are things that LangGraph has no words for; use
-    `store` itself for them.
+    the milepost store itself for them.
+
+    Args:
+        store: Where items are kept.
+
+    Examples:
+        >>> from milepost.integrations.langgraph import as_langgraph_store
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = as_langgraph_store(InMemoryStore())
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
     if not isinstance(store, ours.BaseStore):
         raise TypeError(f"as_langgraph_store needs a milepost store, not {type(store).__name__}.")
@@ -31,6 +42,17 @@ def from_langgraph_store(store: theirs.BaseStore) -> ours.BaseStore:
     """A milepost store that keeps its items in one of LangGraph's stores.
 
     Such a store has no versions, so `if_version` is refused, and no order but its own.
+
+    Args:
+        store: Where items are kept.
+
+    Examples:
+        >>> from langgraph.store.memory import InMemoryStore
+        >>> from milepost.integrations.langgraph import from_langgraph_store
+        >>> store = from_langgraph_store(InMemoryStore())
+        >>> store.put(("users", "ada"), "city", {"name": "Paris"})
+        >>> store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
     """
     if not isinstance(store, theirs.BaseStore):
         raise TypeError(

@@ -32,6 +32,18 @@ def from_langgraph(saver: TheirSaver[Any]) -> BaseCheckpointSaver[Any]:
 
     Such a saver has neither fencing nor one-transaction steps, and its own serializer decides
     what it writes and reads; nothing of that is simulated here.
+
+    Args:
+        saver: Where threads are kept.
+
+    Examples:
+        >>> from langgraph.checkpoint.memory import InMemorySaver
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.integrations.langgraph import from_langgraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: {"n": 1})
+        >>> graph = builder.add_edge(START, "work").compile(from_langgraph(InMemorySaver()))
+        >>> graph.invoke({}, {"configurable": {"thread_id": "1"}})
+        {'n': 1}
     """
     if not isinstance(saver, TheirSaver):
         raise TypeError(

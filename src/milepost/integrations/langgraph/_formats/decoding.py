@@ -118,7 +118,7 @@ class StrictSerializer:
         if kind == "msgpack":
             return self._unpacked(body)
         if kind == "json":
-            return old_json.read(body, self._named_builder)
+            return old_json.read(body, self.named_builder)
         if kind == "pickle":
             raise DeserializationError(
                 "the stored value is pickle, which can run code when it is read; open the thread"
@@ -176,7 +176,8 @@ class StrictSerializer:
 
     # -- names
 
-    def _named_builder(self, module: str, name: str) -> _Build:
+    def named_builder(self, module: str, name: str) -> _Build:
+        """What builds an object of a stored name; UnregisteredTypeError if it is not allowed."""
         return self._builder(f"{module}.{name}", module, name)
 
     def _builder(self, known: str, module: str, name: str) -> _Build:

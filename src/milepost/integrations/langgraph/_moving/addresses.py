@@ -1,4 +1,4 @@
-"""Databases by their addresses: `sqlite:///file.db`, `postgresql://…`."""
+"""Databases by their addresses: `sqlite:///file.db`, `postgresql://…`, `redis://…`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from milepost.checkpoint.base import BaseCheckpointSaver
 from milepost.checkpoint.serde.encrypted import EncryptedSerializer
@@ -17,12 +17,18 @@ from milepost.integrations.langgraph._formats.decoding import StrictSerializer, 
 from milepost.integrations.langgraph._moving.items import (
     Execute,
     ItemDatabase,
+    ItemSource,
+    ItemTarget,
     LangGraphPostgresItems,
     LangGraphSqliteItems,
     MilepostItems,
 )
 from milepost.integrations.langgraph._moving.sources import TheirDatabase
+from milepost.integrations.langgraph._moving.threads import Source
 from milepost.integrations.langgraph._requirement import needed
+
+_DRIVERS: Final = ("psycopg", "redis")
+_REDIS: Final = ("redis", "rediss", "valkey", "valkeys", "unix")
 
 
 class BadAddressError(MilepostError, ValueError):
@@ -42,13 +48,19 @@ def is_postgres(address: str) -> bool:
     return address.startswith(("postgres://", "postgresql://"))
 
 
+def is_redis(address: str) -> bool:
+    """Whether an address is one of Redis' or Valkey's."""
+    scheme, separator, _ = address.partition("://")
+    return bool(separator) and scheme.removesuffix("+cluster") in _REDIS
+
+
 @contextmanager
 def told_plainly() -> Iterator[None]:
     """Errors of LangGraph's databases as errors of ours, which a command shows in one line."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg"):
+        if isinstance(error, sqlite3.Error) or type(error).__module__.startswith(_DRIVERS):
             raise MilepostError(f"The database says: {error}") from error
         raise
 
@@ -63,16 +75,18 @@ def check_exists(address: str) -> None:
 def bad_address(address: str) -> BadAddressError:
     """What to say about an address of another kind."""
     return BadAddressError(
-        f"'{address}' names no database: write sqlite:///file.db or postgresql://user@host/name."
+        f"'{address}' names no database that this can use: write sqlite:///file.db or "
+        "postgresql://user@host/name; an import can also read and write redis://host:6379/0."
     )
 
 
 @contextmanager
 def open_theirs(
     address: str, registry: TypeRegistry | None = None, *, encrypted: bool = False
-) -> Iterator[TheirDatabase]:
+) -> Iterator[Source]:
     """LangGraph's database at an address, for reading only."""
-    serde: Any = StrictSerializer(registry)
+    strict = StrictSerializer(registry)
+    serde: Any = strict
     if encrypted:
         serde = their_sealing(serde)
         serde.cipher = UnsealingCipher(serde.cipher)
@@ -102,6 +116,11 @@ def open_theirs(
                     (),
                 )
             yield TheirDatabase(saver, execute, ("checkpoints", "checkpoint_writes"))
+    elif is_redis(address):
+        from milepost.integrations.langgraph._moving import redis_database
+
+        with redis_database.their_threads(address, strict, serde) as threads:
+            yield threads
     else:
         raise bad_address(address)
 
@@ -183,8 +202,40 @@ def our_saver(address: str, *, encrypted: bool = False) -> Iterator[BaseCheckpoi
         with PostgresSaver.from_conn_string(address, serde=serde) as postgres:
             postgres.setup()
             yield postgres
+    elif is_redis(address):
+        from milepost.integrations.langgraph._moving import redis_database
+
+        with redis_database.our_threads(address, serde) as redis:
+            yield redis
     else:
         raise bad_address(address)
+
+
+@contextmanager
+def source_items(address: str) -> Iterator[ItemSource | None]:
+    """The store in LangGraph's database, for reading only; None if there is none."""
+    if is_redis(address):
+        from milepost.integrations.langgraph._moving import redis_database
+
+        with redis_database.their_items(address) as items:
+            yield items
+    else:
+        with their_items(address) as database:
+            yield database
+
+
+@contextmanager
+def target_items(address: str, *, writing: bool = True) -> Iterator[ItemTarget]:
+    """The store in milepost's database, for items that come from LangGraph's."""
+    if is_redis(address):
+        from milepost.integrations.langgraph._moving import redis_database
+
+        with redis_database.our_items(address) as items:
+            yield items
+    else:
+        with our_items(address, writing=writing) as database:
+            assert database is not None
+            yield database
 
 
 @contextmanager

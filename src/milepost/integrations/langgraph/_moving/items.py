@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from milepost.errors import MilepostError
 from milepost.store._core.namespaces import from_text, to_text
@@ -50,6 +50,28 @@ class Kept(NamedTuple):
         return self.namespace, self.key
 
 
+Places = Iterable[tuple[tuple[str, ...], str]]
+"""Items by namespace and key."""
+
+
+class ItemSource(Protocol):
+    """Where items come from."""
+
+    def pages(self, refuse: Refuse | None = None) -> Iterator[list[Kept]]: ...
+
+
+class ItemTarget(Protocol):
+    """Where items go."""
+
+    def find(self, places: Places) -> dict[Any, Kept]: ...
+
+    def ages(self, places: Places) -> dict[Any, int]: ...
+
+    def put(self, kept: Kept) -> None: ...
+
+    def fitted(self, kept: Kept) -> Kept: ...
+
+
 class ItemDatabase(ABC):
     """The items in one database."""
 
@@ -75,7 +97,7 @@ class ItemDatabase(ABC):
             yield list(self._kept_at(places, refuse))
             after = places[-1]
 
-    def find(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, Kept]:
+    def find(self, places: Places) -> dict[Any, Kept]:
         """Those of these items that are there, by namespace and key."""
         pairs = [part for ns, key in places for part in (self._text(ns), key)]
         if not pairs:
@@ -84,7 +106,7 @@ class ItemDatabase(ABC):
         rows = self._select(f"({self.space}, key) IN (VALUES {marks})", pairs)
         return {kept.place: kept for kept in (self._kept(*row) for row in rows)}
 
-    def ages(self, places: Iterable[tuple[tuple[str, ...], str]]) -> dict[Any, int]:
+    def ages(self, places: Places) -> dict[Any, int]:
         """When those of these items that are there were last changed, by namespace and key."""
         wanted = {(self._text(ns), key): (ns, key) for ns, key in places}
         if not wanted:
@@ -232,9 +254,9 @@ class LangGraphSqliteItems(LangGraphPostgresItems):
 
 
 def move_items(
-    source: ItemDatabase,
-    target: ItemDatabase,
-    reader: ItemDatabase,
+    source: ItemSource,
+    target: ItemTarget,
+    reader: ItemTarget,
     report: Report,
     progress: Progress = lambda _done, _total: None,
 ) -> None:

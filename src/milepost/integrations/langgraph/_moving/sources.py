@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from milepost._db.dialect import Dialect
 from milepost._db.operations import Operation, Query
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
 from milepost.checkpoint._sql.saver import SqlSaver
@@ -34,6 +35,10 @@ class TheirDatabase:
         """How many checkpoints there are."""
         count: int = self._execute(f"SELECT count(*) FROM {self._checkpoints}", ())[0][0]
         return count
+
+    def damaged(self) -> Sequence[str]:
+        """Nothing: a row says which thread it belongs to."""
+        return ()
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
@@ -90,11 +95,15 @@ class OurDatabase:
 
     def size(self) -> int | None:
         """How many checkpoints there are; None where counting them would read them all."""
-        if not isinstance(self._saver, SqlSaver):
+        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
             return None
         query = self._saver.dialect.sql("SELECT count(*) FROM checkpoints")
         count: int = self._saver.engine.run(lambda: _rows(query, ()), write=False)[0][0]
         return count
+
+    def damaged(self) -> Sequence[str]:
+        """Nothing: a row says which thread it belongs to."""
+        return ()
 
     def places(self, thread_id: str) -> Sequence[tuple[str, str]]:
         """Namespace and id of every checkpoint, oldest first."""
@@ -105,7 +114,7 @@ class OurDatabase:
 
     def paths(self, place: Place) -> Mapping[str, str]:
         """The paths of the tasks that wrote after a checkpoint."""
-        if not isinstance(self._saver, SqlSaver):
+        if not isinstance(self._saver, SqlSaver) or not isinstance(self._saver.dialect, Dialect):
             return {}
         query = self._saver.dialect.sql(_PATHS)
         rows = self._saver.engine.run(lambda: _rows(query, tuple(place)), write=False)

@@ -50,6 +50,10 @@ class Source(Protocol):
         """Namespace and id of every checkpoint, oldest first."""
         ...
 
+    def damaged(self) -> Sequence[str]:
+        """What is there and cannot be told to belong to a thread, and why."""
+        ...
+
     def read(self, place: Place) -> CheckpointTuple | None: ...
 
     def paths(self, place: Place) -> Mapping[str, str]:
@@ -112,6 +116,8 @@ def move_threads(
             report.unreadable.append(f"thread '{thread_id}': {error}")
         seen += size
         progress(seen, total)
+    if not only:
+        report.unreadable += route.source.damaged()
     return report
 
 

@@ -1,0 +1,82 @@
+"""What sync and async clients of a database do alike, written once as a generator of calls.
+
+The methods of a sync and of an async client have the same names and parameters: what a call returns
+is awaited if the client is async, and that is the only difference. An error, a cancellation too, is
+thrown into the generator, so that `finally` and `except` in it may make calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+R = TypeVar("R")
+
+
+class Pause(NamedTuple):
+    """Wait a little."""
+
+    seconds: float
+
+
+Call: TypeAlias = Callable[[], Any]
+Steps: TypeAlias = Generator[Call | Pause, Any, R]
+
+
+def make_calls(steps: Steps[R]) -> R:
+    """Make the calls of a sync client."""
+    send, throw = steps.send, steps.throw
+    step: Callable[[Any], Call | Pause] = send
+    given: Any = None
+    while True:
+        try:
+            call = step(given)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        try:
+            given, step = None, send
+            if isinstance(call, Pause):
+                time.sleep(call.seconds)
+            else:
+                given = call()
+        except BaseException as error:
+            given, step = error, throw
+
+
+async def amake_calls(steps: Steps[R]) -> R:
+    """Make the calls of an async client."""
+    send, throw = steps.send, steps.throw
+    step: Callable[[Any], Call | Pause] = send
+    given: Any = None
+    while True:
+        try:
+            call = step(given)
+        except StopIteration as done:
+            result: R = done.value
+            return result
+        try:
+            answer = asyncio.sleep(call.seconds) if isinstance(call, Pause) else call()
+            given, step = await answer if isinstance(answer, Awaitable) else answer, send
+        except BaseException as error:
+            given, step = error, throw
+
+
+def entering(manager: Any) -> Call:
+    """The call that begins a `with` or `async with`, whichever a manager is for."""
+    begin: Call = getattr(manager, "__aenter__", None) or manager.__enter__
+    return begin
+
+
+def leaving(manager: Any) -> Callable[..., Any]:
+    """The call that ends it; given an error, as an error ends it."""
+    end = getattr(manager, "__aexit__", None) or manager.__exit__
+
+    def leave(error: BaseException | None = None) -> Any:
+        return (
+            end(None, None, None) if error is None else end(type(error), error, error.__traceback__)
+        )
+
+    return leave

@@ -1,0 +1,206 @@
+"""A connection or a pool, and transactions on it: what the sync and the async engine do alike.
+
+The generators here yield calls of psycopg, which are awaited if it is async (`_db/calls.py`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from milepost._db.calls import Pause, Steps, entering, leaving
+from milepost._db.connection_lock import ConnectionLock, lock_of
+from milepost._db.connections import HOLDERS, OpenConnections
+from milepost._db.failures import not_erased
+from milepost._db.postgres.engine import (
+    Begin,
+    Retries,
+    Settings,
+    check_idle,
+    counted,
+    has_ended,
+    is_idle,
+    is_piping,
+    leave_to_parent,
+    setting_up,
+)
+from milepost._db.postgres.transaction import transaction
+from milepost._db.postgres.vacuum import vacuuming
+from milepost._internal import fork_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg.abc import PQGen
+
+    from milepost._db.migrations import TableSetup
+    from milepost._db.operations import Work
+
+R = TypeVar("R")
+
+
+class PostgresSource:
+    """One PostgreSQL database, reached by a connection or a pool."""
+
+    def __init__(
+        self,
+        source: Any,
+        settings: Settings,
+        reconnect: Callable[[], Any] | None = None,
+        repool: Callable[[], Any] | None = None,
+    ) -> None:
+        is_connection = isinstance(source, (psycopg.Connection, psycopg.AsyncConnection))
+        self._pool: Any = None if is_connection else source
+        self._connection: Any = source if is_connection else None
+        self._reconnect = reconnect
+        """Makes a connection, if that is the engine's own."""
+        self._repool = repool
+        """Makes a pool that is still to be opened, if that is the engine's own."""
+        self._is_open = repool is None
+        self._ended = False
+        self._forked = False
+        """Whether the connection or pool is that of a parent process, and not the engine's own."""
+        self._connection_lock = lock_of(source)
+        self.settings = settings
+        fork_guard.renewed_in_child(self)
+        HOLDERS.add(self)
+
+    def source(self) -> object:
+        """The connection or pool."""
+        return self._connection if self._pool is None else self._pool
+
+    def open_connections(self) -> OpenConnections:
+        """What is open of it, unless that is another process's."""
+        return counted(None if self._forked else self.source())
+
+    def renew(self) -> None:
+        """In a forked child: leave the parent's connections alone."""
+        self._connection_lock = ConnectionLock(None)
+        if self._repool is not None:
+            fork_guard.keep_for_ever(self._pool)
+            self._pool, self._is_open = self._repool(), False
+        elif self._reconnect is not None:
+            if self._connection is not None:
+                leave_to_parent(self._connection)
+            self._connection = None
+        else:
+            self._forked = True
+
+    # -- for the engines to say
+
+    def _check(self) -> None:
+        """Raise if connections cannot be used here."""
+        raise NotImplementedError
+
+    def _lock(self) -> Any:
+        """The lock of the connection."""
+        raise NotImplementedError
+
+    def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
+        """Let psycopg carry out a transaction; close the connection if that is broken off."""
+        raise NotImplementedError
+
+    def _opened(self) -> None:
+        """A pool was opened by its first use."""
+
+    # -- what they carry out
+
+    def opening(self) -> Steps[None]:
+        """Open a pool that is the engine's own."""
+        if self._ended:
+            raise has_ended()
+        yield self._pool.open
+        self._is_open = True
+
+    def closing(self) -> Steps[None]:
+        """Close a connection or pool that is the engine's own."""
+        self._ended = True
+        if self._connection is not None and not self._forked:
+            yield self._connection.close
+        if self._repool is not None:
+            yield self._pool.close
+
+    def making(self, tables: TableSetup) -> Steps[None]:
+        """Make the tables, if that is not done."""
+        if not (yield from self.attempts(tables.is_done, self.settings.begin_read, prepare=False)):
+            with setting_up():
+                make = partial(self.settings.first, tables.make)
+                yield from self.attempts(make, ("BEGIN",), prepare=False)
+
+    def vacuuming(self) -> Steps[None]:
+        """Rewrite the tables without the rows that were removed."""
+        with not_erased():
+            for work, begin in vacuuming(self.settings):
+                yield from self.attempts(work, begin, prepare=False)
+
+    def attempts(self, work: Work[R], begin: Begin, *, prepare: bool = True) -> Steps[R]:
+        """Carry out an operation in one transaction, on another connection if one has died."""
+        prepare = prepare and self.settings.prepare
+        retries: Retries | None = None
+        while True:
+            self._check()
+            connection: Any = None
+            try:
+                if self._pool is None:
+                    lock = self._lock()
+                    yield lock.acquire
+                    try:
+                        connection = self._connection
+                        if self._ended or (
+                            self._reconnect and (connection is None or connection.closed)
+                        ):
+                            connection = yield from self._reconnected()
+                        if not is_idle(connection):
+                            yield from _settled(connection)
+                        steps = transaction(connection, work, begin, prepare=prepare)
+                        found: R = yield partial(self._wait, connection, steps)
+                        return found
+                    finally:
+                        lock.release()
+                if not self._is_open:
+                    yield from self.opening()
+                    self._opened()
+                manager = self._pool.connection()
+                connection = yield entering(manager)
+                ending = leaving(manager)
+                try:
+                    if not is_idle(connection):
+                        yield from _settled(connection)
+                    steps = transaction(connection, work, begin, prepare=prepare)
+                    result: R = yield partial(self._wait, connection, steps)
+                except BaseException as error:
+                    yield partial(ending, error)
+                    raise
+                yield ending
+                return result
+            except psycopg.Error as error:
+                retries = retries or Retries(self.settings, self._is_replaceable())
+                pause = retries.pause(error, connection)
+            yield Pause(pause)
+
+    def _is_replaceable(self) -> bool:
+        """Whether there is another connection, should one die. A pool that was closed has none."""
+        if self._reconnect is not None:
+            return True
+        return self._pool is not None and not getattr(self._pool, "closed", False)
+
+    def _reconnected(self) -> Steps[Any]:
+        """A new connection in place of one that has died."""
+        if self._ended:
+            raise has_ended()
+        if self._connection is not None:
+            yield self._connection.close  # also where it broke
+        assert self._reconnect is not None
+        self._connection = yield self._reconnect
+        return self._connection
+
+
+def _settled(connection: Any) -> Steps[None]:
+    """Wait for what the user has sent on a connection, and see that nothing of it is open."""
+    if is_piping(connection):
+        pipeline = connection.pipeline()
+        yield entering(pipeline)
+        yield leaving(pipeline)
+    check_idle(connection)

@@ -1,0 +1,104 @@
+"""Lines and tables: parts of text with styles, which rich renders where there is a terminal.
+
+Elsewhere there are no styles, and rich is not imported: that would take longer than most commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+GAP: Final = "  "
+"""Between two columns."""
+_LEAST: Final = 8
+"""So much of the last column is shown before the others are cut off."""
+
+
+class Text:
+    """A text in parts, each with a style."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self.parts: tuple[tuple[str, str], ...] = ((text, style),)
+
+    def __add__(self, other: Text) -> Text:
+        joined = Text()
+        joined.parts = self.parts + other.parts
+        return joined
+
+    @property
+    def plain(self) -> str:
+        """Without styles."""
+        return "".join(text for text, _ in self.parts)
+
+    def rendered(self, console: Console) -> str:
+        """With the codes that a terminal knows. A terminal or pager wraps it."""
+        return console._render_buffer(list(self.rich().render(console, end="")))
+
+    def rich(self) -> Any:
+        """As a text of rich."""
+        from rich.text import Text as RichText
+
+        return RichText.assemble(*((text, style) for text, style in self.parts))
+
+
+def plain_table(
+    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool]
+) -> Iterator[str]:
+    """The lines of a table without styles, with nothing cut off."""
+    cells = _cells(header, rows)
+    widths = _widths(cells)
+    for row in cells:
+        padded = (
+            _padded(cell, width, right)
+            for cell, width, right in zip(row, widths, numbers, strict=True)
+        )
+        yield GAP.join(padded).rstrip()
+
+
+def _cells(header: Sequence[str], rows: Sequence[Sequence[Text]]) -> list[list[str]]:
+    return [list(header), *([cell.plain for cell in row] for row in rows)]
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(_width, column)) for column in zip(*cells, strict=True)]
+
+
+def _padded(cell: str, width: int, right: bool) -> str:
+    room = " " * (width - _width(cell))
+    return room + cell if right else cell + room
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def rich_table(
+    header: Sequence[str], rows: Sequence[Sequence[Text]], numbers: Sequence[bool], width: int
+) -> Any:
+    """The same as a table of rich, which cuts off what does not fit: the last column first, since
+    a name or an id is of no use in part."""
+    from rich.table import Table
+
+    room = width - sum(size + len(GAP) for size in _widths(_cells(header, rows))[:-1])
+    table = Table(box=None, pad_edge=False, header_style="dim", show_edge=False)
+    for at, (name, right) in enumerate(zip(header, numbers, strict=True), 1):
+        table.add_column(
+            name,
+            justify="right" if right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=room if at == len(header) and room >= _LEAST else None,
+        )
+    for row in rows:
+        table.add_row(*(cell.rich() for cell in row))
+    return table

@@ -1,0 +1,73 @@
+"""What a saver on Redis tells of its threads: its statements are names, not SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from milepost._db.operations import Operation, Query
+from milepost.checkpoint._contract.threads import Wanted
+from milepost.inspect._sources import PlainSource, collected, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.checkpoint._redis.saver import RedisStorage
+    from milepost.inspect._records import Stats, ThreadRow
+
+
+class RedisSource(PlainSource):
+    """A saver on Redis. Ids are read without the rows that they name."""
+
+    def __init__(self, saver: RedisStorage) -> None:
+        super().__init__(saver)
+
+    def thread_entry(self, thread_id: str) -> ThreadRow | None:
+        registry = self._saver._registry
+        wanted = Wanted(prefix=thread_id, limit=1)
+        found = self._saver.engine.run(lambda: registry.page(wanted), write=False)
+        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
+
+    def namespaces(self, thread_id: str) -> list[str]:
+        return sorted({ns for ns, _ in self._rows("checkpoint_keys", thread_id)})
+
+    def _ids(self, thread_id: str, ns: str) -> list[str]:
+        found = (id for graph, id in self._rows("checkpoint_keys", thread_id) if graph == ns)
+        return sorted(found, reverse=True)
+
+    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
+        rows = self._rows("checkpoints_of", thread_id)
+        return sorted((id, parent) for graph, id, parent, *_ in rows if graph == ns)
+
+    def stats(self, thread_id: str | None) -> Stats:
+        by_thread: dict[str, list[int]] = {}
+        kinds = {"checkpoints": 0, "values": 0, "writes": 0}
+        channels: dict[str, int] = {}
+        statuses: dict[str, int] = {}
+        writes = 0
+        for row in self._all(Wanted(limit=1_000_000, prefix=thread_id)):
+            id = row.thread_id
+            if thread_id not in (None, id):
+                continue
+            # Of checkpoints, values, and writes within and beside checkpoints.
+            (_, count, own), inline, values, beside = self._rows("thread_size", id, id, id, id)
+            by_thread[id] = [count, own + inline[2] + values[2] + beside[2]]
+            statuses[row.status] = statuses.get(row.status, 0) + 1
+            kinds["checkpoints"] += own + inline[2]
+            kinds["values"] += values[2]
+            kinds["writes"] += beside[2]
+            writes += beside[1]
+            for _, channel, *_, blob in self._rows("blobs_of", id):
+                channels[channel] = channels.get(channel, 0) + len(blob)
+        return collected(by_thread, writes, kinds, channels, statuses)
+
+    def ttl(self, thread_id: str) -> float | None:
+        [(own,)] = self._rows("ttl_of", thread_id) or [(None,)]
+        seconds = self._saver.settings.ttl if own is None else float(own)
+        return None if seconds is None or seconds < 0 else seconds / 60
+
+    def _rows(self, name: str, *values: Any) -> Sequence[Any]:
+        def ask() -> Operation[Sequence[Any]]:
+            rows: Sequence[Any] = yield Query(name, values)
+            return rows
+
+        return self._saver.engine.run(ask, write=False)  # type: ignore[no-any-return]

@@ -1,0 +1,31 @@
+"""What faces build on: stored checkpoints one by one, and graphs of either library.
+
+The functions of `milepost.inspect` answer whole questions. A face of its own, such as the server,
+needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
+"""
+
+from milepost.inspect._data import limited
+from milepost.inspect._failures import told_plainly
+from milepost.inspect._graphs import is_langgraph, records_of, refusing
+from milepost.inspect._log import step_at
+from milepost.inspect._reading import id_of, load, parent_of, resolve, state_of
+from milepost.inspect._runs import settle
+from milepost.inspect._tag_names import without_tags
+from milepost.inspect._upkeep import check_threads_exist
+
+__all__ = [
+    "check_threads_exist",
+    "id_of",
+    "is_langgraph",
+    "limited",
+    "load",
+    "parent_of",
+    "records_of",
+    "refusing",
+    "resolve",
+    "settle",
+    "state_of",
+    "step_at",
+    "told_plainly",
+    "without_tags",
+]

@@ -1,0 +1,172 @@
+"""The words of one database for what the statements of a store leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from milepost._db.dialect import POSTGRES, SQLITE, Dialect
+from milepost.store._core import namespaces
+from milepost.store._core.filters import Condition
+from milepost.store._core.records import Namespace, Order
+from milepost.store._sql import statements as sql
+from milepost.store._sql.conditions import Clause, postgres_clause, sqlite_clause
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreSql:
+    """The SQL of one database for the parts that the statements above leave open."""
+
+    dialect: Dialect
+    clause: Callable[[Condition], Clause]
+    json: str
+    max: str
+    """The larger of two."""
+    vector: str
+    integer: str
+    lock: str
+    lock_items: str
+    """The same, where items are not the only relation."""
+    lock_free: str
+    """The same, only for rows that no other transaction has locked."""
+    share_row: str
+    """Blocks transactions that lock a row, but not others that share it."""
+    delete_one: str | None
+    """Deletes an item that has no vectors, if one statement can."""
+    share: str | None
+    """Keeps the registry of vectors as it is until the transaction ends; None where a transaction
+    does that by itself."""
+    take: str | None
+    """Waits for all transactions that use the registry, and blocks new ones until this one ends."""
+    search: str
+    filtered: str
+    """A search with a filter, which has to look into the rows anyway."""
+    newest: str
+    """Searches what has changed last."""
+    level: str | None
+    """Searches one namespace, where there is an index for it."""
+    rows: int
+    """How many items one statement stores."""
+    largest: int
+    """Bytes of a value. The server says it only after it was sent all of them."""
+    largest_view: int
+    """Bytes of its JSON."""
+    below: str
+    """A namespace's text begins with this, or lies between this and that."""
+
+    def render(self, statement: str) -> str:
+        """A statement in this database's words."""
+        return _rendered(self, statement)
+
+    def putting(self, rows: int, plain: tuple[int, int] | None = None) -> str:
+        """A `put`, in this database's words."""
+        return _putting(self, rows, plain)
+
+    def searching(self, statement: str, clause: str, order: Order | None) -> str:
+        """A search, in this database's words."""
+        return _searching(self, statement, clause, order)
+
+    def below_prefix(self, prefix: Namespace) -> Clause:
+        """The items below a namespace."""
+        bounds = namespaces.text_range(prefix)
+        return ("1 = 1", []) if bounds is None else (self.below, [*bounds[: self.below.count("?")]])
+
+    def where(self, prefix: Namespace, conditions: tuple[Condition, ...], now: int) -> Clause:
+        """The items below a namespace that are alive and fulfil all conditions."""
+        clauses: list[Clause] = [(sql.ALIVE, [now])]
+        if prefix:
+            clauses.append(self.below_prefix(prefix))
+        clauses += map(self.clause, conditions)
+        parameters: list[Any] = []
+        for _, more in clauses:
+            parameters += more
+        return " AND ".join(sql for sql, _ in clauses), parameters
+
+
+@lru_cache(maxsize=64)
+def _putting(store_sql: StoreSql, rows: int, plain: tuple[int, int] | None) -> str:
+    return _rendered(store_sql, sql.put(rows, plain))
+
+
+@lru_cache(maxsize=256)
+def _searching(store_sql: StoreSql, statement: str, clause: str, order: Order | None) -> str:
+    words = sql.ORDER[order]
+    text = statement.replace("@where@", clause).replace("@order@", words)
+    return _rendered(
+        store_sql, text.replace("@sum@", words.replace("i.updated", "(i.updated + 0)"))
+    )
+
+
+@lru_cache(maxsize=256)
+def _rendered(store_sql: StoreSql, statement: str) -> str:
+    text = (
+        statement.replace("%pairs%", store_sql.dialect.pairs)
+        .replace("%items%", store_sql.dialect.items)
+        .replace("%json%", store_sql.json)
+        .replace("%max%", store_sql.max)
+        .replace("%vector%", store_sql.vector)
+        .replace("%integer%", store_sql.integer)
+        .replace("%lock%", store_sql.lock)
+        .replace("%lock_items%", store_sql.lock_items)
+        .replace("%lock_free%", store_sql.lock_free)
+        .replace("%share%", store_sql.share_row)
+    )
+    if store_sql.dialect.name == "sqlite":
+        # Since 3.48, SQLite compiles a statement with a bare parameter here again each time, to see
+        # the number. An empty search took 46 µs instead of 7.
+        return text.replace("LIMIT ?", "LIMIT ? + 0")
+    return store_sql.dialect.placed(text)
+
+
+LITE: Final = StoreSql(
+    SQLITE,
+    sqlite_clause,
+    json="?",
+    max="max",
+    vector="?",
+    integer="p.a",
+    lock="",
+    lock_items="",
+    lock_free="",
+    share_row="",
+    delete_one=None,
+    share=None,
+    take=None,
+    search=sql.SEARCH_IDS_FIRST,
+    filtered=sql.SEARCH,
+    newest=sql.SEARCH_NEWEST_LITE,
+    level=sql.SEARCH_LEVEL,
+    rows=1,
+    largest=1_000_000_000,
+    largest_view=1_000_000_000,
+    below="i.ns >= ? AND i.ns < ?",
+)
+PG: Final = StoreSql(
+    POSTGRES,
+    postgres_clause,
+    json="?::jsonb",
+    max="GREATEST",
+    vector="?::vector",
+    integer="p.a::bigint",
+    lock="FOR UPDATE",
+    lock_items="FOR UPDATE OF i",
+    lock_free="FOR UPDATE SKIP LOCKED",
+    share_row="FOR KEY SHARE",
+    delete_one=sql.DELETE_ONE,
+    share="LOCK TABLE milepost_store_meta IN ACCESS SHARE MODE",
+    take="LOCK TABLE milepost_store_meta IN ACCESS EXCLUSIVE MODE",
+    search=sql.SEARCH_BELOW,
+    filtered=sql.SEARCH_BELOW,
+    newest=sql.SEARCH_NEWEST,
+    level=None,
+    rows=100,
+    # A field has less than 1 GB, and so has the message that brings it. What is in a JSONB has a
+    # quarter of that.
+    largest=2**30 - 2**20 - 2**28,
+    largest_view=2**28 - 1,
+    # "Starts with". For a range, PostgreSQL makes one plan for all prefixes, good for short ones
+    # only; for this it looks at the prefix, and uses the index where that pays.
+    below="i.ns ^@ ?::text",
+)

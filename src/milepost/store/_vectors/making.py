@@ -1,0 +1,197 @@
+"""Making vectors for items that are stored already, in small portions, while others use the store:
+for all items (`reindexing`), or for those whose putter could not make them (`embed_lacking`).
+
+Items are marked with the generation of their vectors. A reindex goes on until every item has the
+mark of the coming generation, but for a few that others have put in the meantime; then the store
+switches over. A reindex that is broken off and started again goes on where it was.
+
+Vectors are made between transactions, since a model may take long. They are stored only for items
+that are still what was read. How a database does that is its `VectorMaking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from milepost._internal import log
+from milepost.errors import SerdeError
+from milepost.store._core.tasks import Embed, Index, Program, Progress, Row, Transact
+from milepost.store._vectors import probing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from milepost.store._core.core import StoreCore
+    from milepost.store._vectors.embeddings import Packed
+    from milepost.store._vectors.generations import RegistryState
+
+R = TypeVar("R")
+Work: TypeAlias = Generator[Any, Any, R]
+"""What the engine of the store understands."""
+Vectors: TypeAlias = "Mapping[str, Packed]"
+"""By the texts that they are of."""
+
+FEW: Final = 100
+"""Items that may be left to be embedded after a switch; and so many are embedded at once then."""
+
+
+class Incomplete(Exception):
+    """Some items lack vectors that this store can make; make them, and search again."""
+
+    def __init__(self, generation: int, where: Any = None) -> None:
+        super().__init__(generation, where)
+        self.generation = generation
+        """Of the vectors that are lacking."""
+        self.where = where
+        """Where to look for them (`VectorMaking.lacking`); None for everywhere."""
+
+
+class Found(NamedTuple):
+    """An item as it was read."""
+
+    row: Row
+    index: Index  # type: ignore[assignment]
+    stored: Any = None
+    """What the database compares with what it has."""
+
+
+class Read(NamedTuple):
+    """An item, and its texts that are embedded."""
+
+    item: Found
+    texts: Sequence[str]
+
+
+class VectorMaking(Protocol):
+    """What a database does while vectors are made, in a transaction each. A place is whatever
+    `read` understands."""
+
+    @property
+    def core(self) -> StoreCore:
+        """The store's logic."""
+        ...
+
+    @property
+    def state(self) -> RegistryState:
+        """What the store knows of generations."""
+        ...
+
+    def begin(self) -> Work[tuple[int, bool, int | None]]:
+        """Begin a generation, or go on with the one that is coming; its number, whether it has to
+        be probed, and how many items are to be done, if that is known."""
+        ...
+
+    def note_probe(self, number: int, probe: str) -> Work[None]:
+        """Remember what this store's model makes of the texts of a probe."""
+        ...
+
+    def probe_of(self, number: int) -> Work[str | None]:
+        """What the model of a generation has made of them."""
+        ...
+
+    def stale(self, number: int, size: int) -> Work[list[Any]]:
+        """Places of items without vectors of the coming generation; `size` of them, or all."""
+        ...
+
+    def lacking(self, after: Any) -> Work[tuple[list[Any], Any]]:
+        """At most `FEW` places of items without vectors of the current one, and what to go on
+        with; None if there are no more."""
+        ...
+
+    def read(self, places: list[Any]) -> Work[list[Found]]:
+        """The items at these places that are there."""
+        ...
+
+    def store(self, number: int, found: list[Read], vectors: Vectors) -> Work[bool]:
+        """Store vectors of the coming generation; False if it is the current one by now."""
+        ...
+
+    def complete(self, found: list[Read], vectors: Vectors) -> Work[int]:
+        """Store vectors of the current generation; of how many items."""
+        ...
+
+    def finish(self, number: int, found: int, size: int) -> Work[bool]:
+        """Make the coming generation the current one, if few items are left; `found` is how many
+        `stale` found."""
+        ...
+
+
+def reindexing(making: VectorMaking, progress: Progress | None, size: int) -> Program[int]:
+    """Rebuild all vectors; returns the number of items."""
+    if making.core.embedder is None:
+        raise ValueError("The store has no index. Make it with index={'embed': …, 'dims': …}.")
+    size = max(size, 1)
+    number, is_new, left = yield Transact(making.begin, write=True)
+    if is_new:
+        probe = probing.dump((yield Embed(list(probing.TEXTS), []))[0])
+        yield Transact(partial(making.note_probe, number, probe), write=True)
+        making.state.judge(number, True)
+    done = 0
+    while True:
+        places: list[Any] = yield Transact(partial(making.stale, number, size), write=False)
+        left = len(places) if left is None else left
+        for at in range(0, len(places), size):
+            some = places[at : at + size]
+            found = yield from _read(making, some, strict=True)
+            vectors = yield from _embedded(found)
+            stored = partial(making.store, number, found, vectors)
+            if not (yield Transact(stored, write=True)):
+                return done
+            done += len(some)
+            if progress is not None:
+                progress(done, max(left, done))
+        if (yield Transact(partial(making.finish, number, len(places), size), write=True)):
+            return done + (yield from embed_lacking(making, strict=True))
+
+
+def embed_lacking(making: VectorMaking, after: Any = None, *, strict: bool = False) -> Program[int]:
+    """Make the vectors that items lack; how many items it was.
+
+    Unless it is `strict`, a failure leaves them for another time: a search must not fail because
+    the text of some other item cannot be embedded.
+    """
+    done = 0
+    while True:
+        places, after = yield Transact(partial(making.lacking, after), write=False)
+        if places:
+            found = yield from _read(making, places, strict=strict)
+            try:
+                vectors = yield from _embedded(found)
+            except Exception as error:
+                if strict:
+                    raise
+                log.warning(log.STORE, "Items that lack vectors were not embedded: %s.", error)
+                return done
+            done += yield Transact(partial(making.complete, found, vectors), write=True)
+        if after is None:
+            return done
+
+
+def verifying(making: VectorMaking, number: int) -> Program[None]:
+    """Find out whether this store's model, which has no name, makes the vectors of a generation."""
+    stored = yield Transact(partial(making.probe_of, number), write=False)
+    if stored is not None:
+        made = (yield Embed(list(probing.TEXTS), []))[0]
+        making.state.judge(number, probing.alike(stored, made))
+
+
+def _read(making: VectorMaking, places: list[Any], *, strict: bool) -> Program[list[Read]]:
+    found = []
+    core = making.core
+    for item in (yield Transact(partial(making.read, places), write=False)):
+        try:
+            found.append(Read(item, core.texts(core.plain_value(item.row), item.index)))
+        except SerdeError as error:
+            if strict:
+                raise
+            damaged = "Item '%s' in %s lacks its vectors and does not open: %s."
+            log.warning(log.STORE, damaged, item.row.key, item.row.namespace, error)
+    return found
+
+
+def _embedded(found: Sequence[Read]) -> Program[dict[str, Packed]]:
+    texts = list(dict.fromkeys(text for one in found for text in one.texts))
+    made = (yield Embed(texts, []))[0] if texts else ()
+    return dict(zip(texts, made, strict=True))

@@ -1,0 +1,148 @@
+"""What the registry says of a thread after a run of LangGraph's own runtime on our savers."""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+
+from milepost.inspect import Database, Ref, resume, run, show
+
+langgraph = pytest.importorskip("langgraph.graph")
+
+from langgraph.types import Command, Send, interrupt  # noqa: E402
+
+from milepost.integrations.langgraph import as_langgraph  # noqa: E402
+
+
+class State(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+
+
+def plan(_: State) -> State:
+    return {"log": ["planned"]}
+
+
+def ask(_: State) -> State:
+    return {"log": [interrupt("Go on?")]}
+
+
+def fail(_: State) -> State:
+    raise RuntimeError("it fails")
+
+
+def built(kind: str) -> Any:
+    builder = langgraph.StateGraph(State)
+    builder.add_node("plan", plan)
+    builder.add_edge(langgraph.START, "plan")
+    if kind in ("asks next", "stops"):
+        builder.add_node("ask", ask)
+        builder.add_edge("plan", "ask")
+    elif kind in ("asks beside", "fails beside"):
+        builder.add_node("other", ask if kind == "asks beside" else fail)
+        builder.add_edge(langgraph.START, "other")
+    elif kind == "sends":
+        builder.add_node("ask", ask)
+        builder.add_conditional_edges("plan", lambda s: [Send("ask", s), Send("ask", s)])
+    elif kind == "asks inside":
+        inner = langgraph.StateGraph(State)
+        inner.add_node("plan", plan)
+        inner.add_node("ask", ask)
+        inner.add_edge(langgraph.START, "plan")
+        inner.add_edge(langgraph.START, "ask")
+        builder.add_node("inner", inner.compile())
+        builder.add_edge("plan", "inner")
+    return builder
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+def any_saver(request: pytest.FixtureRequest) -> Any:
+    """Each kind, by its own fixture."""
+    if request.param == "memory":
+        from milepost.checkpoint.memory import InMemorySaver
+
+        yield InMemorySaver()
+    elif request.param == "sqlite":
+        from milepost.checkpoint.sqlite import SqliteSaver
+
+        with SqliteSaver.from_conn_string(":memory:") as saver:
+            yield saver
+    elif request.param == "postgres":
+        from milepost.checkpoint.postgres import PostgresSaver
+
+        uri = request.getfixturevalue("shared_uri")
+        with PostgresSaver.from_conn_string(uri) as saver:
+            saver.setup()
+            yield saver
+    else:
+        from milepost.checkpoint.redis import RedisSaver
+
+        with RedisSaver.from_conn_string(request.getfixturevalue("redis_url")) as saver:
+            yield saver
+
+
+def at(name: str) -> Any:
+    return {"configurable": {"thread_id": name}}
+
+
+ASKING = ("asks next", "asks beside", "asks inside", "sends")
+
+
+@pytest.mark.parametrize("fence", [False, True])
+def test_a_run_that_asks_or_fails_or_ends_leaves_its_status(any_saver, fence):
+    def status(thread: str) -> Any:
+        return any_saver.get_thread(thread).status
+
+    for kind in (*ASKING, "fails beside", "ends"):
+        graph = built(kind).compile(checkpointer=as_langgraph(any_saver, fence=fence))
+        for durability in ("sync", "exit"):
+            thread = f"{kind} {durability} {fence}"
+            try:
+                graph.invoke({"log": []}, at(thread), durability=durability)
+            except RuntimeError:
+                assert status(thread) == "error", thread
+                continue
+            if kind == "ends":
+                assert status(thread) == "idle", thread
+                continue
+            assert status(thread) == "interrupted", thread
+            answers = {one.id: "yes" for one in graph.get_state(at(thread)).interrupts}
+            graph.invoke(Command(resume=answers), at(thread), durability=durability)
+            assert graph.get_state(at(thread)).next == ()
+            assert status(thread) == "idle", thread
+
+
+def test_what_a_task_asked_before_its_checkpoint_came_is_not_forgotten(any_saver):
+    """With durability="async" LangGraph stores both at the same time, in any order."""
+    theirs = as_langgraph(any_saver)
+    graph = built("asks next").compile(checkpointer=theirs)
+    graph.invoke({"log": []}, at("model"), durability="sync")
+    newest, *older = graph.get_state_history(at("model"))
+    asked = [write for write in theirs.get_tuple(newest.config).pending_writes if write[2]]
+    assert asked
+    for snapshot in reversed(older):
+        copied(theirs, snapshot)
+    task_id = asked[0][0]
+    at_newest = {"configurable": {**newest.config["configurable"], "thread_id": "copy"}}
+    theirs.put_writes(at_newest, [(channel, value) for _, channel, value in asked], task_id)
+    copied(theirs, newest)
+    assert any_saver.get_thread("copy").status == "interrupted"
+
+
+def copied(theirs: Any, snapshot: Any) -> None:
+    saved = theirs.get_tuple(snapshot.config)
+    parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+    place = {"thread_id": "copy", "checkpoint_ns": "", "checkpoint_id": parent}
+    versions = saved.checkpoint["channel_versions"]
+    theirs.put({"configurable": place}, saved.checkpoint, saved.metadata, versions)
+
+
+def test_our_faces_tell_that_a_run_has_stopped_at_a_node(any_saver):
+    db = Database.of(any_saver)
+    graph = built("stops").compile(interrupt_before=["ask"])
+    list(run(db, graph, "stopped", {"log": []}))
+    assert show(db, Ref("stopped")).status == "interrupted"
+    graph = built("stops").compile(interrupt_after=["plan"])
+    list(run(db, graph, "stopped after", {"log": []}))
+    assert show(db, Ref("stopped after")).status == "interrupted"
+    list(resume(db, graph, Ref("stopped after")))
+    assert [one.value for one in show(db, Ref("stopped after")).interrupts] == ["Go on?"]
