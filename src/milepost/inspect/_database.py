@@ -31,6 +31,8 @@ class Database:
         flavour: Whether milepost or LangGraph has written it.
         writable: Whether it may be changed.
         store: The store in the same database.
+        open_store: Opens that store when it is first asked for; None if there is none, unless it
+            is called with True, to make the tables.
         source: Reads what savers do not show: sizes, tags, rows.
         reader: Reads threads as data, if that is another saver.
         close: Closes it.
@@ -136,7 +138,14 @@ class Database:
         return f"<Database {self.url} ({self.flavour}, {'write' if self.writable else 'read'})>"
 
     def check_ours(self, what: str) -> None:
-        """Raise ReadOnlyError for a database of LangGraph's."""
+        """Make sure that the database is milepost's own.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: LangGraph has written it.
+        """
         if self.flavour == "langgraph":
             raise ReadOnlyError(
                 f"{what} is not possible on {self.url}, which is LangGraph's: such databases are "

@@ -59,9 +59,23 @@ def load_graph(spec: str) -> Any:
 
 
 def load_graphs(spec: str) -> dict[str, Any]:
-    """The graphs that a text names, by their names: of a `langgraph.json` all, otherwise one.
+    """The graphs that a text means, by their names. Their programs are imported.
 
-    A graph has its own name, or else that of the attribute.
+    Args:
+        spec: What `load_graph` takes; of a `langgraph.json` all graphs are loaded. A graph without
+            a name has that of the attribute.
+
+    Raises:
+        GraphNotFoundError: There is none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("trips_by_name.py").write_text('''
+        ... from milepost.graph import START, StateGraph
+        ... builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        ... ''')
+        >>> list(inspect.load_graphs("trips_by_name.py:builder"))
+        ['builder']
     """
     if spec.endswith(".json"):
         config = _Config(Path(spec))

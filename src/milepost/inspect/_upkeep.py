@@ -121,6 +121,7 @@ def erase_threads(
     Args:
         db: The database.
         thread_ids: The threads.
+        progress: Is called after each, with how many are done.
 
     Examples:
         >>> inspect.erase_threads(db, ["trip"]).threads
