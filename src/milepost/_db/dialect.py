@@ -24,7 +24,9 @@ class Bounds(NamedTuple):
     frames: int
     """Rows of a chain of frames that ends with a complete one, unless that would be costly."""
     short: int = 0
-    """Bytes up to which a value that grows is stored in full each time."""
+    """Bytes up to which a value that grows is soon stored in full again."""
+    short_rows: int = 0
+    """Rows that add to such a value before that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,5 +128,5 @@ POSTGRES = Dialect(
     remote=True,
     refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
-    chain=Bounds(64, 32, 16),
+    chain=Bounds(64, 32, 16, short=8192, short_rows=2),
 )

@@ -27,12 +27,11 @@ class Database:
     Args:
         saver: Reads and writes threads.
         url: The address, for messages.
-        kind: "sqlite", "postgres" or another kind of saver.
+        kind: "sqlite", "postgres", "redis" or "memory".
         flavour: Whether milepost or LangGraph has written it.
         writable: Whether it may be changed.
         store: The store in the same database.
-        open_store: Opens that store when it is first asked for; None if there is none, unless it
-            is called with True, to make the tables.
+        open_store: Opens that store when it is first asked for.
         source: Reads what savers do not show: sizes, tags, rows.
         reader: Reads threads as data, if that is another saver.
         close: Closes it.
@@ -138,13 +137,13 @@ class Database:
         return f"<Database {self.url} ({self.flavour}, {'write' if self.writable else 'read'})>"
 
     def check_ours(self, what: str) -> None:
-        """Make sure that the database is milepost's own.
+        """Make sure that milepost has written the database.
 
         Args:
             what: What is to be done, for the error.
 
         Raises:
-            ReadOnlyError: LangGraph has written it.
+            ReadOnlyError: It is LangGraph's.
         """
         if self.flavour == "langgraph":
             raise ReadOnlyError(

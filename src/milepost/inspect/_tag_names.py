@@ -50,7 +50,16 @@ def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
 
 
 def without_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata as the user has it."""
+    """The metadata as the user has it.
+
+    Args:
+        metadata: What the registry has of a thread.
+
+    Examples:
+        >>> from milepost.inspect.parts import without_tags
+        >>> without_tags({"owner": "ada"})
+        {'owner': 'ada'}
+    """
     return {
         key: value
         for key, value in metadata.items()

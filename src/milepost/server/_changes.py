@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
 from milepost.checkpoint._contract.records import place_of
-from milepost.inspect._parts import limited, load, parent_of, resolve, state_of
+from milepost.inspect.parts import limited, load, parent_of, resolve, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

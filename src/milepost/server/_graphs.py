@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, get_type_hints
 
 from milepost._internal import log
-from milepost.inspect._parts import records_of
+from milepost.inspect.parts import records_of
 from milepost.server._errors import not_found
 from milepost.server._records import Schemas
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milepost import inspect
-from milepost.inspect._parts import is_langgraph, told_plainly, without_tags
+from milepost.inspect.parts import is_langgraph, told_plainly, without_tags
 from milepost.server._assistants import Assistants
 from milepost.server._errors import HttpError, not_found
 from milepost.server._runs import Runs

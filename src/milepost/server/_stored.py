@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from milepost.checkpoint._contract.records import CheckpointTuple, Place, place_of
-from milepost.inspect._parts import id_of, load, parent_of, state_of, step_at
+from milepost.inspect.parts import id_of, load, parent_of, state_of, step_at
 from milepost.server._errors import not_found
 from milepost.server._records import Checkpoint, Interrupt, Task, ThreadState
 from milepost.server._wire import wire, wire_dict

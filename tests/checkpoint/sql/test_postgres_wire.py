@@ -78,7 +78,7 @@ def test_a_step_is_one_round_trip_and_so_is_taking_the_thread(postgres, trips):
         trips.clear()
         graph.invoke({}, thread("t"), durability="sync")
         read, first, *steps, last = trips
-        assert kinds(read)[-1] == "COMMIT"
+        assert kinds(read) == ["WITH" if guards == 1 else "SELECT"]
         # The first takes the thread, sees that nobody has stored writes there since it was read,
         # and holds the input and the step that takes it over.
         assert kinds(first) == [*["WITH"] * guards, "INSERT", "INSERT"]
@@ -121,8 +121,8 @@ def test_a_state_is_read_in_one_round_trip_by_a_saver_that_remembers_nothing(uri
             graph = chatted(cold, turns=0)
             trips.clear()
             assert graph.get_state(thread("t")) == expected
-    begin = ["BEGIN", "SET"] if schema is None else ["BEGIN", "SET", "SET"]
-    assert [kinds(trip) for trip in trips] == [[*begin, "WITH", "WITH", "COMMIT"]]
+    expected = ["WITH"] if schema is None else ["BEGIN", "SET", "WITH", "COMMIT"]
+    assert [kinds(trip) for trip in trips] == [expected]
 
 
 def test_if_another_saver_has_gone_on_with_the_thread_it_is_one_more(postgres, uri, trips):
@@ -131,7 +131,7 @@ def test_if_another_saver_has_gone_on_with_the_thread_it_is_one_more(postgres, u
         expected = chatted(other).get_state(thread("t"))
     trips.clear()
     assert graph.get_state(thread("t")) == expected
-    assert [kinds(trip)[-1] for trip in trips] == ["COMMIT", "COMMIT"]
+    assert [kinds(trip) for trip in trips] == [["SELECT"], ["WITH"]]
 
 
 def test_where_the_newest_values_are_not_those_of_the_latest_checkpoint_it_is_read_anew(
@@ -144,20 +144,19 @@ def test_where_the_newest_values_are_not_those_of_the_latest_checkpoint_it_is_re
     with PostgresSaver.from_conn_string(uri) as cold:
         trips.clear()
         assert chatted(cold, turns=0).get_state(thread("t")).values["log"] == expected
-    assert [kinds(trip)[-1] for trip in trips] == ["COMMIT", "WITH", "COMMIT"]
-    assert all("REPEATABLE READ" in trip[0] for trip in trips[:2])
+    assert [kinds(trip)[-1] for trip in trips] == ["WITH", "WITH", "COMMIT"]
+    assert "REPEATABLE READ" in trips[1][0]
 
 
-def test_reading_is_planned_once_for_all_parameters(postgres):
-    graph = chatted(postgres)
-    for n in range(4):
-        graph.get_state(thread(f"nobody{n}"))
+def test_what_takes_several_statements_is_planned_once_for_all_parameters(postgres):
+    chatted(postgres)
+    for _ in range(4):
         assert len(list(postgres.list(thread("t")))) == 24
     plans = postgres.conn.execute(
         "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements"
-        " WHERE statement LIKE '%RECURSIVE%'"
-    ).fetchall()
-    assert len(plans) >= 3
+        " WHERE statement LIKE '%RECURSIVE%' AND statement NOT LIKE '%tip (channel, version)%'"
+    ).fetchall()  # the latest state is a statement by itself, which the server plans five times
+    assert len(plans) >= 2
     assert [custom for _, custom, _ in plans] == [0] * len(plans)
 
 

@@ -70,11 +70,11 @@ def count(saver: Any, asked: list[str]) -> int:
 # -- statements
 
 
-def test_a_checkpoint_is_read_with_two_queries(saver, reopen):
+def test_a_checkpoint_is_read_with_two_queries_at_most(saver, reopen):
     config = fill(saver)
     with reopen() as cold, statements(cold) as asked:
         found = cold.get_tuple(config)
-        assert count(cold, asked) == 2
+        assert count(cold, asked) == (1 if cold.dialect.remote else 2)
         assert len(found.checkpoint["channel_values"]["lines"]) == 24
         asked.clear()
         cold.get_tuple(found.parent_config)
@@ -124,7 +124,7 @@ def test_a_state_with_its_metadata_takes_no_more(saver, reopen):
         state = graph(cold).get_state(config)
         assert state.metadata["writes"] == {"node": {"lines": state.values["lines"][-1:]}}
         assert state.next == ()
-        assert count(cold, asked) == 2
+        assert count(cold, asked) == (1 if cold.dialect.remote else 2)
 
 
 def test_the_newest_states_take_one_page(saver, reopen):

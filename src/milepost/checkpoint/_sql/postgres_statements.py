@@ -124,8 +124,27 @@ STATEMENTS: Final = Statements(
                 WHERE c.thread_id = ? AND c.checkpoint_ns = ?
                 AND c.channel = chain.channel AND c.version = chain.version OFFSET 0) c ON TRUE
             WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        JOIN LATERAL (SELECT * FROM checkpoint_blobs b
+        SELECT 0, checkpoint_id, parent_checkpoint_id, complete, frame, metadata_type, metadata,
+            led, NULL, NULL, NULL
+        FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id >= COALESCE((SELECT checkpoint_id FROM checkpoints
+                WHERE thread_id = ? AND checkpoint_ns = ? AND complete = 1
+                    AND checkpoint_id < (SELECT MAX(checkpoint_id) FROM checkpoints
+                        WHERE thread_id = ? AND checkpoint_ns = ?)
+                ORDER BY checkpoint_id DESC LIMIT 1), '')
+        UNION ALL
+        SELECT 1, checkpoint_id, task_id, idx, NULL, type, blob, NULL, channel, task_path, base
+        FROM checkpoint_writes WHERE thread_id = ? AND checkpoint_ns = ?
+            AND checkpoint_id >= COALESCE((SELECT checkpoint_id FROM checkpoints
+                WHERE thread_id = ? AND checkpoint_ns = ?
+                ORDER BY checkpoint_id DESC LIMIT 1 OFFSET 1), '')
+        UNION ALL
+        SELECT 2, head, status, epoch, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+        FROM threads WHERE thread_id = ?
+        UNION ALL
+        SELECT 3, b.channel, b.version, b.level, NULL, b.type, b.blob, NULL, b.base_channel,
+            b.base, NULL
+        FROM chain JOIN LATERAL (SELECT * FROM checkpoint_blobs b
             WHERE b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version OFFSET 0) b ON TRUE""",
     rows_of="""

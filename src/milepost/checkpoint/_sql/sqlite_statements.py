@@ -99,26 +99,7 @@ STATEMENTS: Final = Statements(
         SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
         CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
             AND b.channel = chain.channel AND b.version = chain.version""",
-    newest="""
-        WITH RECURSIVE tip (channel, version) AS (
-            (SELECT channel, version FROM checkpoint_blobs
-                WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY channel DESC, version DESC
-                    LIMIT 1)
-            UNION ALL
-            SELECT t.channel, t.version FROM tip, LATERAL (
-                SELECT channel, version FROM checkpoint_blobs
-                    WHERE thread_id = ? AND checkpoint_ns = ? AND channel < tip.channel
-                ORDER BY channel DESC, version DESC LIMIT 1) t),
-        chain (channel, version) AS (
-            SELECT channel, version FROM tip
-            UNION
-            SELECT COALESCE(c.base_channel, c.channel), c.base FROM chain
-            CROSS JOIN checkpoint_blobs c ON c.thread_id = ? AND c.checkpoint_ns = ?
-                AND c.channel = chain.channel AND c.version = chain.version
-            WHERE c.base IS NOT NULL)
-        SELECT b.channel, b.version, b.base_channel, b.base, b.level, b.type, b.blob FROM chain
-        CROSS JOIN checkpoint_held b ON b.thread_id = ? AND b.checkpoint_ns = ?
-            AND b.channel = chain.channel AND b.version = chain.version""",
+    newest="",
     rows_of="""
         WITH RECURSIVE wanted AS (SELECT a, b FROM (SELECT json_extract(value, '$[0]') AS a,
             json_extract(value, '$[1]') AS b FROM json_each(?)) AS given),

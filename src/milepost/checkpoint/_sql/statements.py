@@ -219,7 +219,8 @@ class Statements(_Texts):
     blobs: str
     """Values, with the versions that they are differences from."""
     newest: str
-    """The newest values: mostly those that the latest checkpoint has."""
+    """`latest`, and the newest values: mostly those that the latest checkpoint has. Empty where a
+    second query costs no more."""
     rows_of: str
     """The writes at some checkpoints, and values with the versions that they are made of. A
     checkpoint may hold writes that belong to its parent. Perhaps its id is known: to look for the

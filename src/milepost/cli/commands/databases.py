@@ -199,7 +199,7 @@ def migrate(
     thread as a run would, and changes nothing.
     """
     from milepost.inspect import check_threads, matching
-    from milepost.inspect._parts import check_threads_exist
+    from milepost.inspect.parts import check_threads_exist
 
     if not dry_run:
         raise click.UsageError(

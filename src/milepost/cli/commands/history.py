@@ -52,7 +52,7 @@ def log(
     db = opened(database)
     before = None
     if ref.at is not None or ref.back:
-        from milepost.inspect._parts import id_of, resolve
+        from milepost.inspect.parts import id_of, resolve
 
         before = id_of(resolve(db, ref))
     entries = logged(db, ref.thread_id, namespace=ref.namespace, limit=limit, before=before)

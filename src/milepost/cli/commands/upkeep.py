@@ -46,7 +46,7 @@ def _chosen(db: Database, threads: tuple[str, ...], **wanted: Any) -> list[str]:
     if threads and (metadata or any(wanted.values())):
         raise click.UsageError("Name threads, or describe them; not both.")
     if threads:
-        from milepost.inspect._parts import check_threads_exist
+        from milepost.inspect.parts import check_threads_exist
 
         check_threads_exist(db, threads)
         return list(dict.fromkeys(threads))

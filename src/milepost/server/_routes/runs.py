@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from starlette.concurrency import run_in_threadpool
 
-from milepost.inspect._parts import is_langgraph, refusing, settle
+from milepost.inspect.parts import is_langgraph, refusing, settle
 from milepost.server._assistants import default_id
 from milepost.server._errors import refused
 from milepost.server._graphs import answer

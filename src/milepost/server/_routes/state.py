@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from milepost.inspect._parts import refusing
+from milepost.inspect.parts import refusing
 from milepost.server._errors import as_http_error, refused
 from milepost.server._json import encode_list
 from milepost.server._records import Checkpoint, ThreadState

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from milepost.checkpoint._contract.records import Place
 
-_WRITE: Final = 1
+_WRITE, _VALUE = 1, 3
 _RUNNING: Final = "running"
 _record: Final = tuple.__new__
 
@@ -38,6 +38,8 @@ class FoundCheckpoint:
     """All manifests, by the id of their checkpoint."""
     writes: list[WriteRecord]
     epoch: int | None
+    values: Sequence[tuple[Any, ...]] = ()
+    """Rows of values that came along: they may be those that are wanted."""
     large: Sequence[tuple[str, str]] = ()
     """Once `wanted` was asked for: the values of the checkpoint that have rows of their own."""
     behind: Sequence[tuple[str, str]] = ()
@@ -69,12 +71,13 @@ class FoundCheckpoint:
 
 
 def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | Place | None:
-    """What `Statements.latest` has found: the latest checkpoint, if its parent comes before it.
+    """What `latest` or `newest` has found: the latest checkpoint, if its parent comes before it.
 
     Otherwise the place to look for. Raises what `found_at` does.
     """
     rows: dict[str, CheckpointRecord] = {}
     writes: list[WriteRecord] = []
+    values: list[tuple[Any, ...]] = []
     inline: dict[str, bytes | None] = {}
     head: str | None = None
     status: str | None = None
@@ -87,6 +90,9 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
         elif row[0] == _WRITE:
             _, id, task_id, position, _, kind, data, _, *about = row
             writes.append(_record(WriteRecord, (id, task_id, position, *about, kind, data, "")))
+        elif row[0] == _VALUE:
+            _, channel, version, level, _, kind, data, _, base_channel, base, _ = row
+            values.append((channel, version, base_channel, base, level, kind, data))
         else:
             _, head, status, epoch, *_ = row
     if {*map(type, rows), type(head)} - {str, NoneType}:
@@ -104,14 +110,14 @@ def latest_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint 
     parent_id = first.parent_id
     if parent_id is None or len(newest) == 1:  # the parent was removed
         here = [write for write in writes if write.checkpoint_id == first.id]
-        return FoundCheckpoint(first, None, rows, here, epoch)
+        return FoundCheckpoint(first, None, rows, here, epoch, values)
     if newest[1] != parent_id:
         return place._replace(checkpoint_id=first.id)
     led = inline[first.id]
     if led is not None:
         given = (parent_id, first.id, 0, "", "", None, INLINE_WRITES, led, "")
         writes.append(_record(WriteRecord, given))
-    return FoundCheckpoint(first, rows[parent_id], rows, writes, epoch)
+    return FoundCheckpoint(first, rows[parent_id], rows, writes, epoch, values)
 
 
 def found_at(place: Place, answer: Iterable[Sequence[Any]]) -> FoundCheckpoint | None:

@@ -9,6 +9,7 @@ are its values. Where it is none, the rows of values are looked up one by one.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ from milepost.checkpoint._sql.read.query_result import (
     latest_at,
 )
 from milepost.checkpoint._sql.read.values import Resolver
+from milepost.errors import BrokenChainError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -72,46 +74,45 @@ class Reader:
         at = (thread_id, ns)
         holds = self.cache.holds(thread_id, ns)
         if holds and id is None:
-            found, _ = yield from self._found(place, 1, last=True)
+            found = yield from self._found(place, 1, last=True)
             if found is None:
                 return None
             record = without_asking(self._rest(place, found, holds))
             if record is not None:
                 return record
         if self._remote and self.q.newest and id is None:
-            guess = Query(self.q.newest, (*at, *at, *at, *at))
-            found, [blobs] = yield from self._found(place, _FAR, guess, last=True)
-            if found is None:
+            given = (*at, *at, *at, *at, *at, *at, *at, *at, thread_id, *at)
+            newest = latest_at(place, (yield Query(self.q.newest, given, last=True)))
+            if newest is None:
                 return None
-            ids = set(map(_id, found.asked()))
-            manifests = Manifests(self.codec, *at, found.rows, ids, {}, found.epoch)
-            resolver = Resolver(self.codec, *at, blobs, {})
-            if resolver.has(found.wanted(manifests)):
-                return self._record(place, found, manifests, resolver)
+            if isinstance(newest, Place):
+                place = newest
+            else:
+                ids = set(map(_id, newest.asked()))
+                manifests = Manifests(self.codec, *at, newest.rows, ids, {}, newest.epoch)
+                resolver = Resolver(self.codec, *at, newest.values, {})
+                with suppress(BrokenChainError):  # a manifest may not have come along
+                    if resolver.has(newest.wanted(manifests)):
+                        return self._record(place, newest, manifests, resolver)
         is_near = holds and id is not None
-        found, _ = yield from self._found(place, _NEAR if is_near else _FAR)
+        found = yield from self._found(place, _NEAR if is_near else _FAR)
         return None if found is None else (yield from self._rest(place, found, holds))
 
     def _found(
-        self, place: Place, depth: int, *more: Query, last: bool = False
-    ) -> Operation[tuple[FoundCheckpoint | None, list[list[Any]]]]:
-        """A checkpoint, with so many of the manifests that it builds on; the rows of `more`."""
+        self, place: Place, depth: int, *, last: bool = False
+    ) -> Operation[FoundCheckpoint | None]:
+        """A checkpoint, with so many of the manifests that it builds on."""
         thread_id, ns, id = place
         at = (thread_id, ns)
         if id is None and self.q.latest:
-            latest = Query(self.q.latest, (*at, *at, *at, *at, *at, thread_id), last)
-            others: list[list[Any]] = []
-            if more or self._settled:
-                answer, *others = yield from self.first(latest, *more, last=last)
-            else:
-                answer = yield latest
-            found = latest_at(place, answer)
+            given: tuple[Any, ...] = (*at, *at, *at, *at, *at, thread_id)
+            found = latest_at(place, (yield Query(self.q.latest, given, last)))
             if not isinstance(found, Place):
-                return found, others
+                return found
             place, id = found, found.checkpoint_id
-        query = Query(self.q.found, (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at))
-        answer, *others = yield from self.first(query, *more, last=last)
-        return found_at(place, answer), others
+        given = (thread_id, id, ns, *at, *at, depth, *at, *at, *at, *at)
+        [answer] = yield from self.first(Query(self.q.found, given), last=last)
+        return found_at(place, answer)
 
     def _rest(
         self, place: Place, found: FoundCheckpoint, holds: bool

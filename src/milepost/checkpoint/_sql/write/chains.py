@@ -5,8 +5,8 @@ then each version contains all that came before it, and the chain is kept in two
 log-structured store: after some rows that add a little each, one row adds all of that at once,
 and the small ones are *compacted*: stored again as parts of the large one. After some of those, a
 full row takes their place in the same way. So every byte is there once, however long the history.
-A short value gets a full row each time: most threads are short, and processes that have not seen
-them read them, for which a row costs more than some kilobytes.
+A short value gets a full row sooner: most threads are short, and processes that have not seen them
+read them, for which a row costs more than some kilobytes.
 
 A value that changes in other ways gets a full row when the differences have become as large.
 """
@@ -28,9 +28,8 @@ _ROWS: Final = 32
 _MOST_ROWS: Final = 128
 _MOST_COMPACTIONS: Final = 64
 """Full rows that may become parts of a later one, one after the other, before one is kept."""
-_SHORT_VERSIONS: Final = 32
-"""Versions of a short value that are stored in full: each becomes a part of the one after it, and
-a line of those has to be followed, too, by who looks back."""
+_SHORT_COMPACTIONS: Final = 32
+"""Full rows of a short value that become parts of a later one: to look back is to follow them."""
 _WORTH_A_ROW: Final = 1 << 20
 """Bytes of a value for which there may be another row: to read them takes far longer than that. So
 what it costs to write a value in full, shared by the versions between, does not grow with it."""
@@ -84,8 +83,8 @@ def _grow(row: BlobRow, cached: CachedValue, base: CachedValue, delta: Delta, mo
         roots, tail = (*chain.roots, before), ()
     else:
         roots, tail = chain.roots, (*chain.tail, before)
-    is_short = new.size <= most.short and chain.compactions < _SHORT_VERSIONS
-    if len(tail) < most.small and not is_short:
+    is_short = new.size <= most.short and chain.compactions < _SHORT_COMPACTIONS
+    if len(tail) < (most.short_rows if is_short else most.small):
         row.base, row.delta = base, delta
         cached.chain = Chain(
             chain.rows + 1, chain.spent + cost(delta), roots, tail, False, chain.compactions

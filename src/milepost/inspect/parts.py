@@ -1,7 +1,7 @@
-"""What the server and the command line may use of this package besides its public functions.
+"""What faces build on: stored checkpoints one by one, and graphs of either library.
 
-The public functions answer whole questions. The server needs parts of them: how a checkpoint is
-found and read, what a graph is, how errors are told. Nothing else of the package is imported there.
+The functions of `milepost.inspect` answer whole questions. A face of its own, such as the server,
+needs their parts: how a checkpoint is found and read, what a graph is, how errors are told.
 """
 
 from milepost.inspect._data import limited
