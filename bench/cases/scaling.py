@@ -8,6 +8,7 @@ The lowest of the rounds counts, for both sides. Wall time is kept beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -18,10 +19,13 @@ from bench.libraries import Library
 from bench.measure import Reading, Watch, cpus, summary, turns, walls
 from bench.records import Curve, Record, exponent, law
 from bench.seats import Seat
-from bench.service import POSTGRES, Load, serve
+from bench.service import AsyncOpener, Load, serve
 
 Measured = Callable[[Library, Watch, Path, int, int], None]
 """Takes the file, the size, and how many turns to measure."""
+
+FEW: AsyncOpener = partial(Library.async_postgres, size=4)
+"""Connections of each process: eight processes share the 100 that Postgres has."""
 
 At = Callable[[Context, Seat, int], Reading]
 """What a turn of one library costs at one size."""
@@ -103,7 +107,7 @@ def _processes(context: Context, seat: Seat, size: int) -> Reading:
     """Processes that work on one Postgres server, each with one turn at a time."""
     each = max(size, context.plan.steps // 5 // size * size)
     load = Load(threads=8 * size, in_flight=size, turns=each * size, processes=size)
-    done = serve(seat.root, POSTGRES, context.schema(), load)
+    done = serve(seat.root, FEW, context.schema(), load)
     count = len(done.latencies)
     return Reading(done.wall / count, done.cpu / count)
 

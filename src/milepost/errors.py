@@ -112,18 +112,55 @@ class MilepostError(Exception):
 
 
 class GraphBuildError(MilepostError, ValueError):
-    """The graph cannot run as it was built. The message says what to add or change."""
+    """The graph cannot run as it was built. The message says what to add or change.
+
+    Examples:
+        >>> from milepost.errors import GraphBuildError
+        >>> from milepost.graph import StateGraph
+        >>> try:
+        ...     StateGraph(dict).add_node("work", print).compile()  # no edge from START
+        ... except GraphBuildError:
+        ...     print("not built")
+        not built
+    """
 
 
 class GraphRecursionError(MilepostError, RecursionError):
     """The run reached its limit of super-steps before it came to an end.
 
     Pass a larger `recursion_limit` in the config, or look for a loop that has no way out.
+
+    Examples:
+        >>> from milepost.errors import GraphRecursionError
+        >>> from milepost.graph import START, StateGraph
+        >>> loop = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        >>> graph = loop.add_edge("work", "work").compile()
+        >>> try:
+        ...     graph.invoke({}, {"recursion_limit": 5})
+        ... except GraphRecursionError:
+        ...     print("an endless loop")
+        an endless loop
     """
 
 
 class InvalidUpdateError(MilepostError):
-    """A node, an input or `update_state` wrote something that the state cannot take."""
+    """A node, an input or `update_state` wrote something that the state cannot take.
+
+    Examples:
+        >>> from milepost.errors import InvalidUpdateError
+        >>> from milepost.graph import START, StateGraph
+        >>> from typing_extensions import TypedDict
+        >>> class State(TypedDict):
+        ...     n: int
+        >>> builder = StateGraph(State)
+        >>> for name in ("left", "right"):
+        ...     _ = builder.add_node(name, lambda state: {"n": 1}).add_edge(START, name)
+        >>> try:
+        ...     builder.compile().invoke({"n": 0})  # both write n, which has no reducer
+        ... except InvalidUpdateError:
+        ...     print("give n a reducer")
+        give n a reducer
+    """
 
 
 class EmptyChannelError(MilepostError):
@@ -222,6 +259,23 @@ class UnknownInterruptError(MilepostError, RuntimeError):
 
     `reason` says how it does not match, `interrupt_ids` are those that it names, `pending_ids`
     those that are open. `get_state(config).interrupts` lists the open ones too.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import UnknownInterruptError
+        >>> from milepost.graph import START, StateGraph
+        >>> from milepost.types import Command, interrupt
+        >>> builder = StateGraph(dict)
+        >>> for name in ("left", "right"):
+        ...     _ = builder.add_node(name, lambda state: interrupt("?")).add_edge(START, name)
+        >>> graph = builder.compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> _ = graph.invoke({}, config)
+        >>> try:
+        ...     graph.invoke(Command(resume="yes"), config)  # to which of the two?
+        ... except UnknownInterruptError:
+        ...     print("answer by id")
+        answer by id
     """
 
     def __init__(
@@ -272,11 +326,36 @@ class CheckpointError(MilepostError):
 
 
 class MissingThreadError(CheckpointError, ValueError):
-    """A graph with a checkpointer was called without saying which thread."""
+    """A graph with a checkpointer was called without saying which thread.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import MissingThreadError
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        >>> try:
+        ...     builder.compile(checkpointer=InMemorySaver()).invoke({})
+        ... except MissingThreadError:
+        ...     print("pass config={'configurable': {'thread_id': ...}}")
+        pass config={'configurable': {'thread_id': ...}}
+    """
 
 
 class CheckpointNotFoundError(CheckpointError, ValueError):
-    """The thread has no checkpoint with this id."""
+    """The thread has no checkpoint with this id.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import CheckpointNotFoundError
+        >>> from milepost.graph import START, StateGraph
+        >>> builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        >>> graph = builder.compile(checkpointer=InMemorySaver())
+        >>> try:
+        ...     graph.get_state({"configurable": {"thread_id": "1", "checkpoint_id": "a"}})
+        ... except CheckpointNotFoundError:
+        ...     print("it may have been pruned")
+        it may have been pruned
+    """
 
 
 class MissingNodeError(CheckpointError):
@@ -325,6 +404,25 @@ class ThreadConflict(CheckpointError):
     """Another run has taken the thread since this one loaded it; nothing was changed.
 
     Load the thread again and repeat the call, or give each run its own thread.
+
+    Examples:
+        >>> from milepost.checkpoint.memory import InMemorySaver
+        >>> from milepost.errors import ThreadConflict
+        >>> from milepost.graph import START, StateGraph
+        >>> nodes = [("one", lambda state: {"n": 1}), ("two", lambda state: {"n": 2})]
+        >>> builder = StateGraph(dict).add_sequence(nodes).add_edge(START, "one")
+        >>> graph = builder.compile(checkpointer=InMemorySaver())
+        >>> config = {"configurable": {"thread_id": "1"}}
+        >>> first = graph.stream({"n": 0}, config, durability="sync")
+        >>> next(first)
+        {'one': {'n': 1}}
+        >>> graph.invoke({"n": 0}, config)  # another run takes the thread
+        {'n': 2}
+        >>> try:
+        ...     list(first)
+        ... except ThreadConflict:
+        ...     print("overtaken")
+        overtaken
     """
 
 
@@ -418,7 +516,17 @@ class SerdeError(MilepostError):
 
 
 class SerializationError(SerdeError, TypeError):
-    """A value was refused because it could not be read back exactly."""
+    """A value was refused because it could not be read back exactly.
+
+    Examples:
+        >>> from milepost.checkpoint.serde.jsonplus import JsonPlusSerializer
+        >>> from milepost.errors import SerializationError
+        >>> try:
+        ...     JsonPlusSerializer().dumps_typed({"file": open})
+        ... except SerializationError:
+        ...     print("it could not be read back")
+        it could not be read back
+    """
 
 
 class DeserializationError(SerdeError, ValueError):
@@ -477,6 +585,19 @@ class VersionConflict(StoreError):
     """The item has changed since the caller read it; nothing was written.
 
     Get the item again, apply the change to what it is now, and put it with its new version.
+
+    Examples:
+        >>> from milepost.errors import VersionConflict
+        >>> from milepost.store.memory import InMemoryStore
+        >>> store = InMemoryStore()
+        >>> store.put(("users",), "ada", {"n": 1})
+        >>> seen = store.get(("users",), "ada").version
+        >>> store.put(("users",), "ada", {"n": 2})  # by another program
+        >>> try:
+        ...     store.put(("users",), "ada", {"n": 3}, if_version=seen)
+        ... except VersionConflict:
+        ...     print("read it again")
+        read it again
     """
 
 
@@ -532,7 +653,22 @@ class NodeInterrupt(GraphInterrupt):
 
 
 class GraphDrained(GraphBubbleUp):
-    """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`."""
+    """The run was asked to stop and has saved where it is. Resume with `invoke(None, config)`.
+
+    Examples:
+        >>> from milepost.errors import GraphDrained
+        >>> from milepost.graph import StateGraph
+        >>> from milepost.runtime import RunControl
+        >>> nodes = [("one", lambda state: {"n": 1}), ("two", lambda state: {"n": 2})]
+        >>> graph = StateGraph(dict).add_sequence(nodes).set_entry_point("one").compile()
+        >>> control = RunControl()
+        >>> control.request_drain("deploy")
+        >>> try:
+        ...     graph.invoke({"n": 0}, control=control)
+        ... except GraphDrained as drained:
+        ...     print(drained)
+        Graph drained: deploy
+    """
 
     def __init__(self, reason: str = "shutdown") -> None:
         super().__init__(f"Graph drained: {reason}")

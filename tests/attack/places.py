@@ -29,6 +29,8 @@ class Place:
     """Names of what the parent may do to it and its workers."""
     is_shared = True
     """Whether several processes can have it open."""
+    can_fork = True
+    """Whether children by fork() get through their runs while all workers use the same threads."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -68,7 +70,7 @@ class Place:
 class Memory(Place):
     name = "memory"
     faults = ("clock",)
-    is_shared = False
+    is_shared = can_fork = False
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -264,9 +266,11 @@ class Redis(Place):
 
 
 class RedisWithoutScripts(Redis):
-    """The savers use WATCH, MULTI and EXEC."""
+    """The savers use WATCH, MULTI and EXEC. A step begins again whenever another was stored on its
+    thread meanwhile: that is slow where many write to one."""
 
     name = "redis-no-scripts"
+    can_fork = False
 
     def saver(self) -> Any:
         from milepost.checkpoint.redis import RedisSaver

@@ -90,7 +90,7 @@ class Worker:
         for workload in self.workloads:
             store_settings |= workload.settings
         saver = self.stack.enter_context(self.place.saver())
-        if self.settings["forks"] and self.place.is_shared:
+        if self.settings["forks"] and self.place.can_fork:
             self.children = forking.fork(self.name, self.history, self.settings, saver)
         store = self.stack.enter_context(self.place.store(**store_settings))
         self.sync = [self._context(at, saver, store, False) for at in range(self.settings["sync"])]

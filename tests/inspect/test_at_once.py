@@ -119,3 +119,14 @@ def test_two_tags_at_once_are_both_kept(db, monkeypatch):
     untag(db, "done", "other")
     assert [one.name for one in tags(db, "done")] == ["one", "same"]
     assert dict(show(db, Ref("done")).thread_metadata) == {}
+
+
+def test_tags_of_an_older_version_are_known_moved_and_removed(db):
+    older = {"a": [show(db, Ref("done")).checkpoint_id, ""], "b": ["1", ""]}
+    db.saver.create_thread("done", {"milepost:tags": older})
+    assert [(one.name, one.exists) for one in tags(db, "done")] == [("a", True), ("b", False)]
+    tag(db, Ref.parse("done@~1"), "a")
+    untag(db, "done", "b")
+    assert [one.name for one in tags(db, "done")] == ["a"]
+    assert show(db, Ref.parse("done@a")).values["count"] == 1
+    assert dict(show(db, Ref("done")).thread_metadata) == {}

@@ -28,6 +28,9 @@ class Library:
         "task": "func",
         "InMemorySaver": "checkpoint.memory",
         "InMemoryStore": "store.memory",
+        "Runtime": "runtime",
+        "ToolNode": "prebuilt",
+        "tools_condition": "prebuilt",
     }
 
     def __init__(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from typing import Any
 
 import pytest
 import stories
-import unseen
 from libraries import LANGGRAPH, MILEPOST
 from stories import STORIES, line, says, thread
 
@@ -24,6 +24,7 @@ from milepost.checkpoint.sqlite import SqliteSaver
 from milepost.checkpoint.sqlite.aio import AsyncSqliteSaver
 from milepost.errors import SerializationError, UnregisteredTypeError
 from milepost.integrations.langgraph import as_langgraph
+from milepost.warnings import MilepostWarning
 
 pytest.importorskip("langgraph.checkpoint.conformance")
 
@@ -172,8 +173,22 @@ def test_types_of_the_calling_module_are_allowed():
     assert graph.get_state(thread()).values == {"log": [Visible(1)]}
 
 
-def test_a_type_that_is_not_allowed_is_refused_with_its_name_and_the_way_to_allow_it():
-    graph = keeping(unseen.Hidden(1), as_langgraph(InMemorySaver()))
+def hidden() -> type[Any]:
+    """A type of a module that this one does not show."""
+    found: type[Any] = importlib.import_module("unseen").Hidden
+    return found
+
+
+def test_a_type_that_is_not_allowed_is_kept_with_a_warning():
+    graph = keeping(hidden()(1), as_langgraph(InMemorySaver()))
+    with pytest.warns(MilepostWarning, match=r"unseen\.Hidden"):
+        graph.invoke({"log": []}, thread())
+    assert graph.get_state(thread()).values == {"log": [hidden()(1)]}
+
+
+def test_under_strict_rules_it_is_refused_with_its_name_and_the_way_to_allow_it(monkeypatch):
+    monkeypatch.setenv("MILEPOST_STRICT", "1")
+    graph = keeping(hidden()(1), as_langgraph(InMemorySaver()))
     with pytest.raises(SerializationError) as refused:
         graph.invoke({"log": []}, thread())
     assert "unseen.Hidden" in str(refused.value)
@@ -181,16 +196,14 @@ def test_a_type_that_is_not_allowed_is_refused_with_its_name_and_the_way_to_allo
 
 
 def test_types_says_what_else_may_be_kept():
-    graph = keeping(unseen.Hidden(1), as_langgraph(InMemorySaver(), types=[unseen.Hidden]))
+    graph = keeping(hidden()(1), as_langgraph(InMemorySaver(), types=[hidden()]))
     graph.invoke({"log": []}, thread())
-    assert graph.get_state(thread()).values == {"log": [unseen.Hidden(1)]}
+    assert graph.get_state(thread()).values == {"log": [hidden()(1)]}
 
 
 def test_what_was_stored_is_not_read_without_being_allowed():
     saver = InMemorySaver()
-    keeping(unseen.Hidden(1), as_langgraph(saver, types=[unseen.Hidden])).invoke(
-        {"log": []}, thread()
-    )
+    keeping(hidden()(1), as_langgraph(saver, types=[hidden()])).invoke({"log": []}, thread())
     with pytest.raises(UnregisteredTypeError) as refused:
         as_langgraph(saver).get_tuple(thread())
     assert "'unseen:Hidden'" in str(refused.value)

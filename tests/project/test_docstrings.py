@@ -7,11 +7,11 @@ They are in the Google style, as the reference reads it. The rules:
   a method that names the sync form in backticks names only what it has besides.
 - `Attributes:` or a text below the field explains every field of a record.
 - `Raises:` names every error of `milepost.errors` that the function's own text raises.
-- `Examples:` shows every class and function in use, and the methods of `PRINCIPAL`. Errors and
-  warnings are shown by what raises them.
+- `Examples:` shows every class and function in use, the methods of `PRINCIPAL`, and the errors of
+  `CAUGHT`. Other errors, and warnings, say in words when they are raised.
 
 Every example runs and prints what it shows. The examples of methods continue the one of their
-class, and those of a module whose docstring has one, such as `milepost.inspect`, continue that.
+class, and those below a module whose docstring has one, such as `milepost.inspect`, continue that.
 `DB_URI` and `REDIS_URL` in the environment are the addresses of servers.
 """
 
@@ -51,6 +51,21 @@ PRINCIPAL = {
     "RunControl": "request_drain",
 }
 """Methods that programs call by themselves, by the class that defines them."""
+CAUGHT = frozenset(
+    [
+        "CheckpointNotFoundError",
+        "GraphBuildError",
+        "GraphDrained",
+        "GraphRecursionError",
+        "InvalidUpdateError",
+        "MissingThreadError",
+        "SerializationError",
+        "ThreadConflict",
+        "UnknownInterruptError",
+        "VersionConflict",
+    ]
+)
+"""Errors that programs catch, or meet on their first day."""
 
 
 def test_every_argument_is_named():
@@ -143,7 +158,9 @@ def needs_example(member: Member) -> bool:
         return member.last_name in PRINCIPAL.get(member.owner.__name__, "").split()
     if member.last_name.startswith("pytest_"):
         return False  # a hook, which pytest calls
-    return not (member.is_class and issubclass(member.object, (Exception, Warning)))
+    if member.is_class and issubclass(member.object, (Exception, Warning)):
+        return member.last_name in CAUGHT
+    return True
 
 
 SERVERS = {"DB_URI": "uri", "REDIS_URL": "redis_server"}
@@ -157,13 +174,14 @@ def with_examples() -> tuple[Member, ...]:
 
 def example(member: Member) -> str:
     """The example, after those that it continues: of its module, and of the class of a method."""
-    of_module = Sections.of(sys.modules[member.module].__doc__).sections.get("Examples", "")
+    rooms = [one for one in public_modules() if member.name.startswith(f"{one}.")]
+    begun = [Sections.of(sys.modules[one].__doc__).sections.get("Examples", "") for one in rooms]
     owner = member.owner
     classes = [one for one in with_examples() if owner and one.is_class]
     classes = [one for one in classes if owner in one.object.__mro__]
     classes.sort(key=lambda one: one.object is not owner)
     texts = [one.doc.sections["Examples"] for one in [*classes[:1], member]]
-    return "\n\n".join([of_module, *texts])
+    return "\n\n".join([*begun, *texts])
 
 
 @pytest.mark.parametrize("module", public_modules())

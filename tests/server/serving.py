@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -42,11 +43,19 @@ class Running:
     def client(self, **options: Any) -> httpx.Client:
         """A client that has the token."""
         headers = {**self.headers, **options.pop("headers", {})}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=20, **options)
+        return _client(self.url, headers=headers, **options)
 
     def stranger(self, **options: Any) -> httpx.Client:
         """A client that has not."""
-        return httpx.Client(base_url=self.url, timeout=20, **options)
+        return _client(self.url, **options)
+
+
+_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Nothing is encrypted here. To read the usual certificates takes longer than most tests."""
+
+
+def _client(url: str, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=url, timeout=20, verify=_NO_CERTIFICATES, **options)
 
 
 @contextmanager

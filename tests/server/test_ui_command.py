@@ -100,7 +100,6 @@ def test_the_graphs_of_a_configuration_are_offered(asked: str, tmp_path: Path) -
         (["ui", "FILE", "--graph", "nomodule:graph"], "nomodule"),
         (["ui", "FILE", "--graph", "nothing.json"], "nothing.json"),
         (["ui", "FILE", "--host", "203.0.113.7"], "203.0.113.7"),
-        (["ui", "FILE", "--port", "99999999"], "99999999"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_line(

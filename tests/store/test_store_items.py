@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import uuid
+import warnings
 
 import pytest
 
@@ -24,6 +25,7 @@ from milepost.store.base import (
     SearchItem,
     SearchOp,
 )
+from milepost.warnings import MilepostWarning
 
 NS = ("1", "memories")
 
@@ -126,7 +128,7 @@ class TestValues:
 class TestNamespaces:
     @pytest.mark.parametrize(
         "namespace",
-        [(), ("",), ("a.b",), (1,), ("langgraph",), ("a", None), "text", ("a\0",), ("\ud800",)],
+        [(), ("",), ("a.b",), (1,), ("langgraph",), ("a", None), 5, ("a\0",), ("\ud800",)],
     )
     def test_that_no_item_can_have_are_refused(self, store, namespace):
         with pytest.raises(InvalidNamespaceError):
@@ -138,6 +140,21 @@ class TestNamespaces:
             store.get(namespace, "k")
         with pytest.raises(InvalidNamespaceError):
             store.search(namespace)
+
+    def test_a_text_is_taken_letter_by_letter_with_a_warning(self, store):
+        text = uuid.uuid4().hex  # another one each time: it is warned of once
+        with pytest.warns(MilepostWarning, match=r"Write \(label,\)"):
+            store.put(text, "k", {"n": 1})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert store.get(text, "k").namespace == tuple(text)
+            assert [item.value for item in store.search(text[:9])] == [{"n": 1}]
+            assert store.list_namespaces(suffix=text[9:]) == [tuple(text)]
+
+    def test_a_text_is_refused_under_strict_rules(self, store, monkeypatch):
+        monkeypatch.setenv("MILEPOST_STRICT", "1")
+        with pytest.raises(InvalidNamespaceError, match=r"Write \(label,\)"):
+            store.put("strict text", "k", {})
 
     @pytest.mark.parametrize("key", [None, b"k", "a\0b", "\ud800"])
     def test_and_so_are_keys(self, store, key):

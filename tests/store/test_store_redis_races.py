@@ -75,6 +75,20 @@ def test_an_item_that_changes_during_a_search_has_the_score_of_the_value_it_come
     assert found(one) == {"y": ("ab", 0.71), "x": ("b", 0.0)}
 
 
+@pytest.mark.parametrize("strict", [0, 8])
+def test_a_copy_that_another_thread_has_replaced_meanwhile_is_not_searched(
+    strict, stores, monkeypatch
+):
+    """As when it knows of another generation already, in which all vectors are still to be made."""
+    monkeypatch.setattr(core, "_STRICT", strict)
+    one, _ = stores
+    one.put(NS, "x", {"text": "a"})
+    copies: Any = one._core._ranker._copies
+    replaced = vectors.CopyOf(99, b"other")
+    once_after(monkeypatch, copies, "update", lambda: copies.update("users", replaced, (0, 1), []))
+    assert found(one) == {"x": ("a", 1.0)}
+
+
 def test_an_item_that_loses_its_text_during_a_search_is_not_found_by_meaning(stores, monkeypatch):
     one, other = stores
     one.put(NS, "x", {"text": "a"})

@@ -189,6 +189,14 @@ class TestFilter:
         assert keys(store.search(NS, filter={"nul": {"$gte": "a"}})) == ["plain"]
         assert len(store.search(NS, filter={"pair": [1, 2]})) == 2
 
+    def test_numbers_are_compared_with_the_ends_of_their_order(self, store):
+        for key, n in (("a", -(2.0**80)), ("b", 0), ("c", 2**62), ("d", "text")):
+            store.put(NS, key, {"n": n})
+        for operator, ends in (("$lt", math.inf), ("$lte", math.inf), ("$gt", -math.inf)):
+            assert sorted(keys(store.search(NS, filter={"n": {operator: ends}}))) == ["a", "b", "c"]
+        for operator, ends in (("$gte", math.inf), ("$lt", -math.inf), ("$lt", math.nan)):
+            assert store.search(NS, filter={"n": {operator: ends}}) == []
+
     def test_a_key_that_is_no_text_is_found_by_the_text_that_json_has_for_it(self, store):
         store.put(NS, "k", {"by": {7: "a", "x": {True: "b"}}})
         assert keys(store.search(NS, filter={"by": {"7": "a"}})) == ["k"]

@@ -193,7 +193,7 @@ def test_a_refresh_by_a_clock_that_is_behind_shortens_no_life(stores, clock):
 
 
 def test_a_search_finds_all_though_two_reindexes_end_before_it_does(stores, monkeypatch):
-    from milepost.store._sql import core
+    from milepost.store._core import engine_core as core
 
     store = stores.open(index=INDEX)
     for key in "abc":
@@ -207,9 +207,9 @@ def test_a_search_finds_all_though_two_reindexes_end_before_it_does(stores, monk
         store.store.conn.execute("UPDATE milepost_items SET indexed = -1")
         store.store.conn.commit()
 
-    def late(searching):
+    def late(searching, where):
         """Another reindex ends while this store makes what the one before it has left."""
-        yield from embed_lacking(searching)
+        yield from embed_lacking(searching, where)
         if left:
             left.pop()
             other.reindex()

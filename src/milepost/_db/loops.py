@@ -11,6 +11,10 @@ from milepost.errors import ColourError
 R = TypeVar("R")
 
 
+class LoopBlockedError(ColourError, asyncio.InvalidStateError):
+    """A sync method was called on the event loop; LangGraph raises the second of its bases."""
+
+
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """The loop that runs in this thread."""
     try:
@@ -28,7 +32,7 @@ def from_outside(
 ) -> R:
     """What a call comes to on its loop, for a thread that is not the loop's."""
     if running_loop() is not None:
-        raise ColourError(
+        raise LoopBlockedError(
             f"A sync method of {owner} would block the event loop that runs in this thread. Use "
             "the async method."
         )

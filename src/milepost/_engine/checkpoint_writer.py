@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from milepost._engine.delta_snapshots import DeltaSnapshots
@@ -15,7 +16,7 @@ from milepost._internal import log
 from milepost._internal.ids import LateId, checkpoint_id
 from milepost.checkpoint._contract.records import FORMAT_VERSION, Checkpoint, now
 from milepost.checkpoint._contract.step_saver import NewCheckpoint, StepCommit
-from milepost.errors import SerdeError
+from milepost.errors import SerdeError, SerializationError
 from milepost.types import MISSING, RunnableConfig
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         PendingWrite,
     )
     from milepost.checkpoint._contract.step_saver import TaskWrites
+    from milepost.checkpoint.base import BaseCheckpointSaver
 
 OF_A_TASK = frozenset(
     {
@@ -47,6 +49,7 @@ OF_A_TASK = frozenset(
 """Metadata that says where a task runs, for callbacks: it is not saved."""
 
 
+_PLAIN: frozenset[type] = frozenset({str, int, float, bool, type(None)})
 SECRETS = ("key", "token", "secret", "password", "auth", "credential")
 """Words in the names of what a config may hold and a database should not."""
 
@@ -147,6 +150,18 @@ class CheckpointWriter:
         """Where the present checkpoint comes from, if there is no metadata of it yet."""
         self._authors: dict[str, str] = {}
         """Under `exit`: which node last wrote each channel, to name it if it cannot be stored."""
+
+    def leave_out_unstorable(self, saver: BaseCheckpointSaver[Any]) -> None:
+        """Do not save what the caller wants to be saved and the saver cannot write."""
+        for key in [key for key, value in self._given.items() if type(value) not in _PLAIN]:
+            try:
+                saver.serde.dumps_typed(self._given[key])
+            except SerializationError as error:
+                text = f"metadata {key!r} of the config cannot be saved: {error}"
+                self.program.strictness.check(
+                    ("metadata", key), partial(SerializationError, text), "It is left out."
+                )
+                del self._given[key]
 
     def kept(self, key: str) -> Any:
         """What is saved under this key with every checkpoint; None if there is nothing."""

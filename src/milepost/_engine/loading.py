@@ -32,6 +32,7 @@ from milepost.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     InvalidIdError,
+    MissingThreadError,
     OutsideRunError,
 )
 
@@ -76,6 +77,12 @@ def find_saver(
         elif above.saver is own:
             checkpoints.join(above, owned=False)
     elif parent is not None:
+        if (settings.config.get("configurable") or {}).get("thread_id") is None:
+            checkpoints.program.strictness.check(
+                "no thread", lambda: _no_thread(checkpoints.program.name), "It runs unsaved."
+            )
+            position.ns = parent.child_ns()
+            return None
         position.parent = None
         return own
     if parent is not None:
@@ -86,6 +93,13 @@ def find_saver(
     assert saver is not None
     _check_depth(saver, position, checkpoints.program.name)
     return saver
+
+
+def _no_thread(graph: str) -> MissingThreadError:
+    return MissingThreadError(
+        f"Graph '{graph}' has a saver of its own, and was called by a graph without one and "
+        "without a thread: pass a thread_id, or give the saver to the outer graph."
+    )
 
 
 def _check_depth(saver: Saver, position: Position, graph: str) -> None:
@@ -115,6 +129,7 @@ def load_checkpoint(
 
     `in_place`: the run starts where the config points, in an inner graph too.
     """
+    checkpoints.leave_out_unstorable(saver)
     if checkpoints.thread is not None:
         position.thread_id = checkpoints.thread.thread_id
         inner = yield from _load_inner(saver, position, checkpoints.thread)

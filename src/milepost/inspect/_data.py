@@ -300,7 +300,18 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
 
 
 def limited(data: Any, limit: int, path: Path) -> tuple[Any, int]:
-    """Data whose large parts are left out, and about how many characters it had."""
+    """Data whose large parts are left out, and about how many characters it had.
+
+    Args:
+        data: What `as_data` gave.
+        limit: How many characters a part may have.
+        path: Where the data is.
+
+    Examples:
+        >>> from milepost.inspect.parts import limited
+        >>> limited({"city": "Paris"}, 100, ())[0]
+        {'city': 'Paris'}
+    """
     if isinstance(data, str):
         size = len(data) + 2
         return ({"$more": size, "path": list(path)} if size > limit and path else data), size

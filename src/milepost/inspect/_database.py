@@ -27,10 +27,11 @@ class Database:
     Args:
         saver: Reads and writes threads.
         url: The address, for messages.
-        kind: "sqlite", "postgres" or another kind of saver.
+        kind: "sqlite", "postgres", "redis" or "memory".
         flavour: Whether milepost or LangGraph has written it.
         writable: Whether it may be changed.
         store: The store in the same database.
+        open_store: Opens that store when it is first asked for.
         source: Reads what savers do not show: sizes, tags, rows.
         reader: Reads threads as data, if that is another saver.
         close: Closes it.
@@ -136,7 +137,14 @@ class Database:
         return f"<Database {self.url} ({self.flavour}, {'write' if self.writable else 'read'})>"
 
     def check_ours(self, what: str) -> None:
-        """Raise ReadOnlyError for a database of LangGraph's."""
+        """Make sure that milepost has written the database.
+
+        Args:
+            what: What is to be done, for the error.
+
+        Raises:
+            ReadOnlyError: It is LangGraph's.
+        """
         if self.flavour == "langgraph":
             raise ReadOnlyError(
                 f"{what} is not possible on {self.url}, which is LangGraph's: such databases are "

@@ -41,7 +41,19 @@ _UNREACHABLE: Final = (
 
 @contextmanager
 def told_plainly(what: str) -> Iterator[None]:
-    """Errors of databases as errors that say what to do."""
+    """Errors of databases as errors that say what to do.
+
+    Args:
+        what: What is being done.
+
+    Raises:
+        InspectError: `DamagedError`, `CannotOpenError` or another one, in place of the database's.
+
+    Examples:
+        >>> from milepost.inspect.parts import told_plainly
+        >>> with told_plainly("trip"):
+        ...     pass
+    """
     try:
         yield
     except (InspectError, ThreadConflict):

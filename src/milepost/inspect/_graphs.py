@@ -59,9 +59,24 @@ def load_graph(spec: str) -> Any:
 
 
 def load_graphs(spec: str) -> dict[str, Any]:
-    """The graphs that a text names, by their names: of a `langgraph.json` all, otherwise one.
+    """The graphs that a text names, by their names. The programs are imported.
 
     A graph has its own name, or else that of the attribute.
+
+    Args:
+        spec: As for `load_graph`; of a `langgraph.json` all graphs are loaded.
+
+    Raises:
+        GraphNotFoundError: There is none.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("trips_of_tomorrow.py").write_text('''
+        ... from milepost.graph import START, StateGraph
+        ... builder = StateGraph(dict).add_node("work", lambda state: state).add_edge(START, "work")
+        ... ''')
+        >>> list(inspect.load_graphs("trips_of_tomorrow.py:builder"))
+        ['builder']
     """
     if spec.endswith(".json"):
         config = _Config(Path(spec))
@@ -176,17 +191,44 @@ def _compiled(found: Any, spec: str) -> Any:
 
 
 def records_of(graph: Any) -> str:
-    """The module with the records, such as Command, of the library that a graph is of."""
+    """The module with the records, such as Command, of the library that a graph is of.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import records_of
+        >>> records_of(graph)
+        'milepost.types'
+    """
     return "langgraph.types" if is_langgraph(graph) else "milepost.types"
 
 
 def is_langgraph(graph: Any) -> bool:
-    """Whether a graph is LangGraph's own."""
+    """Whether a graph is LangGraph's own.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import is_langgraph
+        >>> is_langgraph(graph)
+        False
+    """
     return type(graph).__module__.startswith("langgraph.")
 
 
 def refusing(graph: Any) -> dict[str, Any]:
-    """Options that let a graph refuse a thread that another run has; LangGraph has none."""
+    """Options that let a graph refuse a thread that another run has; LangGraph has none.
+
+    Args:
+        graph: The compiled graph.
+
+    Examples:
+        >>> from milepost.inspect.parts import refusing
+        >>> refusing(graph)
+        {'on_conflict': 'reject'}
+    """
     return {} if is_langgraph(graph) else {"on_conflict": "reject"}
 
 

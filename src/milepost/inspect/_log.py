@@ -170,7 +170,18 @@ def _entry(
 
 
 def step_at(db: Database, saved: CheckpointTuple, nodes: Iterable[str] = ()) -> Step:
-    """What follows a checkpoint."""
+    """What follows a checkpoint.
+
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        nodes: Names of nodes that the graph has, where they are known.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve, step_at
+        >>> [task.name for task in step_at(db, resolve(db, Ref.parse("trip@~1"))).tasks()]
+        ['count']
+    """
     place = place_of(saved.config)
     paths = db.source.paths(place.thread_id, place.checkpoint_ns, place.checkpoint_id or "")
     return Step(saved, paths, nodes)

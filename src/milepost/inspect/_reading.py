@@ -56,12 +56,30 @@ def outline(saved: CheckpointTuple, channels: Any) -> Checkpoint:
 
 
 def id_of(saved: CheckpointTuple) -> str:
-    """The id of a checkpoint."""
+    """The id of a checkpoint.
+
+    Args:
+        saved: The checkpoint.
+
+    Examples:
+        >>> from milepost.inspect.parts import id_of, resolve
+        >>> id_of(resolve(db, Ref.parse("trip"))) == next(inspect.log(db, "trip")).checkpoint_id
+        True
+    """
     return place_of(saved.config).checkpoint_id or ""
 
 
 def parent_of(saved: CheckpointTuple) -> str | None:
-    """The id of the checkpoint before it."""
+    """The id of the checkpoint before it.
+
+    Args:
+        saved: The checkpoint.
+
+    Examples:
+        >>> from milepost.inspect.parts import parent_of, resolve
+        >>> parent_of(resolve(db, Ref.parse("trip@~3"))) is None
+        True
+    """
     parent = saved.parent_config
     return None if parent is None else place_of(parent).checkpoint_id
 
@@ -71,13 +89,37 @@ def load(db: Database, place: Place) -> CheckpointTuple | None:
 
     From a listing, whose records are read when they are looked at: one damaged value does not hide
     the others.
+
+    Args:
+        db: The database.
+        place: The thread, the graph, and perhaps the checkpoint.
+
+    Examples:
+        >>> from milepost.checkpoint._contract.records import Place
+        >>> from milepost.inspect.parts import load
+        >>> load(db, Place("trip", "", None)).metadata["step"]
+        2
     """
     with told_plainly(f"thread '{place.thread_id}'"):
         return next(iter(db.reader.list(place.config(), limit=1)), None)
 
 
 def resolve(db: Database, ref: Ref) -> CheckpointTuple:
-    """The checkpoint that a reference means; an error says why there is none."""
+    """The checkpoint that a reference means.
+
+    Args:
+        db: The database.
+        ref: The reference.
+
+    Raises:
+        InspectError: Says why there is none: `ThreadNotFoundError`, `StateNotFoundError`,
+            `AmbiguousReferenceError`.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve
+        >>> resolve(db, Ref.parse("trip@~1")).metadata["step"]
+        1
+    """
     found = resolve_or_none(db, ref)
     if found is None:
         raise StateNotFoundError(f"Thread '{ref.thread_id}' has no checkpoint yet.")
@@ -179,9 +221,19 @@ def ancestors(db: Database, saved: CheckpointTuple) -> Iterator[CheckpointTuple]
 def state_of(
     db: Database, saved: CheckpointTuple, only: Callable[[str], bool] | None = None
 ) -> Any:
-    """The state at a checkpoint as its graph shows it; with `only`, some keys of it.
+    """The state at a checkpoint as its graph shows it.
 
     A value that cannot be read is replaced by the reason: the others are shown.
+
+    Args:
+        db: The database.
+        saved: The checkpoint.
+        only: Says which keys are wanted; all by default.
+
+    Examples:
+        >>> from milepost.inspect.parts import resolve, state_of
+        >>> state_of(db, resolve(db, Ref.parse("trip")), only=lambda key: key == "city")
+        {'city': 'Paris'}
     """
     values = values_of(saved, only or (lambda _: True))
     if ROOT in values:

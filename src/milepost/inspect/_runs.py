@@ -238,6 +238,15 @@ def settle(db: Database, graph: Any, thread_id: str) -> None:
 
     Such a run ends without a word: one that stops before or after a node leaves a checkpoint from
     which it could as well go on. A thread that another run has taken meanwhile stays as it is.
+
+    Args:
+        db: The database.
+        graph: The compiled graph.
+        thread_id: The thread.
+
+    Examples:
+        >>> from milepost.inspect.parts import settle
+        >>> settle(db, graph, "trip")  # nothing to do: the graph is milepost's
     """
     if not is_langgraph(graph):
         return

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "milepost:tag:"
 """How the reserved keys begin."""
+_OLDER: Final = "milepost:tags"
+"""The key under which version 0.2.0 kept all tags of a thread."""
 
 
 class TaggedAt(NamedTuple):
@@ -28,14 +30,18 @@ class TaggedAt(NamedTuple):
 
 def tags_in(metadata: Mapping[str, Any]) -> dict[str, TaggedAt]:
     """The tags in the metadata of a thread; what is no tag is left out."""
-    return {
-        key.removeprefix(PREFIX): TaggedAt(*place)
-        for key, place in metadata.items()
-        if key.startswith(PREFIX)
-        and isinstance(place, list)
-        and len(place) == 2
-        and all(isinstance(part, str) for part in place)
-    }
+    older = metadata.get(_OLDER)
+    stored = dict(older) if isinstance(older, dict) else {}
+    for key, place in metadata.items():
+        if key.startswith(PREFIX):
+            stored[key.removeprefix(PREFIX)] = place
+    return {name: TaggedAt(*place) for name, place in stored.items() if _is_place(place)}
+
+
+def _is_place(place: Any) -> bool:
+    return (
+        isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)
+    )
 
 
 def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
@@ -44,5 +50,18 @@ def stored_tag(name: str, at: TaggedAt | None) -> dict[str, Any]:
 
 
 def without_tags(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata as the user has it."""
-    return {key: value for key, value in metadata.items() if not key.startswith(PREFIX)}
+    """The metadata as the user has it.
+
+    Args:
+        metadata: What the registry has of a thread.
+
+    Examples:
+        >>> from milepost.inspect.parts import without_tags
+        >>> without_tags({"owner": "ada"})
+        {'owner': 'ada'}
+    """
+    return {
+        key: value
+        for key, value in metadata.items()
+        if not key.startswith(PREFIX) and key != _OLDER
+    }

@@ -31,7 +31,19 @@ def _saver(db: Database, what: str, method: str, *, reader: bool = False) -> Any
 
 
 def check_threads_exist(db: Database, thread_ids: Iterable[str]) -> None:
-    """Raise for the first thread that is not there."""
+    """Make sure that threads are there.
+
+    Args:
+        db: The database.
+        thread_ids: The threads.
+
+    Raises:
+        ThreadNotFoundError: For the first that is not there.
+
+    Examples:
+        >>> from milepost.inspect.parts import check_threads_exist
+        >>> check_threads_exist(db, ["trip"])
+    """
     for thread_id in thread_ids:
         if db.source.thread_entry(thread_id) is None:
             raise no_such_thread(db, thread_id)
@@ -121,6 +133,7 @@ def erase_threads(
     Args:
         db: The database.
         thread_ids: The threads.
+        progress: Called after each thread.
 
     Examples:
         >>> inspect.erase_threads(db, ["trip"]).threads

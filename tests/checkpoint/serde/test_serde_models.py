@@ -138,7 +138,7 @@ def test_a_parametrised_model_is_allowed_where_the_model_is(serde: JsonPlusSeria
 
 
 def test_a_model_that_is_not_registered_is_refused_both_ways(serde: JsonPlusSerializer) -> None:
-    stranger = JsonPlusSerializer(registry=TypeRegistry())
+    stranger = JsonPlusSerializer(registry=TypeRegistry(), strict=True)
     with pytest.raises(SerializationError, match="register_type"):
         stranger.dumps_typed(Inner())
     with pytest.raises(UnregisteredTypeError, match="Inner"):

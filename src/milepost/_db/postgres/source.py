@@ -147,7 +147,11 @@ class PostgresSource:
                     lock = self._lock()
                     yield lock.acquire
                     try:
-                        connection = yield from self._own_connection()
+                        connection = self._connection
+                        if self._ended or (
+                            self._reconnect and (connection is None or connection.closed)
+                        ):
+                            connection = yield from self._reconnected()
                         if not is_idle(connection):
                             yield from _settled(connection)
                         steps = transaction(connection, work, begin, prepare=prepare)
@@ -182,13 +186,14 @@ class PostgresSource:
             return True
         return self._pool is not None and not getattr(self._pool, "closed", False)
 
-    def _own_connection(self) -> Steps[Any]:
+    def _reconnected(self) -> Steps[Any]:
+        """A new connection in place of one that has died."""
         if self._ended:
             raise has_ended()
-        if self._reconnect and (self._connection is None or self._connection.closed):
-            if self._connection is not None:
-                yield self._connection.close  # also where it broke
-            self._connection = yield self._reconnect
+        if self._connection is not None:
+            yield self._connection.close  # also where it broke
+        assert self._reconnect is not None
+        self._connection = yield self._reconnect
         return self._connection
 
 

@@ -171,8 +171,11 @@ def function_of(target: Any) -> Any:
 
 def hints_of(target: Any) -> Mapping[str, Any]:
     """Type hints of a callable; empty where they cannot be resolved."""
+    function = function_of(target)
+    if not callable(function):
+        return {}  # a runnable, whose annotations are those of its fields
     try:
-        return get_type_hints(function_of(target), include_extras=True)
+        return get_type_hints(function, include_extras=True)
     except Exception:
         return {}
 

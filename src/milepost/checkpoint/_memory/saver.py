@@ -7,6 +7,7 @@ from typing import Any
 
 from milepost._internal.ids import getrandbits
 from milepost.checkpoint._contract.faceted_saver import FacetedSaver
+from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.older_names import with_metadata_of
 from milepost.checkpoint._contract.records import (
@@ -136,7 +137,7 @@ class InMemorySaver(FacetedSaver, MemoryStorage):  # type: ignore[misc] # what p
                     continue
                 if filter:
                     metadata = self._metadata(place, stored)
-                    if any(metadata.get(key, MISSING) != wanted for key, wanted in filter.items()):
+                    if not metadata_matches(metadata, filter):
                         continue
                 found = self._read(place, stored)
             yield found

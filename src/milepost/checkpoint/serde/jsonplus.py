@@ -12,6 +12,7 @@ from milepost.checkpoint.serde._msgpack.signals import Refused
 from milepost.checkpoint.serde._types import old_json
 from milepost.checkpoint.serde.registry import TypeRegistry, default_registry
 from milepost.errors import DeserializationError, InvalidModuleError, SerializationError
+from milepost.types import MISSING, _Missing
 
 __all__ = ["InvalidModuleError", "JsonPlusSerializer"]
 
@@ -27,23 +28,25 @@ Allowed: TypeAlias = "Iterable[tuple[str, ...] | type]"
 class JsonPlusSerializer:
     """Writes and reads values exactly, as msgpack.
 
-    What cannot be read back exactly is refused when it is written, with one exception: a subclass
-    of a built-in type, such as a `class Name(str)`, that is not registered is stored as that type,
-    with a warning.
+    What cannot be read back is refused when it is written. Of types that are not registered, some
+    are written with a warning: a subclass of a built-in type, such as a `class Name(str)`, as that
+    type, an exception as a RemoteError, and a data type (a dataclass, an enum, a pydantic model) as
+    itself, which this process reads back, and another one if its graphs show the type.
 
     Args:
         pickle_fallback: Write what would be refused with pickle instead, and read such values.
             Anyone who can change stored pickle can run code in the reader, so it is off unless
             asked for.
         registry: The types that may be saved; all serializers share one by default.
-        strict: Refuse subclasses of built-in types too; so does MILEPOST_STRICT=1 in the
+        strict: Refuse all types that are not registered; so does MILEPOST_STRICT=1 in the
             environment.
         allowed_json_modules: Adds to `allowed_msgpack_modules`.
         allowed_msgpack_modules: Types that this serializer may also save: classes, or pairs of a
-            module and a name, `[("shop.models", "Order")]`. They never take away what is allowed:
-            `None` and an empty list say nothing. A class that is named is imported when its first
-            value is met. `True` allows every data type, and imports what stored bytes name: use it
-            only where no one else can write to the database.
+            module and a name, `[("shop.models", "Order")]`. They never take away what is
+            registered, but a list, or None, that is given here refuses every other data type. A
+            class that is named is imported when its first value is met. `True` allows every data
+            type, and imports what stored bytes name: use it only where no one else can write to
+            the database.
 
     Examples:
         >>> from datetime import date
@@ -60,7 +63,7 @@ class JsonPlusSerializer:
         registry: TypeRegistry | None = None,
         strict: bool | None = None,
         allowed_json_modules: Allowed | Literal[True] | None = None,
-        allowed_msgpack_modules: Allowed | Literal[True] | None = None,
+        allowed_msgpack_modules: Allowed | Literal[True] | _Missing | None = MISSING,
     ) -> None:
         self.pickle_fallback = pickle_fallback
         self._strict = pickle_fallback or (strict_by_default() if strict is None else strict)
@@ -68,23 +71,26 @@ class JsonPlusSerializer:
         named = [
             one
             for allowed in (allowed_json_modules, allowed_msgpack_modules)
-            if allowed is not None and allowed is not True
+            if allowed is not None and allowed is not True and not isinstance(allowed, _Missing)
             for one in allowed
         ]
         self._use(default_registry if registry is None else registry)
-        if everything or named:
-            self._extend(named, everything=everything)
+        closed = allowed_msgpack_modules is not True and allowed_msgpack_modules is not MISSING
+        if everything or named or closed:
+            self._extend(named, everything=everything, only_registered=closed)
 
     def _use(self, registry: TypeRegistry) -> None:
         self.registry = registry
         self.level = Level(registry, strict=self._strict)
         self._tuples, self._hooks = self.level.tuples, self.level.hooks
 
-    def _extend(self, named: Allowed, *, everything: bool) -> None:
+    def _extend(self, named: Allowed, *, everything: bool, only_registered: bool) -> None:
         """Allow more types, to this serializer alone."""
         from milepost.checkpoint.serde._types.extended import ExtendedRegistry
 
-        extended = ExtendedRegistry(self.registry, everything=everything)
+        extended = ExtendedRegistry(
+            self.registry, everything=everything, only_registered=only_registered
+        )
         extended.allow(*named)
         self._use(extended)
 
@@ -98,7 +104,7 @@ class JsonPlusSerializer:
         if not named:
             return self
         twin = copy(self)
-        twin._extend(named, everything=False)
+        twin._extend(named, everything=False, only_registered=self.registry.only_registered)
         return twin
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:

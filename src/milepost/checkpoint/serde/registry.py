@@ -15,7 +15,14 @@ from weakref import WeakSet
 
 from milepost._internal import fork_guard
 from milepost._internal.noted_types import hand_over
-from milepost.checkpoint.serde._types import bases, families, own, records, standard
+from milepost._internal.warn import warn_of
+from milepost.checkpoint.serde._types import (
+    families,
+    own,
+    records,
+    standard,
+    unregistered,
+)
 from milepost.checkpoint.serde._types.discover import Discovery
 from milepost.errors import UnregisteredTypeError
 
@@ -51,6 +58,8 @@ class TypeRegistry:
 
     plain_tuples = True
     """Whether tuples are written and read as usual, so that the accelerator may do it."""
+    only_registered = False
+    """Whether data types are refused that are not registered, whatever the serializer says."""
 
     def __init__(self) -> None:
         self.writers: dict[type, Writer] = dict(standard.WRITERS)
@@ -60,13 +69,15 @@ class TypeRegistry:
         self.by_tag: dict[str, Decode] = {}
         """Decoders that were looked up before, by the tag in stored bytes."""
         self.bases: dict[type, Writer] = {}
-        """Subclasses of built-in types that are not registered: what writes them as their base.
+        """What writes classes that are not registered all the same, as `base_writer` finds it.
         Not among `writers`, since a strict serializer refuses them."""
         self._warned: WeakSet[type] = WeakSet()
         self._named: set[tuple[str, str]] = set()
         """Module and name of types that the program allows without having imported them yet."""
         self.types: dict[str, RecordType] = {}
         """Registered types by every name that they have or had."""
+        self.unregistered: dict[str, RecordType] = {}
+        """Data types that are not registered, and of which this process has written values."""
         self.generics = 0
         """How many classes reading has made, of generic models that are registered."""
         self._lock = fork_guard.fresh_in_child(RLock())
@@ -159,18 +170,27 @@ class TypeRegistry:
             raise families.refusal(cls)
 
     def base_writer(self, cls: type) -> Writer | None:
-        """What writes a class that `find_writer` refuses as the built-in type that it extends.
+        """What writes a class that `find_writer` refuses, if anything does: see `unregistered`.
 
         The first time that a class is met there is a warning.
         """
-        writer = self.bases.get(cls)
-        found = bases.base_of(cls) if writer is None else None
-        if found is not None:
-            if cls not in self._warned:
-                bases.warn(cls, found[0])
-                self._warned.add(cls)
-            writer = self.bases[cls] = bases.writer_for(*found)
-        return writer
+        with self._lock:
+            writer = self.bases.get(cls)
+            if writer is None and (found := unregistered.way_of(cls, self)) is not None:
+                if cls not in self._warned:
+                    warn_of(found.warning)
+                    self._warned.add(cls)
+                if found.record is not None:
+                    self._add_unregistered(found.record)
+                writer = self.bases[cls] = found.writer
+            return writer
+
+    def _add_unregistered(self, record: RecordType) -> None:
+        former = self.unregistered.get(record.name)
+        if former is not None:  # the definition was executed again
+            self.bases.pop(former.cls, None)
+        self.unregistered[record.name] = record
+        self.by_tag.clear()
 
     def decoder(self, tag: str) -> Decode:
         """The decoder for a stored tag.
@@ -228,7 +248,7 @@ class TypeRegistry:
         if name not in self.types and self._named:
             module, _, short = name.partition(":")
             self._import_named(module, short)
-        return self.types.get(name)
+        return self.types.get(name) or self.unregistered.get(name)
 
     def allow(self, *types: tuple[str, ...] | type) -> None:
         """Allow data types, and those that their fields mention.

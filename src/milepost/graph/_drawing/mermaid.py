@@ -133,11 +133,22 @@ def _node(node: Node) -> str:
     if node.id == END:
         return f"{_id(node.id)}([<p>{END}</p>]):::last"
     text = f"<p>{node.name}</p>" if node.name in (START, END) else node.name
-    if node.metadata:
-        facts = "<br/>".join(f"{key} = {value}" for key, value in node.metadata.items())
+    told = ((key, _told(value)) for key, value in (node.metadata or {}).items())
+    facts = "<br/>".join(f"{key} = {value}" for key, value in told if value is not None)
+    if facts:
         text = f"{text}<hr/><small><em>{facts}</em></small>"
     style = ":::deferred" if node.is_deferred else ""
     return f"{_id(node.id)}({_text(text)}){style}"
+
+
+def _told(value: Any) -> str | None:
+    """A value in a picture: words and numbers, or several of them. Others have no short form."""
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple, set)) and all(_told(one) is not None for one in value):
+        items = [str(one) for one in value]
+        return ", ".join(sorted(items) if isinstance(value, set) else items)
+    return None
 
 
 def _edge(edge: Edge, look: Look) -> str:

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from typing import Any, Final
 
 from milepost._db.migrations import TableSetup
-from milepost._db.operations import Work
 from milepost._internal import fork_guard
 from milepost._internal.fork_guard import ProcessBound
 from milepost.store._core.api import CoreStore
-from milepost.store._core.core import StoreCore
+from milepost.store._core.engine_core import EngineCore
 from milepost.store._core.records import Result
 from milepost.store._core.tasks import Group, Transact
 from milepost.store.base import BaseStore
-
-
-class EngineCore(StoreCore):
-    """The logic of a store whose requests an engine carries out."""
-
-    @abstractmethod
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """Carry out a request."""
-
-    @abstractmethod
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """`transact`, for use on an event loop."""
-
-    def single_put(self, group: Group) -> Work[Any] | None:  # noqa: ARG002
-        """All that a group asks for, if that is one put which needs no program."""
-        return None
 
 
 class EngineStore(CoreStore, ProcessBound, BaseStore):

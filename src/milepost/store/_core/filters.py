@@ -16,8 +16,10 @@ them out by itself where it can do it exactly; `holds` is what they mean.
 from __future__ import annotations
 
 import operator as op
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from milepost.errors import FilterError, SerdeError
@@ -105,6 +107,12 @@ def _condition(path: tuple[str, ...], operator: str, operand: Any, viewer: Viewe
         if isinstance(operand, (str, bytes, Mapping)) or not hasattr(operand, "__iter__"):
             raise FilterError(f"$in for {name!r} takes a list of values, not {operand!r}.")
         return Condition(path, operator, viewer.comparable(list(operand)))
+    if operator in _COMPARE and isinstance(operand, float) and not isfinite(operand):
+        # JSON has no such number. All that can be found is smaller than one and larger than the
+        # other, and is not comparable with the third.
+        if _COMPARE[operator](0.0, operand):
+            return Condition(path, "$lte", sys.float_info.max)
+        return Condition(path, "$in", [])
     plain = viewer.comparable(operand)
     if operator in _COMPARE and not isinstance(plain, str) and not _is_number(plain):
         raise FilterError(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
+from milepost._internal.warn import strict_by_default, warn_of
 from milepost.errors import InvalidKeyError, InvalidNamespaceError
 from milepost.store._core.records import (
     GetOp,
@@ -58,7 +59,9 @@ def check(namespace: Any) -> Namespace:
 
 
 def _check(namespace: Any) -> Namespace:
-    if isinstance(namespace, str) or not isinstance(namespace, (tuple, list)):
+    if isinstance(namespace, str):
+        namespace = _labels_of(namespace)
+    elif not isinstance(namespace, (tuple, list)):
         raise InvalidNamespaceError(
             f"A namespace is a tuple of strings, not {namespace!r}. Write (label,) for one label."
         )
@@ -83,6 +86,18 @@ def _check(namespace: Any) -> Namespace:
                 "surrogate pair, since databases cannot hold them."
             )
     return tuple(namespace)
+
+
+def _labels_of(text: str) -> Namespace:
+    """The labels of a text that was given as a namespace, most likely `("users")` for `("users",)`.
+
+    As in LangGraph each character is one, so that items which it has stored are found.
+    """
+    wrong = f"A namespace is a tuple of strings, not {text!r}. Write (label,) for one label."
+    if strict_by_default():
+        raise InvalidNamespaceError(wrong)
+    warn_of(f"{wrong} Each character of it is taken as a label.")
+    return tuple(text)
 
 
 # Programs use the same few namespaces again and again.

@@ -10,9 +10,9 @@ from typing import Any, Final
 from milepost._db.migrations import TableSetup
 from milepost._db.redis.commands import Program as RedisProgram
 from milepost._db.redis.server import check_eviction
-from milepost.checkpoint.serde import _rotation
-from milepost.errors import DatabaseBusyError, ReindexConflict, StoreError
-from milepost.store._core.engine_api import EngineCore
+from milepost.checkpoint.serde._rotation import Reencrypted
+from milepost.errors import DatabaseBusyError, StoreError
+from milepost.store._core.engine_core import EngineCore
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -34,17 +34,16 @@ from milepost.store._redis.read import Reader, Renewal
 from milepost.store._redis.reindex import RedisMaking
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import resealing, sweeping
-from milepost.store._redis.vectors import Incomplete, Ranker
+from milepost.store._redis.vectors import Ranker
 from milepost.store._redis.write import Writer
-from milepost.store._vectors.generations import Generations, RegistryState, Unverified
-from milepost.store._vectors.making import embed_lacking, reindexing, verifying
+from milepost.store._vectors.generations import Generations, RegistryState
 
 _STRICT: Final = 8
 """How often reads begin again because others write below the same root. After that a search takes
 each part as it finds it."""
 _LENIENT: Final = 8
 _SWITCHES: Final = 20
-"""How many reindexes may end during one call."""
+"""How many reindexes may end during one write."""
 
 
 class RedisCore(EngineCore):
@@ -78,13 +77,10 @@ class RedisCore(EngineCore):
         )
         self._is_cluster = is_cluster
         self._allow_eviction = allow_eviction
-        self._ready = False
 
-    def ready(self) -> Program[None]:
-        """Look at the server, and note the model of the first store with an index; once."""
-        if not self._ready:
-            yield Transact(self._set_up, write=True)
-            self._ready = True
+    def getting_ready(self) -> Program[None]:
+        """Look at the server, and note the model of the first store with an index."""
+        yield Transact(self._set_up, write=True)
 
     def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
         assert isinstance(request, Transact)
@@ -107,28 +103,10 @@ class RedisCore(EngineCore):
 
     # -- groups
 
-    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
-        if not self._ready:
-            yield from self.ready()
+    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
-        completed: int | None = None
-        for _ in range(_SWITCHES):
-            try:
-                outcomes: list[Outcome] = yield Transact(
-                    partial(self._do, groups, completed), write
-                )
-            except Incomplete as found:
-                yield from embed_lacking(RedisMaking(self), found.roots)
-                # What is lacking still, could not be embedded or was put since.
-                completed = found.generation
-            except Unverified as unverified:
-                yield from verifying(RedisMaking(self), unverified.number)
-            else:
-                return outcomes
-        raise ReindexConflict(
-            "The store was reindexed again and again while it was used, so that most items had no "
-            "vectors yet. Repeat the call when the reindexing has ended."
-        )
+        outcomes: list[Outcome] = yield Transact(partial(self._do, groups, completed), write)
+        return outcomes
 
     def _do(self, groups: Sequence[Group], completed: int | None) -> RedisProgram[list[Outcome]]:
         now = self.stamps.now()
@@ -216,18 +194,14 @@ class RedisCore(EngineCore):
 
     # -- upkeep
 
-    def sweep(self) -> Program[int]:
-        yield from self.ready()
-        return (yield from sweeping(self))
+    def sweeping(self) -> Program[int]:
+        return sweeping(self)
 
-    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
-        yield from self.ready()
-        return (yield from reindexing(RedisMaking(self), progress, size))
+    def making(self) -> RedisMaking:
+        return RedisMaking(self)
 
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
-        self.check_encrypts()
-        yield from self.ready()
-        return (yield from resealing(self, progress))
+    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+        return resealing(self, progress)
 
 
 def _searches_by_meaning(task: Task) -> bool:

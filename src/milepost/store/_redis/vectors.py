@@ -25,6 +25,7 @@ from milepost.store._redis.read import Candidate, Candidates, Reader, Renewal, R
 from milepost.store._redis.snapshot import Moved, Snapshot, fields
 from milepost.store._vectors.embeddings import Packed
 from milepost.store._vectors.generations import Generation, Generations
+from milepost.store._vectors.making import Incomplete
 from milepost.store._vectors.table import VectorTable
 
 _BYTES: Final = 512 * 2**20
@@ -33,15 +34,6 @@ _GONE: Final = 1000
 """So many items may be in a copy, beside twice those that there are, before it is made again."""
 _FETCHED: Final = 2 * 2**20
 """Bytes of vectors that are fetched in one go."""
-
-
-class Incomplete(Exception):
-    """Some items lack vectors that this store can make; make them, and search again."""
-
-    def __init__(self, generation: int, roots: list[str]) -> None:
-        super().__init__(generation, roots)
-        self.generation = generation
-        self.roots = roots
 
 
 class _Owner(NamedTuple):
@@ -63,6 +55,16 @@ class CopyOf(NamedTuple):
 
     generation: int
     life: bytes | None
+
+
+class Refreshed(NamedTuple):
+    """What a search has brought the copy of a root up to."""
+
+    version: CopyOf
+    seq: int | None
+    """The last change in it; None if a later one may be searched as well."""
+    lacking: bool
+    """Whether some items of the root lack vectors."""
 
 
 class _Copy:
@@ -172,12 +174,17 @@ class Copies:
             while total > _BYTES and len(self._copies) > 1:
                 total -= self._copies.popitem(last=False)[1].size
 
-    def nearest(self, root: str, vector: Packed, prefix: Namespace, count: int) -> Nearest:
-        """At least so many of the nearest items of a root."""
+    def nearest(
+        self, root: str, known: Refreshed, vector: Packed, prefix: Namespace, count: int
+    ) -> Nearest:
+        """At least so many of the nearest items of a root. Moved if another thread has replaced
+        the copy that this search has refreshed."""
         with self._lock:
             copy = self._copies.get(root)
-            if copy is None:
-                return Nearest([], False)
+            if copy is None or copy.version != known.version:
+                raise Moved
+            if known.seq is not None and copy.seq != known.seq:
+                raise Moved
             return copy.nearest(vector, namespaces.to_text(prefix), count)
 
 
@@ -208,16 +215,19 @@ class Ranker:
         assert search.vector is not None
         generation = known.for_search()
         roots = yield from self._reader.roots(search.prefix)
-        lacking = []
+        refreshed: dict[str, Refreshed] = {}
         for root in roots:
-            if (yield from self._refresh(root, generation, known, snapshot)):
-                lacking.append(root)
+            refreshed[root] = yield from self._refresh(root, generation, known, snapshot)
+        lacking = [root for root, one in refreshed.items() if one.lacking]
         if lacking and generation.number != completed:
             raise Incomplete(generation.number, lacking)
         vector = search.vector
 
         def candidates(depth: int) -> Program[Candidates]:
-            near = [self._copies.nearest(root, vector, search.prefix, depth) for root in roots]
+            near = [
+                self._copies.nearest(root, one, vector, search.prefix, depth)
+                for root, one in refreshed.items()
+            ]
             found = [one for some in near for one in some.found]
             found.sort(key=lambda one: (-one[0], one[1].created))
             yield from ()
@@ -243,8 +253,8 @@ class Ranker:
 
     def _refresh(
         self, root: str, generation: Generation, known: Generations, snapshot: Snapshot
-    ) -> Program[bool]:
-        """Bring the copy of a root up to date; whether some of its items lack vectors."""
+    ) -> Program[Refreshed]:
+        """Bring the copy of a root up to date."""
         number, keys = generation.number, self._keys.root(root)
         copied, since, count = self._copies.seen(root)
         (current, coming, life), later, plain, lacking, have = yield from snapshot.read(
@@ -274,8 +284,14 @@ class Ranker:
         size = max(1, _FETCHED // self._width)
         for at in range(0, len(later), size):
             names = later[at : at + size]
-            replies = yield from snapshot.read([root], [keys.vectors], fields(keys.vectors, names))
+            *replies, now = yield from snapshot.read(
+                [root],
+                [keys.vectors],
+                [*fields(keys.vectors, names), command("HGET", keys.meta, "current")],
+            )
+            if now != current:
+                raise Moved  # these vectors are of another generation
             stored = [one for reply in replies for one in reply]
             changed += zip(names, stored, strict=True)
         self._copies.update(root, version, (since, seq), changed)
-        return bool(lacking)
+        return Refreshed(version, seq if snapshot.is_strict else None, bool(lacking))

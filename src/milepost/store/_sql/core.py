@@ -9,9 +9,9 @@ from typing import Any
 
 from milepost._db.migrations import TableSetup, is_migrated, migrate
 from milepost._db.operations import Operation, Work
-from milepost.checkpoint.serde import _rotation
-from milepost.errors import MilepostError, ReindexConflict, StoreError, VersionConflict
-from milepost.store._core.engine_api import EngineCore
+from milepost.checkpoint.serde._rotation import Reencrypted
+from milepost.errors import MilepostError, StoreError
+from milepost.store._core.engine_core import EngineCore
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -27,18 +27,13 @@ from milepost.store._core.tasks import (
 )
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
-from milepost.store._sql.read import Incomplete, Reader
+from milepost.store._sql.read import Reader
 from milepost.store._sql.reencrypt import resealing
 from milepost.store._sql.reindex import SqlMaking
 from milepost.store._sql.schema import schema
 from milepost.store._sql.vectors import VectorIndex
-from milepost.store._sql.write import SWEPT_AT_ONCE, Raced, Writer
-from milepost.store._vectors.generations import Generations, Unverified
-from milepost.store._vectors.making import embed_lacking, reindexing, verifying
-
-_ATTEMPTS = 5
-_SWITCHES = 20
-"""How many reindexes may end during one search."""
+from milepost.store._sql.write import SWEPT_AT_ONCE, Writer
+from milepost.store._vectors.generations import Generations
 
 
 class SqlCore(EngineCore):
@@ -52,18 +47,14 @@ class SqlCore(EngineCore):
         self.registry = VectorRegistry(store_sql, self.embedder, vectors)
         self._reader = Reader(store_sql, self.registry, vectors)
         self._writer = Writer(store_sql, self.registry, vectors, self.stamps)
-        self._ready = False
 
-    def ready(self) -> Program[None]:
-        """Create the tables, once."""
-        if not self._ready:
-            try:
-                yield TableSetup(self._is_set_up, self._set_up)
-            except MilepostError as error:
-                if self.vectors is None:
-                    raise
-                raise self.vectors.explain(error) from error
-            self._ready = True
+    def getting_ready(self) -> Program[None]:
+        try:
+            yield TableSetup(self._is_set_up, self._set_up)
+        except MilepostError as error:
+            if self.vectors is None:
+                raise
+            raise self.vectors.explain(error) from error
 
     def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
         if isinstance(request, TableSetup):
@@ -87,57 +78,10 @@ class SqlCore(EngineCore):
 
     # -- groups
 
-    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
-        if not self._ready:
-            yield from self.ready()
+    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
+        now = self.stamps.now()
+        renewed: list[int] = []
         write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
-        completed: int | None = None
-        attempts = switches = 0
-        while True:
-            now = self.stamps.now()
-            renewed: list[int] = []
-            try:
-                outcomes = yield from self._attempt(groups, now, renewed, write, completed)
-            except Incomplete as found:
-                switches += 1
-                if switches > _SWITCHES:
-                    raise ReindexConflict(
-                        "The store was reindexed again and again while it was searched, so that "
-                        "most items had no vectors yet. Search again when the reindexing has ended."
-                    ) from None
-                yield from embed_lacking(SqlMaking(self))
-                # What is lacking still, could not be embedded or was put since. But another
-                # reindex may have made a new generation, which lacks items of its own.
-                completed = found.generation
-                continue
-            except Unverified as unverified:
-                yield from verifying(SqlMaking(self), unverified.number)
-                continue
-            except Raced:
-                attempts += 1
-                if attempts == _ATTEMPTS:
-                    raise VersionConflict(
-                        "The item was changed by others at each attempt. Get it and try again."
-                    ) from None
-                continue
-            if renewed:
-                again = partial(self._writer.renew, renewed, self.stamps.now())
-                yield Transact(again, write=True)
-            return outcomes
-
-    def _attempt(
-        self,
-        groups: Sequence[Group],
-        now: int,
-        renewed: list[int],
-        write: bool,
-        completed: int | None,
-    ) -> Program[list[Outcome]]:
-        """Carry out groups once.
-
-        A search is broken off if items lack their vectors, but for those of a generation that was
-        `completed`.
-        """
         alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
         reads = _Reads(groups, now, renewed, completed)
         work: Work[list[Outcome]]
@@ -152,6 +96,8 @@ class SqlCore(EngineCore):
         else:
             work = partial(self._do, reads)
         outcomes: list[Outcome] = yield Transact(work, write)
+        if renewed:
+            yield Transact(partial(self._writer.renew, renewed, self.stamps.now()), write=True)
         return outcomes
 
     def single_put(self, group: Group) -> Work[list[Outcome]] | None:
@@ -210,8 +156,7 @@ class SqlCore(EngineCore):
 
     # -- upkeep
 
-    def sweep(self) -> Program[int]:
-        yield from self.ready()
+    def sweeping(self) -> Program[int]:
         now = self.stamps.now()
         total = 0
         while True:
@@ -220,14 +165,11 @@ class SqlCore(EngineCore):
             if swept < SWEPT_AT_ONCE:
                 return total
 
-    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
-        yield from self.ready()
-        return (yield from reindexing(SqlMaking(self), progress, size))
+    def making(self) -> SqlMaking:
+        return SqlMaking(self)
 
-    def reencrypt(self, progress: Progress | None) -> Program[_rotation.Reencrypted[RefusedItem]]:
-        self.check_encrypts()
-        yield from self.ready()
-        return (yield from resealing(self, progress))
+    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+        return resealing(self, progress)
 
 
 class _Reads:

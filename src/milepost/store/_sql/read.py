@@ -17,15 +17,7 @@ from milepost.store._sql.generations import VectorRegistry
 from milepost.store._sql.prefixes import Prefixes
 from milepost.store._sql.vectors import VectorIndex
 from milepost.store._vectors.generations import Generations
-
-
-class Incomplete(Exception):
-    """Some items lack vectors that this store can make; make them, and search again."""
-
-    def __init__(self, generation: int) -> None:
-        super().__init__(generation)
-        self.generation = generation
-        """Of the vectors that are lacking."""
+from milepost.store._vectors.making import Incomplete
 
 
 class Reader:

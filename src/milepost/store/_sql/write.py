@@ -13,6 +13,7 @@ from milepost._db.operations import Batch, ConditionalInsert, Execute, ExecuteMa
 from milepost.errors import IndexMismatchError
 from milepost.store._core import namespaces
 from milepost.store._core.conflicts import conflict_error
+from milepost.store._core.engine_core import Raced
 from milepost.store._core.tasks import Group, Outcome, Write
 from milepost.store._core.ttl import Stamps
 from milepost.store._sql import statements as sql
@@ -33,10 +34,6 @@ _SENT_AT_ONCE: Final = 2**26
 """Bytes of values that may go in one statement: a message to PostgreSQL has less than 1 GB."""
 SWEPT_AT_ONCE: Final = 1000
 """Items that one transaction deletes because they have expired."""
-
-
-class Raced(Exception):
-    """Another transaction came between our look at an item and our write; look again."""
 
 
 class Writer:

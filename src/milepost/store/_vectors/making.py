@@ -37,6 +37,17 @@ FEW: Final = 100
 """Items that may be left to be embedded after a switch; and so many are embedded at once then."""
 
 
+class Incomplete(Exception):
+    """Some items lack vectors that this store can make; make them, and search again."""
+
+    def __init__(self, generation: int, where: Any = None) -> None:
+        super().__init__(generation, where)
+        self.generation = generation
+        """Of the vectors that are lacking."""
+        self.where = where
+        """Where to look for them (`VectorMaking.lacking`); None for everywhere."""
+
+
 class Found(NamedTuple):
     """An item as it was read."""
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from milepost._db.operations import Operation, Query, Work
+from milepost.checkpoint._contract.metadata_filter import metadata_matches
 from milepost.checkpoint._contract.names import check_name, check_place
 from milepost.checkpoint._contract.records import CheckpointTuple, place_of
 from milepost.checkpoint._contract.threads import may_be_stored
 from milepost.checkpoint._sql.read.fetched import CheckpointRecord, metadata_of
 from milepost.checkpoint._sql.read.reader import Reader
-from milepost.types import MISSING, RunnableConfig
+from milepost.types import RunnableConfig
 
 PAGE = 20
 """Checkpoints of the first page; each one after it has twice as many."""
@@ -150,7 +151,7 @@ class Listing:
         return _Page((yield from self._records(thread_id, records, before)), ends)
 
     def _matches(self, metadata: Mapping[str, Any]) -> bool:
-        return all(metadata.get(key, MISSING) == wanted for key, wanted in self._filter.items())
+        return metadata_matches(metadata, self._filter)
 
     def _records(
         self,

@@ -132,7 +132,10 @@ class ExactLevel(Level):
         if cls in NATIVE_KEYS or cls in self.registry.writers:
             return key
         writer = self.find_writer(cls)
-        return writer(key, self) if writer is self.registry.bases.get(cls) else key
+        if writer is not self.registry.bases.get(cls):
+            return key
+        written = writer(key, self)
+        return key if type(written) is Ext else written
 
     def find_writer(self, cls: type) -> Writer:
         try:

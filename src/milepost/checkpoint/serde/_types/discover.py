@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import typing
+from types import FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -15,10 +16,10 @@ from milepost.checkpoint.serde._types.records import is_data_type
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 
 _MOST_STEPS = 10_000
+_OURS = __name__.partition(".")[0]
 
 
 class Discovery:
@@ -31,22 +32,27 @@ class Discovery:
         self._scanned: dict[str, int] = {}
         self._walked: WeakSet[type] = WeakSet()
         self._homes: set[str] = set()
-        """Modules in which a type is defined that a program's modules show."""
+        """Modules of which a program's modules show something: a data type, a function, all."""
+        self._packages: set[str] = set()
+        """Packages that have a module of the program in them."""
 
     def find_class(self, cls: type) -> None:
         """Allow `cls` if a noted module shows it."""
         self._scan()
-        if cls.__module__ in self._homes and _look_up(cls.__module__, cls.__qualname__) is cls:
+        if self._is_home(cls.__module__) and _look_up(cls.__module__, cls.__qualname__) is cls:
             self._show(cls)
 
     def find_name(self, name: str) -> None:
         """Allow the type stored as `name` if a noted module shows it. Imports nothing."""
         self._scan()
         module, _, qualname = name.partition(":")
-        if module in self._homes:
+        if self._is_home(module):
             cls = _look_up(module, qualname)
             if cls is not None:
                 self._show(cls)
+
+    def _is_home(self, module: str) -> bool:
+        return module in self._homes or module.partition(".")[0] in self._packages
 
     def walk(self, annotation: Any) -> None:
         """Allow every data type that `annotation` mentions."""
@@ -73,9 +79,17 @@ class Discovery:
                 continue
             self._scanned[name] = len(names)
             self._homes.add(name)
+            package, dot, _ = name.partition(".")
+            if dot and package != _OURS:
+                self._packages.add(package)
             for value in list(names.values()):
-                if isinstance(value, type) and value not in self._walked:
-                    self._show(value)
+                if isinstance(value, type):
+                    if value not in self._walked:
+                        self._show(value)
+                elif isinstance(value, ModuleType):
+                    self._homes.add(value.__name__)
+                elif isinstance(value, FunctionType) and value.__module__ is not None:
+                    self._homes.add(value.__module__)
 
     def _show(self, cls: type) -> None:
         if _is_data(cls):

@@ -161,8 +161,24 @@ def storable_error(error: BaseException, registry: TypeRegistry | None = None) -
         from milepost.checkpoint.serde.registry import default_registry
 
         registry = default_registry
-    if _packs(error, registry):
+    if _is_known(type(error), registry) and _packs(error, registry):
         return error
+    return _stand_in(error, registry)
+
+
+def _is_known(cls: type, registry: TypeRegistry) -> bool:
+    try:
+        return cls in registry.writers or registry.find_writer(cls) is not None
+    except Refused:
+        return False
+
+
+def stand_in_writer(registry: TypeRegistry) -> Writer:
+    """Writes exceptions of a class that is not registered as RemoteErrors."""
+    return lambda error, level: write_remote(_stand_in(error, registry), level)
+
+
+def _stand_in(error: BaseException, registry: TypeRegistry) -> RemoteError:
     cls = type(error)
     arguments = tuple(a if _packs(a, registry) else _safe_repr(a) for a in error.args)
     name = f"{cls.__module__}:{cls.__qualname__}".encode("utf-8", "backslashreplace").decode()

@@ -24,10 +24,13 @@ class ExtendedRegistry(TypeRegistry):
     database then chooses which modules a reader imports.
     """
 
-    def __init__(self, base: TypeRegistry, *, everything: bool = False) -> None:
+    def __init__(
+        self, base: TypeRegistry, *, everything: bool = False, only_registered: bool = False
+    ) -> None:
         super().__init__()
         self.base = base
         self.everything = everything
+        self.only_registered = only_registered
         self.plain_tuples = base.plain_tuples
 
     def find_writer(self, cls: type) -> Writer:

@@ -1,0 +1,123 @@
+"""The logic that stores in databases share, whatever their engine understands."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+from milepost._db.migrations import TableSetup
+from milepost._db.operations import Work
+from milepost.checkpoint.serde._rotation import Reencrypted
+from milepost.errors import ReindexConflict, VersionConflict
+from milepost.store._core.core import StoreCore
+from milepost.store._core.tasks import Group, Outcome, Program, Progress, RefusedItem, Transact
+from milepost.store._vectors.generations import Unverified
+from milepost.store._vectors.making import (
+    Incomplete,
+    VectorMaking,
+    embed_lacking,
+    reindexing,
+    verifying,
+)
+
+_ATTEMPTS: Final = 5
+_SWITCHES: Final = 20
+"""How many reindexes may end during one call."""
+
+
+class Raced(Exception):
+    """Others have changed an item between two looks at it: try again."""
+
+
+class EngineCore(StoreCore):
+    """The logic of a store whose requests an engine carries out."""
+
+    _ready = False
+
+    # -- what a database gives
+
+    @abstractmethod
+    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        """Carry out a request."""
+
+    @abstractmethod
+    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
+        """`transact`, for use on an event loop."""
+
+    @abstractmethod
+    def getting_ready(self) -> Program[None]:
+        """What has to be done before the first use."""
+
+    @abstractmethod
+    def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
+        """Carry out groups once.
+
+        A search is broken off if items lack their vectors (`Incomplete`), but for those of a
+        generation that was `completed`.
+        """
+
+    @abstractmethod
+    def making(self) -> VectorMaking:
+        """What makes vectors for items that are stored already."""
+
+    @abstractmethod
+    def sweeping(self) -> Program[int]:
+        """Delete what has expired; how many items it was."""
+
+    @abstractmethod
+    def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+        """Seal all values again; what was done."""
+
+    def single_put(self, group: Group) -> Work[Any] | None:  # noqa: ARG002
+        """All that a group asks for, if that is one put which needs no program."""
+        return None
+
+    # -- what all of them do with it
+
+    def ready(self) -> Program[None]:
+        """Prepare the database, once."""
+        if not self._ready:
+            yield from self.getting_ready()
+            self._ready = True
+
+    def perform(self, groups: Sequence[Group]) -> Program[list[Outcome]]:
+        if not self._ready:
+            yield from self.ready()
+        completed: int | None = None
+        attempts = switches = 0
+        while True:
+            try:
+                return (yield from self.attempt(groups, completed))
+            except Incomplete as found:
+                switches += 1
+                if switches > _SWITCHES:
+                    raise ReindexConflict(
+                        "The store was reindexed again and again while it was used, so that most "
+                        "items had no vectors yet. Repeat the call when the reindexing has ended."
+                    ) from None
+                yield from embed_lacking(self.making(), found.where)
+                # What is lacking still, could not be embedded or was put since. But another
+                # reindex may have made a new generation, which lacks items of its own.
+                completed = found.generation
+            except Unverified as unverified:
+                yield from verifying(self.making(), unverified.number)
+            except Raced:
+                attempts += 1
+                if attempts == _ATTEMPTS:
+                    raise VersionConflict(
+                        "The item was changed by others at each attempt. Get it and try again."
+                    ) from None
+
+    def sweep(self) -> Program[int]:
+        yield from self.ready()
+        return (yield from self.sweeping())
+
+    def reindex(self, progress: Progress | None, size: int) -> Program[int]:
+        yield from self.ready()
+        return (yield from reindexing(self.making(), progress, size))
+
+    def reencrypt(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
+        self.check_encrypts()
+        yield from self.ready()
+        return (yield from self.resealing(progress))
