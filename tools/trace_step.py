@@ -5,9 +5,10 @@
 
 A graph of one node goes round in a loop. Steps in the middle of the run are traced, from the
 planning of a task to the planning of the next one, when caches are warm and nothing is loaded for
-the first time; the shortest is shown, since once a second a step also renews the thread's entry. `sys.setprofile` counts a call whenever Python code of milepost is entered; a
-generator that is resumed counts again. Calls into C are not counted. A change of folder is a call
-whose code is in another folder than the code of the call before it.
+the first time; the shortest is shown, since once a second a step also renews the thread's entry.
+`sys.setprofile` counts a call whenever Python code of milepost is entered; a generator that is
+resumed counts again. Calls into C are not counted. A change of folder is a call whose code is in
+another folder than the code of the call before it.
 """
 
 from __future__ import annotations
