@@ -140,6 +140,8 @@ def test_a_fork_of_an_old_checkpoint_is_read_by_a_saver_that_knows(
         after = graph(other).invoke({"lines": ["on"]}, config)["lines"]
         assert after[:-1] == [*before, "fork", "on"]
         assert list(other.verify()) == []
+    with reopen() as cold:
+        assert graph(cold).get_state(config).values["lines"] == after
 
 
 def test_a_state_with_its_metadata_takes_no_more(saver, reopen):
