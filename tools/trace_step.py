@@ -3,11 +3,12 @@
     python tools/trace_step.py            # the figures, and the list of calls
     python tools/trace_step.py --figures  # the figures alone
 
-A graph of one node goes round in a loop. The step in the middle of the run is traced, from the
-planning of its task to the planning of the next one, when caches are warm and nothing is loaded
-for the first time. `sys.setprofile` counts a call whenever Python code of milepost is entered; a
-generator that is resumed counts again. Calls into C are not counted. A change of folder is a call
-whose code is in another folder than the code of the call before it.
+A graph of one node goes round in a loop. Steps in the middle of the run are traced, from the
+planning of a task to the planning of the next one, when caches are warm and nothing is loaded for
+the first time; the shortest is shown, since once a second a step also renews the thread's entry.
+`sys.setprofile` counts a call whenever Python code of milepost is entered; a generator that is
+resumed counts again. Calls into C are not counted. A change of folder is a call whose code is in
+another folder than the code of the call before it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from milepost.graph import END, START, StateGraph
 
 ROOT = Path(milepost.__file__).parent
 STEPS = 9
-TRACED = 5
+TRACED = slice(4, 7)
 FIRST = "plan"
 """The function that a step begins with."""
 
@@ -81,7 +82,8 @@ def trace_step() -> list[Call]:
         finally:
             sys.setprofile(None)
     begins = [at for at, call in enumerate(calls) if call.function == FIRST]
-    step = calls[begins[TRACED] : begins[TRACED + 1]]
+    steps = [calls[first:after] for first, after in pairwise(begins)]
+    step = min(steps[TRACED], key=len)
     top = min(call.depth for call in step)
     return [call._replace(depth=call.depth - top) for call in step]
 

@@ -128,6 +128,10 @@ class TestStatuses:
         assert (status, out) == (2, ""), err
         assert "Traceback" not in err
 
+    @pytest.mark.parametrize(
+        "address",
+        ["none.db", "sqlite:///none.db", ".", "mysql://x", "postgresql://me:pw@127.0.0.1:1/x"],
+    )
     def test_a_database_that_cannot_be_opened(self, milepost, address):
         for place in (["--db", address, "threads"], ["threads", "--db", address]):
             status, out, err = milepost(*place)

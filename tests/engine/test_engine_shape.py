@@ -239,7 +239,6 @@ def test_a_super_step_plans_runs_applies_encodes_and_commits_in_this_order():
         "GroupCommits.commit",
     ]
     assert sorted(way, key=names.index) == way
-    assert tool.figures(calls)["calls"] <= MOST_CALLS
 
 
 def test_the_way_of_a_super_step_can_be_printed():
@@ -248,4 +247,5 @@ def test_the_way_of_a_super_step_can_be_printed():
     )
     first, *calls = printed.stdout.splitlines()
     assert first.startswith(f"{len(calls)} calls, ")
+    assert len(calls) <= MOST_CALLS  # in a process of its own: what others load may add some
     assert "_engine/superstep/apply.py" in printed.stdout

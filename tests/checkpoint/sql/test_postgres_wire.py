@@ -156,7 +156,7 @@ def test_what_takes_several_statements_is_planned_once_for_all_parameters(postgr
         "SELECT statement, custom_plans, generic_plans FROM pg_prepared_statements"
         " WHERE statement LIKE '%RECURSIVE%' AND statement NOT LIKE '%tip (channel, version)%'"
     ).fetchall()  # the latest state is a statement by itself, which the server plans five times
-    assert len(plans) >= 2
+    assert plans
     assert [custom for _, custom, _ in plans] == [0] * len(plans)
 
 

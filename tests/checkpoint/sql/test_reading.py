@@ -118,6 +118,32 @@ def test_sqlite_reads_the_largest_cells_without_a_query_and_leaves_its_cache_as_
         assert asked.count("a large cell") == 1
 
 
+@pytest.mark.parametrize("knows", ["nothing", "an older state", "a state before the fork"])
+@pytest.mark.parametrize("steps_back", [3, 9, 18, 30])
+def test_a_fork_of_an_old_checkpoint_is_read_by_a_saver_that_knows(
+    saver, reopen, knows, steps_back
+):
+    """The manifests of a long thread are differences, and a fork's begins far behind the newest."""
+    config = fill(saver, turns=18)
+    with reopen() as other:
+        if knows == "an older state":
+            graph(other).get_state(config)
+        fill(saver, turns=2)
+        at = [state.config for state in graph(saver).get_state_history(config)][steps_back]
+        if knows == "a state before the fork":
+            graph(other).get_state(config)
+        before = graph(saver).get_state(at).values["lines"]
+        fork = graph(saver).update_state(at, {"lines": ["fork"]})
+        state = graph(other).get_state(config)
+        assert state.config == fork
+        assert state.values["lines"] == [*before, "fork"]
+        after = graph(other).invoke({"lines": ["on"]}, config)["lines"]
+        assert after[:-1] == [*before, "fork", "on"]
+        assert list(other.verify()) == []
+    with reopen() as cold:
+        assert graph(cold).get_state(config).values["lines"] == after
+
+
 def test_a_state_with_its_metadata_takes_no_more(saver, reopen):
     config = fill(saver)
     with reopen() as cold, statements(cold) as asked:
