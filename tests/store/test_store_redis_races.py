@@ -96,3 +96,26 @@ def test_an_item_that_loses_its_text_during_a_search_is_not_found_by_meaning(sto
     found(one)
     once_after(monkeypatch, vectors.Copies, "nearest", lambda: other.put(NS, "x", {"n": 1}))
     assert found(one) == {"y": ("ab", 0.71)}
+
+
+def test_a_put_that_began_before_a_reindex_ended_leaves_the_vectors_of_others_alone(
+    stores, monkeypatch
+):
+    one, other = stores
+    one.put(NS, "x", {"text": "a"})
+    engine, logic = one.engine, one._core
+    engine.run(logic.making().begin())
+    during = engine.run(logic.notebook.load())
+    one.reindex()  # goes on with it, and switches over
+    load, first = other._core.notebook.load, [True]
+
+    def loaded() -> Any:
+        notes = yield from load()
+        return during if first and first.pop() else notes
+
+    monkeypatch.setattr(other._core.notebook, "load", loaded)
+    other.put(NS, "y", {"text": "b"})
+    assert not first
+    marks = logic.keys.root(NS[0]).marks
+    assert engine.client.zcount(marks, 0, 0) == 0, "items lack vectors that they had"
+    assert found(one) == {"x": ("a", 1.0), "y": ("b", 0.0)}

@@ -127,7 +127,8 @@ class Marks:
             None if one is None else one.number for one in (generations.current, generations.coming)
         )
         latest = max(coming or 0, current or 0)
-        if max(there.current or 0, there.coming or 0) > latest:
+        # What was coming may be current by now: a root never goes back.
+        if (there.current or 0) > (current or 0) or (there.coming or 0) > latest:
             raise StaleGenerations
         keys, behind = self._keys.root(root), False
         if current is not None and there.current != current:
