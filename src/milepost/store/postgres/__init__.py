@@ -66,6 +66,9 @@ class BasePostgresStore(BaseStore):
         False
     """
 
+    index_config: IndexConfig | None
+    """How texts are embedded, as it was given."""
+
 
 class PostgresStore(EngineStore, BasePostgresStore):
     """Keeps items in PostgreSQL. The tables are made on first use.

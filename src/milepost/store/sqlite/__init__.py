@@ -54,6 +54,9 @@ class BaseSqliteStore(BaseStore):
         False
     """
 
+    index_config: IndexConfig | None
+    """How texts are embedded, as it was given."""
+
 
 class SqliteStore(EngineStore, BaseSqliteStore):
     """Keeps items in a SQLite database. The tables are made on first use.
