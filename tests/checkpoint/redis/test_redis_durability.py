@@ -397,16 +397,20 @@ def test_a_cancelled_commit_comes_to_its_end_and_leaves_the_client_usable(new_se
     async def main() -> Any:
         async with AsyncRedisSaver.from_conn_string(server.url) as saver:
             graph = counting(saver, 30, [])
+            cancelled = 0
             for number in range(10):
                 task = asyncio.ensure_future(
                     graph.ainvoke({"messages": []}, thread(f"t{number}"), durability="sync")
                 )
                 await asyncio.sleep(0.002 * number)
                 task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
+                try:
+                    await task  # on a quick machine the last of them may have ended before
+                except asyncio.CancelledError:
+                    cancelled += 1
                 if (await graph.aget_state(thread(f"t{number}"))).next:
                     await graph.ainvoke(None, thread(f"t{number}"))
+            assert cancelled
             return await saver.averify()
 
     assert asyncio.run(main()) == []
