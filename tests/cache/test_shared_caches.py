@@ -166,7 +166,11 @@ def test_a_server_that_cannot_be_reached_is_a_miss_and_a_warning(caplog, tmp_pat
     redis = pytest.importorskip("redis")
     from milepost.cache.redis import RedisCache
 
-    with redis.Redis(unix_socket_path=str(tmp_path / "nothing")) as client:
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    at_once = Retry(NoBackoff(), 0)  # a client pauses between attempts of its own
+    with redis.Redis(unix_socket_path=str(tmp_path / "nothing"), retry=at_once) as client:
         cache: Any = RedisCache(client)
         cache.set({A: ("a", None)})
         assert cache.get([A]) == {}
