@@ -86,9 +86,9 @@ def reads_among_writes() -> None:
 
 def versions_without_lock() -> None:
     """Two puts with the same version were both accepted."""
-    from milepost.store._sql import statements
+    from milepost.store._sql.dialects import PG
 
-    object.__setattr__(statements.PG, "lock", "")
+    object.__setattr__(PG, "lock", "")
 
 
 def versions_forgotten() -> None:

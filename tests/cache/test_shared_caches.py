@@ -164,10 +164,10 @@ def test_the_server_drops_what_has_expired(redis_socket):
 
 def test_a_server_that_cannot_be_reached_is_a_miss_and_a_warning(caplog, tmp_path):
     redis = pytest.importorskip("redis")
-    from milepost.cache.redis import RedisCache
-
     from redis.backoff import NoBackoff
     from redis.retry import Retry
+
+    from milepost.cache.redis import RedisCache
 
     at_once = Retry(NoBackoff(), 0)  # a client pauses between attempts of its own
     with redis.Redis(unix_socket_path=str(tmp_path / "nothing"), retry=at_once) as client:

@@ -303,7 +303,7 @@ def test_a_schema_may_repeat_a_reducer_key_without_the_reducer(run):
     assert run.invoke(graph, {"parts": [1]}) == {"parts": [1, 2]}
 
 
-@pytest.mark.filterwarnings("ignore:.*a checkpointer would refuse")
+@pytest.mark.filterwarnings("ignore:values of the unregistered type")
 @pytest.mark.parametrize("given", ["instance", "dict"])
 def test_a_context_schema_reaches_nodes_through_the_runtime(run, given):
     @dataclasses.dataclass
@@ -319,7 +319,7 @@ def test_a_context_schema_reaches_nodes_through_the_runtime(run, given):
     assert run.invoke(graph, {}, context=context) == {"log": [Context("ann", 3)]}
 
 
-@pytest.mark.filterwarnings("ignore:.*a checkpointer would refuse")
+@pytest.mark.filterwarnings("ignore:values of the unregistered type")
 def test_a_context_may_be_a_typed_dict_or_a_pydantic_model(run):
     class Mapped(TypedDict):
         user: str

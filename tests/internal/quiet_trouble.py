@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from langchain_core.callbacks import BaseCallbackHandler
 from redis import ResponseError
+from typing_extensions import TypedDict
 
 from milepost._db.redis.commands import Confirmed, RunScript, Script, command
 from milepost._db.redis.engine import RedisEngine
@@ -157,6 +158,27 @@ def a_request_fails(stage: Any) -> None:
     assert answer.json() == {"detail": "The server failed with Unreachable."}
 
 
+class Opaque:
+    """A type that pydantic has no schema of."""
+
+
+class Odd(TypedDict):
+    opaque: Opaque
+
+
+def a_type_has_no_schema(stage: Any) -> None:
+    stage.patch.setattr("milepost.server._graphs._warned", set())
+    graph = StateGraph(Odd).add_node("node", lambda state: state).add_edge(START, "node").compile()
+    app = create_app(InMemorySaver(), token=None, graphs={"odd": graph})
+
+    async def ask() -> Any:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get("/assistants/odd/schemas")
+
+    assert asyncio.run(ask()).status_code == 200
+
+
 QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
     a_cached_result_cannot_be_read: [
         (
@@ -168,6 +190,14 @@ QUIET_TROUBLE: dict[Callable[[Any], None], list[tuple[str, str, str]]] = {
     ],
     a_request_fails: [
         ("milepost.server", "WARNING", "The request GET /ok has failed: Unreachable.")
+    ],
+    a_type_has_no_schema: [
+        (
+            "milepost.server",
+            "WARNING",
+            "There is no JSON schema of quiet_trouble.Odd as a whole: clients are told its keys. "
+            "Pydantic*",
+        )
     ],
     a_trace_policy_fails: [
         ("milepost.run", "WARNING", "A function of a TracePolicy has failed: Unreachable.")

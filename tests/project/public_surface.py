@@ -137,7 +137,9 @@ def methods(member: Member) -> Iterator[Member]:
     for cls in member.object.__mro__:
         if not is_ours(cls) or (cls is not member.object and not is_private(cls)):
             continue
-        for name, value in vars(cls).items():
+        for name in list(vars(cls)):
+            getattr(cls, name, None)  # some methods are put there when they are first asked for
+            value = vars(cls)[name]
             function = inspect.unwrap(getattr(value, "__func__", value))
             if name[0] != "_" and isinstance(function, FunctionType) and is_ours(function):
                 yield Member(f"{member.name}.{name}", function, cls)

@@ -129,8 +129,8 @@ def load_checkpoint(
 
     `in_place`: the run starts where the config points, in an inner graph too.
     """
-    checkpoints.leave_out_unstorable(saver)
     if checkpoints.thread is not None:
+        checkpoints.leave_out_unstorable(saver)
         position.thread_id = checkpoints.thread.thread_id
         inner = yield from _load_inner(saver, position, checkpoints.thread)
         return checkpoints.program.renames.apply(inner), False
@@ -141,6 +141,7 @@ def load_checkpoint(
     position.thread_id = place.thread_id
     observed = bool(checkpoints.events.observers)
     thread = yield from _claim(saver, settings, place.thread_id, shared, observed)
+    checkpoints.leave_out_unstorable(saver)  # what is to be told of the thread is refused by now
     checkpoints.join(thread, owned=True)
     if position.parent is not None:
         place = place._replace(checkpoint_ns=position.ns, checkpoint_id=None)

@@ -176,4 +176,4 @@ def test_what_a_saver_remembers_of_inner_graphs_is_bounded(tmp_path):
         assert graph.invoke({"n": 0}, config) == {"n": 300}
         (remembered,) = saver._cache._threads.values()
         assert len(remembered) == 256
-        assert 0 < remembered.size == saver._cache._size <= 256 * 3 * 512
+        assert 0 < remembered.size == saver._cache._size <= 256 * 4096

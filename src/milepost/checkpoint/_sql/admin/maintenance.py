@@ -55,8 +55,11 @@ class DatabaseAdmin(Admin):
     ) -> Iterator[str]:
         """Threads, or all of them, as lines of text with checksums; see `load`.
 
-        One thread at a time is read, each in a transaction of its own; after each,
-        `progress(done, total)` is called.
+        One thread at a time is read, each in a transaction of its own.
+
+        Args:
+            thread_ids: Which threads; all of them by default.
+            progress: Called with `(done, total)` after each thread.
         """
         stream = transfer.Outgoing()
         yield stream.begin()
@@ -88,9 +91,12 @@ class DatabaseAdmin(Admin):
     ) -> list[str]:
         """Store the threads of a stream that `dump` made, on any database; their ids.
 
-        A thread is stored as a whole or not at all; one that `rename` has a new id for is stored
-        under that. What is sealed needs the same key here. `progress(done, None)` is called after
-        each thread.
+        A thread is stored as a whole or not at all. What is sealed needs the same key here.
+
+        Args:
+            lines: What `dump` gave.
+            rename: New ids of threads, by their old ones.
+            progress: Called with `(done, None)` after each thread.
         """
         stream = transfer.Incoming()
         loaded = []
@@ -154,6 +160,9 @@ class DatabaseAdmin(Admin):
         """What can still be read of a damaged thread, newest first, and what is lost of it.
 
         It only reads. A checkpoint whose manifest is gone is left out; `verify` names it.
+
+        Args:
+            thread_id: Which thread.
         """
         work = partial(salvaging.thread, self._reader, thread_id_of(thread_id))
         found: list[Salvaged] = yield Transaction(work, write=False)
@@ -165,7 +174,10 @@ class DatabaseAdmin(Admin):
         """Check lineage, chains, checksums and every value of threads, or of all; what is wrong.
 
         It only reads. Checkpoints that are not named can still be read and resumed from.
-        `progress(done, total)` is called after each thread.
+
+        Args:
+            thread_ids: Which threads; all of them by default.
+            progress: Called with `(done, total)` after each thread.
         """
         problems: list[Problem] = []
         threads = yield from self._threads.thread_ids(thread_ids)
