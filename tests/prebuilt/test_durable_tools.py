@@ -198,7 +198,8 @@ def test_streams_tell_of_the_node_and_not_of_its_calls(run, shop, maker, config)
     assert started.count("tools") == tools
     said = run.stream(graph, INPUT, {"configurable": {"thread_id": "3"}}, stream_mode="messages")
     answers = [message for message, _ in said if isinstance(message, ToolMessage)]
-    assert [message.content for message in answers] == ["paid 5", "shipped to home"]
+    # Calls that are tasks of the graph end in any order.
+    assert sorted(message.content for message in answers) == ["paid 5", "shipped to home"]
 
 
 def test_no_more_calls_run_at_once_than_the_config_allows(run, config):
