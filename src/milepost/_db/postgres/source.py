@@ -5,6 +5,7 @@ The generators here yield calls of psycopg, which are awaited if it is async (`_
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class PostgresSource:
+class PostgresSource(ABC):
     """One PostgreSQL database, reached by a connection or a pool."""
 
     def __init__(
@@ -90,19 +91,19 @@ class PostgresSource:
 
     # -- for the engines to say
 
+    @abstractmethod
     def _check(self) -> None:
         """Raise if connections cannot be used here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _lock(self) -> Any:
         """The lock of the connection."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _wait(self, connection: Any, steps: PQGen[Any]) -> Any:
         """Let psycopg carry out a transaction; close the connection if that is broken off."""
-        raise NotImplementedError
 
-    def _opened(self) -> None:
+    def _opened(self) -> None:  # noqa: B027 - the sync engine has nothing to do then
         """A pool was opened by its first use."""
 
     # -- what they carry out
