@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import signal
 import tempfile
@@ -116,6 +117,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     without = [reason for reason in reasons if "no browser: " in reason]
     if without:
         terminalreporter.write_line(f"{len(without)} skipped: {without[0].partition(': ')[2]}")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what lives as long as the tests: 750,000 objects that were half its time.
+
+    A fork copies less, too.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
