@@ -21,7 +21,9 @@ flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-fr
 CC=$compiler CFLAGS="$flags" LDFLAGS="$flags" "$python" -m pip install --quiet --no-deps \
   --target "$scratch/site" "$scratch/copy"
 
-(($#)) || set -- tests/internal/test_accelerator.py tests/checkpoint/serde
+# The cipher's library is loaded in a way that AddressSanitizer does not allow.
+(($#)) || set -- tests/internal/test_accelerator.py tests/checkpoint/serde \
+  -k "not test_serde_encryption and not sealed"
 # The interpreter itself leaks by design. Its own allocator would hide most errors from the tools.
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
 export LD_PRELOAD="$("$compiler" -print-file-name=libasan.so) $("$compiler" -print-file-name=libubsan.so)"
