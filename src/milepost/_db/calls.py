@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from milepost._internal.generators import adrive, drive
+
 R = TypeVar("R")
 
 
@@ -27,41 +29,25 @@ Steps: TypeAlias = Generator[Call | Pause, Any, R]
 
 def make_calls(steps: Steps[R]) -> R:
     """Make the calls of a sync client."""
-    send, throw = steps.send, steps.throw
-    step: Callable[[Any], Call | Pause] = send
-    given: Any = None
-    while True:
-        try:
-            call = step(given)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        try:
-            given, step = None, send
-            if isinstance(call, Pause):
-                time.sleep(call.seconds)
-            else:
-                given = call()
-        except BaseException as error:
-            given, step = error, throw
+    return drive(steps, _make, thrown=BaseException)
 
 
 async def amake_calls(steps: Steps[R]) -> R:
     """Make the calls of an async client."""
-    send, throw = steps.send, steps.throw
-    step: Callable[[Any], Call | Pause] = send
-    given: Any = None
-    while True:
-        try:
-            call = step(given)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        try:
-            answer = asyncio.sleep(call.seconds) if isinstance(call, Pause) else call()
-            given, step = await answer if isinstance(answer, Awaitable) else answer, send
-        except BaseException as error:
-            given, step = error, throw
+    return await adrive(steps, _amake, thrown=BaseException)
+
+
+def _make(call: Call | Pause) -> Any:
+    return time.sleep(call.seconds) if isinstance(call, Pause) else call()
+
+
+def _amake(call: Call | Pause) -> Awaitable[Any]:
+    answer = asyncio.sleep(call.seconds) if isinstance(call, Pause) else call()
+    return answer if isinstance(answer, Awaitable) else _known(answer)
+
+
+async def _known(answer: Any) -> Any:
+    return answer
 
 
 def entering(manager: Any) -> Call:
