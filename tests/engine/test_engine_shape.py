@@ -76,10 +76,6 @@ LONG_CHAINS = {
     "milepost.checkpoint.postgres.shallow": 4,
     "milepost.checkpoint.redis.ashallow": 5,
     "milepost.checkpoint.redis.shallow": 5,
-    # An async store is the sync one whose upkeep is awaited.
-    "milepost.store.postgres.aio": 4,
-    "milepost.store.redis.aio": 4,
-    "milepost.store.sqlite.aio": 4,
     # What programs catch: a name for each thing to do, below the names for everything.
     "milepost.errors": 5,
 }

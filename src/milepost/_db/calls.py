@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
+from operator import call
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from milepost._internal.generators import adrive, drive
@@ -18,18 +19,21 @@ R = TypeVar("R")
 
 
 class Pause(NamedTuple):
-    """Wait a little."""
+    """Wait a little: the one call that is not a client's."""
 
     seconds: float
 
+    def __call__(self) -> None:
+        time.sleep(self.seconds)
+
 
 Call: TypeAlias = Callable[[], Any]
-Steps: TypeAlias = Generator[Call | Pause, Any, R]
+Steps: TypeAlias = Generator[Call, Any, R]
 
 
 def make_calls(steps: Steps[R]) -> R:
     """Make the calls of a sync client."""
-    return drive(steps, _make, thrown=BaseException)
+    return drive(steps, call, thrown=BaseException)
 
 
 async def amake_calls(steps: Steps[R]) -> R:
@@ -37,12 +41,8 @@ async def amake_calls(steps: Steps[R]) -> R:
     return await adrive(steps, _amake, thrown=BaseException)
 
 
-def _make(call: Call | Pause) -> Any:
-    return time.sleep(call.seconds) if isinstance(call, Pause) else call()
-
-
-def _amake(call: Call | Pause) -> Awaitable[Any]:
-    answer = asyncio.sleep(call.seconds) if isinstance(call, Pause) else call()
+def _amake(asked: Call) -> Awaitable[Any]:
+    answer = asyncio.sleep(asked.seconds) if isinstance(asked, Pause) else asked()
     return answer if isinstance(answer, Awaitable) else _known(answer)
 
 

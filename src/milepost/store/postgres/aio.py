@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
-from milepost.store._core.engine_api import AsyncUpkeep
+from milepost.store._core.upkeep import AsyncUpkeep
 from milepost.store.postgres import (
     CONNECTION,
+    BasePostgresStore,
     PoolConfig,
-    PostgresStore,
     check_source,
     pool_settings,
 )
@@ -20,7 +20,7 @@ from milepost.store.postgres import (
 __all__ = ["AsyncPostgresStore"]
 
 
-class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
+class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
     """`PostgresStore` on an async connection or pool, whose upkeep is awaited.
 
     The sync methods work from threads other than the loop's, while it runs.
@@ -44,7 +44,7 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(  # type: ignore[override]
+    async def from_conn_string(
         cls,
         conn_string: str,
         *,

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal import log
+from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.api import CoreStore
 from milepost.store._core.core import Deserializer
-from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
+from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import LITE
@@ -44,29 +46,11 @@ class SqliteIndexConfig(IndexConfig, total=False):
     """
 
 
-class BaseSqliteStore(BaseStore):
+class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
     """A store in SQLite: `isinstance` tells it from others.
 
-    Examples:
-        >>> from milepost.store.memory import InMemoryStore
-        >>> from milepost.store.sqlite.base import BaseSqliteStore
-        >>> isinstance(InMemoryStore(), BaseSqliteStore)
-        False
-    """
-
-    index_config: IndexConfig | None
-    """How texts are embedded, as it was given."""
-
-
-class SqliteStore(EngineStore, BaseSqliteStore):
-    """Keeps items in a SQLite database. The tables are made on first use.
-
-    Give it a connection, or let `from_conn_string` open and close one. The connection can be a
-    saver's as well: the two take turns. The async methods work too: they hand their work to a
-    thread.
-
     Args:
-        conn: A connection of `sqlite3`.
+        conn: A connection of `sqlite3`; for `AsyncSqliteStore` of aiosqlite, too.
         deserializer: Makes the values of items from their JSON text.
         index: Enables search by meaning.
         ttl: How long items live.
@@ -77,11 +61,10 @@ class SqliteStore(EngineStore, BaseSqliteStore):
             them.
 
     Examples:
-        >>> from milepost.store.sqlite import SqliteStore
-        >>> with SqliteStore.from_conn_string("store.db") as store:
-        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
-        ...     store.get(("users", "ada"), "city").value
-        {'name': 'Paris'}
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.sqlite.base import BaseSqliteStore
+        >>> isinstance(InMemoryStore(), BaseSqliteStore)
+        False
     """
 
     def __init__(
@@ -113,7 +96,7 @@ class SqliteStore(EngineStore, BaseSqliteStore):
             clock=clock,
             deserializer=deserializer,
         )
-        super().__init__(self.engine, core)
+        super().__init__(core, self.engine)
 
     def _engine_for(self, conn: Any, synchronous: str) -> Any:
         if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
@@ -137,6 +120,28 @@ class SqliteStore(EngineStore, BaseSqliteStore):
         if self._vectors is not None:
             self._vectors.equip(connection)
 
+    def close(self) -> None:
+        """Stop what runs in the background. The connection is the caller's."""
+        self._sweeper.stop()
+        if self._owns_engine:
+            self.engine.release()
+
+
+class SqliteStore(Upkeep, BaseSqliteStore):
+    """Keeps items in a SQLite database. The tables are made on first use.
+
+    Give it a connection, or let `from_conn_string` open and close one. The connection can be a
+    saver's as well: the two take turns. The async methods work too: they hand their work to a
+    thread. Its arguments are those of `BaseSqliteStore`.
+
+    Examples:
+        >>> from milepost.store.sqlite import SqliteStore
+        >>> with SqliteStore.from_conn_string("store.db") as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
+    """
+
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
@@ -158,9 +163,3 @@ class SqliteStore(EngineStore, BaseSqliteStore):
         finally:
             store.close()
             store.engine.close()
-
-    def close(self) -> None:
-        """Stop what runs in the background. The connection is the caller's."""
-        self._sweeper.stop()
-        if self._owns_engine:
-            self.engine.release()
