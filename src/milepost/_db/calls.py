@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
 from operator import call
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from milepost._internal.generators import adrive, drive
 
 R = TypeVar("R")
 
 
-class Pause(NamedTuple):
+@dataclass(frozen=True)
+class Pause:
     """Wait a little: the one call that is not a client's."""
 
     seconds: float

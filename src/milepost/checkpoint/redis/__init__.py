@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.settings import Durability
+from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 
-class RedisSaver(RedisStorage):
+class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
@@ -112,8 +113,8 @@ class RedisSaver(RedisStorage):
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
         if self._owns_client:
-            self.engine.redis.close()
+            self.server.redis.close()
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        self.engine.set_up()
+        self.server.set_up()
