@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.inspect._database import Database
 from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._sources import SqlSource
 from milepost.inspect._stored import data_saver
+from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
     from contextlib import ExitStack
