@@ -21,9 +21,9 @@ from milepost.store._core.tasks import (
     Progress,
     RefusedItem,
     Search,
-    Task,
     Transact,
     Write,
+    searches_by_meaning,
 )
 from milepost.store._sql.dialects import StoreSql
 from milepost.store._sql.generations import VectorRegistry
@@ -125,7 +125,7 @@ class SqlCore(EngineCore):
     def _do_reads(self, reads: _Reads) -> Operation[None]:
         reads.begin()
         generations: Generations | None = None
-        if any(map(_searches_by_meaning, chain.from_iterable(reads.groups))):
+        if any(map(searches_by_meaning, chain.from_iterable(reads.groups))):
             # Another process may have rebuilt all vectors since this store last looked.
             generations = yield from self.registry.load(reading=True)
             generations.check_verified()
@@ -189,10 +189,6 @@ class _Reads:
         self.renewed.clear()
         self.results: list[list[Any]] = [[None] * len(group) for group in self.groups]
         self.failed: dict[int, Exception] = {}
-
-
-def _searches_by_meaning(task: Task) -> bool:
-    return isinstance(task, Search) and task.vector is not None
 
 
 def _takes_several_reads(groups: Sequence[Group]) -> bool:
