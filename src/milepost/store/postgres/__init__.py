@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import TypedDict
@@ -170,34 +171,26 @@ class PostgresStore(Upkeep, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of the class.
         """
-        if pool_config is not None:
-            from psycopg_pool import ConnectionPool
-
-            def make_pool() -> Any:
-                return ConnectionPool(conn_string, open=False, **pool_settings(pool_config))
-
-            store = cls(make_pool(), **settings)
-            store.reconnect_with(None, make_pool)
-            try:
-                store.engine.open()
-                yield store
-            finally:
-                store.stop_ttl_sweeper()
-                store.engine.close()
-            return
 
         def connect() -> Any:
             return driver.Connection.connect(conn_string, **CONNECTION)
 
+        make_pool: Any = None
+        if pool_config is not None:
+            from psycopg_pool import ConnectionPool
+
+            settings_of_pool = pool_settings(pool_config)
+            make_pool = partial(ConnectionPool, conn_string, open=False, **settings_of_pool)
         with connecting():
-            conn = connect()
+            source = connect() if make_pool is None else make_pool()
         try:
-            store = cls(conn, **settings)
+            store = cls(source, **settings)
         except BaseException:
-            conn.close()
+            source.close()
             raise
-        store.reconnect_with(connect)
+        store.reconnect_with(connect if make_pool is None else None, make_pool)
         try:
+            store.engine.open()
             yield store
         finally:
             store.stop_ttl_sweeper()
