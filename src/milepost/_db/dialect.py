@@ -73,7 +73,6 @@ class Dialect(Traits):
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
 
     def sql(self, query: str) -> str:
-        """`query` in this dialect."""
         text = query.format(
             bytes=self.bytes,
             real=self.real,

@@ -73,7 +73,6 @@ class Source(ABC):
 
 
 def row_of(info: ThreadInfo) -> ThreadRow:
-    """A thread of the registry as a row."""
     return ThreadRow(
         info.thread_id,
         info.status,

@@ -68,7 +68,6 @@ class Tables:
         self._scripts = scripts
 
     def view(self, thread_id: str) -> ThreadView:
-        """A thread."""
         found = self.views.get(thread_id)
         if found is None:
             found = ThreadView(thread_id, self.known, self.owner, scripts=self._scripts)
