@@ -23,6 +23,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.settings import Durability
 from milepost.checkpoint._sql.saver import SqlSaver
@@ -34,20 +35,14 @@ if TYPE_CHECKING:
     from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
     from milepost.checkpoint.redis.shallow import ShallowRedisSaver
 else:
-
-    def __getattr__(name):
-        """The other savers, when they are asked for."""
-        modules = {
-            "AsyncRedisSaver": "aio",
-            "AsyncShallowRedisSaver": "ashallow",
-            "ShallowRedisSaver": "shallow",
-        }
-        if name not in modules:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{modules[name]}"), name)
-
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "AsyncRedisSaver": "milepost.checkpoint.redis.aio",
+            "AsyncShallowRedisSaver": "milepost.checkpoint.redis.ashallow",
+            "ShallowRedisSaver": "milepost.checkpoint.redis.shallow",
+        },
+    )
 
 __all__ = [
     "AsyncRedisSaver",

@@ -14,6 +14,7 @@ from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
 from milepost._internal.fork_guard import ProcessBound
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore
 from milepost.store._core.core import Deserializer
@@ -28,17 +29,12 @@ from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__, {"AsyncPostgresStore": "milepost.store.postgres.aio"}
+    )
 
 __all__ = ["AsyncPostgresStore", "PoolConfig", "PostgresIndexConfig", "PostgresStore"]
-
-
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncPostgresStore":
-        from milepost.store.postgres.aio import AsyncPostgresStore
-
-        return AsyncPostgresStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}

@@ -7,22 +7,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.redis.client import make_client
+from milepost._internal.lazy_imports import on_demand
 from milepost.store._core.upkeep import Upkeep
 from milepost.store._redis.storage import RedisStorage
 
 if TYPE_CHECKING:
     from milepost.store.redis.aio import AsyncRedisStore
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AsyncRedisStore": "milepost.store.redis.aio"})
 
 __all__ = ["AsyncRedisStore", "RedisStore"]
-
-
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncRedisStore":
-        from milepost.store.redis.aio import AsyncRedisStore
-
-        return AsyncRedisStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class RedisStore(Upkeep, RedisStorage):

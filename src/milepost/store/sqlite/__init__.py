@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal import log
 from milepost._internal.fork_guard import ProcessBound
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
 from milepost.store._core.api import CoreStore
 from milepost.store._core.core import Deserializer
@@ -24,17 +25,10 @@ from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.sqlite.aio import AsyncSqliteStore
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AsyncSqliteStore": "milepost.store.sqlite.aio"})
 
 __all__ = ["AsyncSqliteStore", "SqliteStore"]
-
-
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncSqliteStore":
-        from milepost.store.sqlite.aio import AsyncSqliteStore
-
-        return AsyncSqliteStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class SqliteIndexConfig(IndexConfig, total=False):
