@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 TRAITS: Final = Traits(
-    name="redis", remote=True, refuses=False, settled=(), chain=Bounds(16, 32, 16)
+    name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16)
 )
 _PAGE: Final = 200
 
