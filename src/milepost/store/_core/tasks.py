@@ -73,13 +73,6 @@ class Write(NamedTuple):
 Task: TypeAlias = Get | Search | Listing | Write
 Group: TypeAlias = Sequence[Task]
 """What one caller asked for at once: done as a whole or not at all."""
-
-
-def searches_by_meaning(task: Task) -> bool:
-    """Whether a task ranks by vectors."""
-    return isinstance(task, Search) and task.vector is not None
-
-
 Outcome: TypeAlias = list[Any] | Exception
 """One result for each task of a group, or why the group failed."""
 

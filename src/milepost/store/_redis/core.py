@@ -13,6 +13,7 @@ from milepost._db.redis.server import check_eviction
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import DatabaseBusyError, StoreError
 from milepost.store._core.engine_core import EngineCore
+from milepost.store._core.reads import Reads
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -24,13 +25,12 @@ from milepost.store._core.tasks import (
     Search,
     Transact,
     Write,
-    searches_by_meaning,
 )
 from milepost.store._redis.change import Batch
 from milepost.store._redis.keys import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
-from milepost.store._redis.read import Reader, Renewal
+from milepost.store._redis.read import Reader
 from milepost.store._redis.reindex import RedisMaking
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import resealing, sweeping
@@ -109,15 +109,15 @@ class RedisCore(EngineCore):
         return outcomes
 
     def _do(self, groups: Sequence[Group], completed: int | None) -> RedisProgram[list[Outcome]]:
-        reads = _Reads(groups, self.stamps.now(), completed)
-        if any(not isinstance(task, Write) for task in chain.from_iterable(groups)):
+        reads = Reads(groups, self.stamps.now(), completed)
+        if any(not isinstance(task, Write) for task in reads.tasks):
             yield from self._reads(reads)
         batch = Batch(groups, reads.failed, reads.now)
         if batch.writes():
             yield from self._writes(batch)
         if reads.renewed:
             yield from self.writer.renew(reads.renewed)
-        return [reads.failed.get(number, found) for number, found in enumerate(reads.results)]
+        return reads.outcomes(reads.failed)
 
     def _writes(self, batch: Batch) -> RedisProgram[None]:
         for _ in range(_SWITCHES):
@@ -132,10 +132,9 @@ class RedisCore(EngineCore):
                 continue
         raise _busy()
 
-    def _reads(self, reads: _Reads) -> RedisProgram[None]:
+    def _reads(self, reads: Reads) -> RedisProgram[None]:
         for attempt in range(_STRICT + _LENIENT):
-            reads.failed.clear()
-            reads.renewed.clear()
+            reads.begin()
             snapshot = Snapshot(self.keys, strict=attempt < _STRICT, is_cluster=self._is_cluster)
             try:
                 yield from self._attempt(reads, snapshot)
@@ -144,16 +143,14 @@ class RedisCore(EngineCore):
                 continue
         raise _busy()
 
-    def _attempt(self, reads: _Reads, snapshot: Snapshot) -> RedisProgram[None]:
+    def _attempt(self, reads: Reads, snapshot: Snapshot) -> RedisProgram[None]:
         known: Generations | None = None
-        tasks = list(chain.from_iterable(reads.groups))
-        if any(map(searches_by_meaning, tasks)):
+        if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last looked.
             known = self.state.known((yield from self.notebook.load()))
             known.check_verified()
-        gets = [task for task in tasks if isinstance(task, Get)]
         now, renewed = reads.now, reads.renewed
-        items = yield from self.reader.gets(gets, snapshot, now, renewed)
+        items = yield from self.reader.gets(reads.gets(), snapshot, now, renewed)
         for number, group in enumerate(reads.groups):
             for at, task in enumerate(group):
                 found: Any = None
@@ -184,18 +181,6 @@ class RedisCore(EngineCore):
 
     def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
         return resealing(self, progress)
-
-
-class _Reads:
-    """What the reads of several groups have found."""
-
-    def __init__(self, groups: Sequence[Group], now: int, completed: int | None) -> None:
-        self.groups = groups
-        self.now = now
-        self.completed = completed
-        self.renewed: list[Renewal] = []
-        self.failed: dict[int, Exception] = {}
-        self.results: list[list[Any]] = [[None] * len(group) for group in groups]
 
 
 def _busy() -> DatabaseBusyError:
