@@ -208,6 +208,39 @@ def test_an_error_of_an_awaited_effect_is_thrown_into_the_generator():
     assert asyncio.run(adrive(failing(), carry_out)) == "done"
 
 
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_cancellation_is_thrown_into_a_generator_that_is_to_hear_of_it(on_loop):
+    heard: list[str] = []
+
+    def cleaning_up() -> Any:
+        try:
+            yield "work"
+        except asyncio.CancelledError:
+            heard.append((yield "clean up"))
+            raise
+
+    def carry_out(effect: str) -> str:
+        if effect == "work":
+            raise asyncio.CancelledError
+        return effect
+
+    async def acarry_out(effect: str) -> str:
+        return carry_out(effect)
+
+    def run(**how: Any) -> None:
+        if on_loop:
+            with pytest.raises(asyncio.CancelledError):
+                asyncio.run(adrive(cleaning_up(), acarry_out, **how))
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                drive(cleaning_up(), carry_out, **how)
+
+    run()
+    assert heard == []
+    run(thrown=BaseException)
+    assert heard == ["clean up"]
+
+
 def trace_step() -> Any:
     spec = importlib.util.spec_from_file_location("trace_step", TOOL)
     assert spec is not None
