@@ -1,5 +1,6 @@
 """Runs a part of a test in a forked child process."""
 
+import asyncio
 import faulthandler
 import gc
 import os
@@ -7,11 +8,15 @@ import pickle
 import select
 import signal
 import tempfile
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from graphs import single, thread, two_nodes
 
 LIMIT = 30.0
 """Seconds after which a child is taken to hang."""
@@ -83,3 +88,66 @@ def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None, st
         error.__traceback__, trace = None, traceback.format_exc()
         error.__cause__ = error.__context__ = None
         return None, error, trace
+
+
+# -- what savers and stores on every database do around a fork
+
+DONE = {"foo": "b", "bar": ["a", "b"]}
+
+
+def runs(saver: Any, thread_id: str = "t") -> Any:
+    graph = two_nodes().compile(checkpointer=saver)
+    graph.invoke({"foo": ""}, thread(thread_id), durability="sync")
+    return graph.get_state(thread(thread_id)).values
+
+
+async def aruns(saver: Any, thread_id: str = "t") -> Any:
+    graph = two_nodes().compile(checkpointer=saver)
+    async with asyncio.timeout(LIMIT):
+        await graph.ainvoke({"foo": ""}, thread(thread_id), durability="sync")
+        return (await graph.aget_state(thread(thread_id))).values
+
+
+def put_and_find(store: Any, key: str) -> Any:
+    store.put(("a",), key, {"text": key})
+    return sorted(item.key for item in store.search(("a",), filter={"text": key}))
+
+
+def children_run_beside(saver: Any) -> None:
+    """Children use the saver while a run of the parent goes on, and the parent does, too."""
+    in_node, go_on = threading.Event(), threading.Event()
+
+    def waits(_: Any) -> Any:
+        in_node.set()
+        assert go_on.wait(LIMIT)
+        return {"log": ["parent"]}
+
+    graph = single(waits).compile(checkpointer=saver)
+    run = threading.Thread(target=lambda: graph.invoke({"log": []}, thread("p"), durability="sync"))
+    run.start()
+    assert in_node.wait(LIMIT)
+    children = [Child(partial(runs, saver, f"c{n}")) for n in range(3)]
+    assert runs(saver, "beside") == DONE
+    assert [child.result() for child in children] == [DONE] * 3
+    go_on.set()
+    run.join(LIMIT)
+    assert graph.get_state(thread("p")).values == {"log": ["parent"]}
+    found = {info.thread_id for info in saver.list_threads()}
+    assert found == {"p", "beside", "c0", "c1", "c2"}
+    assert saver.verify() == []
+
+
+def sweepers_are_apart(saver: Any) -> None:
+    """A child has none of its parent's sweeper, and can start its own."""
+    saver.start_sweeper(ttl=3600.0)
+
+    def in_child() -> bool:
+        saver.stop_sweeper()
+        ended = saver.start_sweeper(ttl=3600.0)
+        running = not ended.done()
+        saver.stop_sweeper()
+        ended.result(LIMIT)
+        return running
+
+    assert Child(in_child).result()
+    saver.stop_sweeper()

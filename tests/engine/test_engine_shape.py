@@ -68,18 +68,11 @@ def test_no_object_of_a_run_has_more_than_about_twenty_attributes(config):
 
 
 LONG_CHAINS = {
-    # Redis carries out what the savers on SQL do.
-    "milepost.checkpoint._redis.threads": 4,
-    "milepost.checkpoint.redis": 4,
-    "milepost.checkpoint.redis.aio": 4,
-    # Forms of a saver that keep the latest checkpoint only, and must stay that saver.
+    # LangGraph's names, each below the other: a shallow saver is the saver of its database, which
+    # is a BaseCheckpointSaver. Between these is one class, with what all savers share.
     "milepost.checkpoint.postgres.shallow": 4,
-    "milepost.checkpoint.redis.ashallow": 5,
-    "milepost.checkpoint.redis.shallow": 5,
-    # An async store is the sync one whose upkeep is awaited.
-    "milepost.store.postgres.aio": 4,
-    "milepost.store.redis.aio": 4,
-    "milepost.store.sqlite.aio": 4,
+    "milepost.checkpoint.redis.ashallow": 4,
+    "milepost.checkpoint.redis.shallow": 4,
     # What programs catch: a name for each thing to do, below the names for everything.
     "milepost.errors": 5,
 }
@@ -213,6 +206,39 @@ def test_an_error_of_an_awaited_effect_is_thrown_into_the_generator():
         return "done"
 
     assert asyncio.run(adrive(failing(), carry_out)) == "done"
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+def test_a_cancellation_is_thrown_into_a_generator_that_is_to_hear_of_it(on_loop):
+    heard: list[str] = []
+
+    def cleaning_up() -> Any:
+        try:
+            yield "work"
+        except asyncio.CancelledError:
+            heard.append((yield "clean up"))
+            raise
+
+    def carry_out(effect: str) -> str:
+        if effect == "work":
+            raise asyncio.CancelledError
+        return effect
+
+    async def acarry_out(effect: str) -> str:
+        return carry_out(effect)
+
+    def run(**how: Any) -> None:
+        if on_loop:
+            with pytest.raises(asyncio.CancelledError):
+                asyncio.run(adrive(cleaning_up(), acarry_out, **how))
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                drive(cleaning_up(), carry_out, **how)
+
+    run()
+    assert heard == []
+    run(thrown=BaseException)
+    assert heard == ["clean up"]
 
 
 def trace_step() -> Any:

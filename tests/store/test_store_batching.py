@@ -28,13 +28,13 @@ def astores(stores):
 def count_transactions(store):
     """Every round trip to the database from now on."""
     seen = []
-    real = store._atransact
+    real = store._core.atransact
 
-    async def counted(request):
+    async def counted(engine, request):
         seen.append(request)
-        return await real(request)
+        return await real(engine, request)
 
-    store._atransact = counted
+    store._core.atransact = counted
     return seen
 
 

@@ -10,58 +10,46 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass
+from operator import call
+from typing import Any, TypeAlias, TypeVar
+
+from milepost._internal.generators import adrive, drive
 
 R = TypeVar("R")
 
 
-class Pause(NamedTuple):
-    """Wait a little."""
+@dataclass(frozen=True)
+class Pause:
+    """Wait a little: the one call that is not a client's."""
 
     seconds: float
 
+    def __call__(self) -> None:
+        time.sleep(self.seconds)
+
 
 Call: TypeAlias = Callable[[], Any]
-Steps: TypeAlias = Generator[Call | Pause, Any, R]
+Steps: TypeAlias = Generator[Call, Any, R]
 
 
 def make_calls(steps: Steps[R]) -> R:
     """Make the calls of a sync client."""
-    send, throw = steps.send, steps.throw
-    step: Callable[[Any], Call | Pause] = send
-    given: Any = None
-    while True:
-        try:
-            call = step(given)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        try:
-            given, step = None, send
-            if isinstance(call, Pause):
-                time.sleep(call.seconds)
-            else:
-                given = call()
-        except BaseException as error:
-            given, step = error, throw
+    return drive(steps, call, thrown=BaseException)
 
 
 async def amake_calls(steps: Steps[R]) -> R:
     """Make the calls of an async client."""
-    send, throw = steps.send, steps.throw
-    step: Callable[[Any], Call | Pause] = send
-    given: Any = None
-    while True:
-        try:
-            call = step(given)
-        except StopIteration as done:
-            result: R = done.value
-            return result
-        try:
-            answer = asyncio.sleep(call.seconds) if isinstance(call, Pause) else call()
-            given, step = await answer if isinstance(answer, Awaitable) else answer, send
-        except BaseException as error:
-            given, step = error, throw
+    return await adrive(steps, _amake, thrown=BaseException)
+
+
+def _amake(asked: Call) -> Awaitable[Any]:
+    answer = asyncio.sleep(asked.seconds) if isinstance(asked, Pause) else asked()
+    return answer if isinstance(answer, Awaitable) else _known(answer)
+
+
+async def _known(answer: Any) -> Any:
+    return answer
 
 
 def entering(manager: Any) -> Call:

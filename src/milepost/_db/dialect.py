@@ -6,7 +6,7 @@ names in braces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 
@@ -36,9 +36,6 @@ class Traits:
     name: str
     remote: bool
     """Whether each query is a round trip, so that what may be needed is asked for at once."""
-    refuses: bool
-    """Whether a `ConditionalInsert` may add a row that is there already, to be told so. To
-    replace it instead costs PostgreSQL 10 µs also where there is none, and SQLite nothing."""
     settled: tuple[str, ...]
     """Lets a transaction use plans that were made for any parameters. PostgreSQL makes a new one
     each of the first five times, which takes longer than to carry it out."""
@@ -73,20 +70,7 @@ class Dialect(Traits):
     """Ends a SELECT that locks its row; SQLite has one writer at a time and needs no lock."""
 
     def sql(self, query: str) -> str:
-        """`query` in this dialect."""
-        text = query.format(
-            bytes=self.bytes,
-            real=self.real,
-            text=self.text,
-            json=self.json,
-            compact=self.compact,
-            packed=self.packed,
-            pairs=self.pairs,
-            items=self.items,
-            int=self.int,
-            lock=self.lock,
-        )
-        return self.placed(text)
+        return self.placed(query.format(**asdict(self)))
 
 
 SQLITE = Dialect(
@@ -103,7 +87,6 @@ SQLITE = Dialect(
     int="INTEGER",
     lock="",
     remote=False,
-    refuses=False,
     settled=(),
     chain=Bounds(8, 16, 8, short=8192),
 )
@@ -126,7 +109,6 @@ POSTGRES = Dialect(
     int="BIGINT",
     lock=" FOR UPDATE",
     remote=True,
-    refuses=True,
     settled=("SET LOCAL plan_cache_mode TO force_generic_plan",),
     chain=Bounds(64, 32, 16, short=8192, short_rows=2),
 )

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal import generators
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from milepost._db.group_commit import Committer, Outcome, Waiting
     from milepost._db.operations import Work
 
@@ -67,27 +69,21 @@ class GroupEngine(Engine, Protocol):
 
 def drive(engine: Engine, program: Program[R]) -> R:
     """Carry out a program in sync code."""
-    steps = GeneratorDriver(program)
-    for step in steps:
-        try:
-            if isinstance(step, Vacuum):
-                engine.vacuum()
-            else:
-                steps.answer = engine.run(step.work, write=step.write)
-        except Exception as failure:
-            steps.error = failure
-    return steps.result
+
+    def carry_out(step: Transaction | Vacuum) -> Any:
+        if isinstance(step, Vacuum):
+            return engine.vacuum()
+        return engine.run(step.work, write=step.write)
+
+    return generators.drive(program, carry_out)
 
 
 async def adrive(engine: Engine, program: Program[R]) -> R:
     """`drive`, for use on an event loop."""
-    steps = GeneratorDriver(program)
-    for step in steps:
-        try:
-            if isinstance(step, Vacuum):
-                await engine.avacuum()
-            else:
-                steps.answer = await engine.arun(step.work, write=step.write)
-        except Exception as failure:
-            steps.error = failure
-    return steps.result
+
+    def carry_out(step: Transaction | Vacuum) -> Awaitable[Any]:
+        if isinstance(step, Vacuum):
+            return engine.avacuum()
+        return engine.arun(step.work, write=step.write)
+
+    return await generators.adrive(program, carry_out)

@@ -115,7 +115,7 @@ class ConditionalInsert(NamedTuple):
 
     As `GuardedBatch`, it comes first in an operation, and answered with True it is the last. It is
     answered with False also if it would add a row that is there already, and does not say what to
-    do then (`refuses` of a `Dialect`).
+    do then.
     """
 
     sql: str

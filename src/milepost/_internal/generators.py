@@ -53,8 +53,15 @@ class GeneratorDriver(Generic[E, R]):
             raise StopIteration from None
 
 
-def drive(program: Generator[E, Any, R], carry_out: Callable[[E], Any]) -> R:
-    """Drive a generator to its end in sync code; return its result."""
+def drive(
+    program: Generator[E, Any, R],
+    carry_out: Callable[[E], Any],
+    thrown: type[BaseException] = Exception,
+) -> R:
+    """Drive a generator to its end in sync code; return its result.
+
+    Errors of the kind `thrown` are thrown into the generator, others end it.
+    """
     send = program.send
     step: Callable[[Any], E] = send
     given: Any = None
@@ -66,11 +73,15 @@ def drive(program: Generator[E, Any, R], carry_out: Callable[[E], Any]) -> R:
             return result
         try:
             given, step = carry_out(effect), send
-        except Exception as error:
+        except thrown as error:
             given, step = error, program.throw
 
 
-async def adrive(program: Generator[E, Any, R], carry_out: Callable[[E], Awaitable[Any]]) -> R:
+async def adrive(
+    program: Generator[E, Any, R],
+    carry_out: Callable[[E], Awaitable[Any]],
+    thrown: type[BaseException] = Exception,
+) -> R:
     """`drive`, for use on an event loop."""
     send = program.send
     step: Callable[[Any], E] = send
@@ -83,5 +94,5 @@ async def adrive(program: Generator[E, Any, R], carry_out: Callable[[E], Awaitab
             return result
         try:
             given, step = await carry_out(effect), send
-        except Exception as error:
+        except thrown as error:
             given, step = error, program.throw

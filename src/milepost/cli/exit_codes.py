@@ -32,7 +32,6 @@ INTERRUPTED: Final = 130
 
 
 def status_of(error: BaseException) -> int:
-    """The exit status for an error."""
     from milepost import errors
     from milepost import inspect as inspecting
 

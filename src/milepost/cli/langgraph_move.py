@@ -71,7 +71,6 @@ def register(commands: Any) -> None:
 
 
 def run_import(options: argparse.Namespace) -> int:
-    """Run `milepost import`."""
     from milepost.integrations.langgraph._moving.addresses import (
         open_theirs,
         our_saver,
@@ -98,7 +97,6 @@ def run_import(options: argparse.Namespace) -> int:
 
 
 def run_export(options: argparse.Namespace) -> int:
-    """Run `milepost export`."""
     from milepost.integrations.langgraph._adapters.open_steps import NoAdoption
     from milepost.integrations.langgraph._adapters.their_saver_for_ours import ForeignSaver
     from milepost.integrations.langgraph._moving.addresses import (

@@ -43,7 +43,6 @@ def register(commands: Any) -> None:
 
 
 def run(options: Any) -> int:
-    """Run the command."""
     from milepost.integrations.langgraph._alias.run_program import run_program
 
     if not options.program or options.program == ["-m"]:

@@ -26,7 +26,6 @@ _OPENED: Final = "milepost.database"
 
 
 def database_option(command: F) -> F:
-    """`--db`."""
     return click.option(
         "--db",
         "database",
@@ -37,7 +36,6 @@ def database_option(command: F) -> F:
 
 
 def status_option(command: F) -> F:
-    """`--status`."""
     return click.option(
         "--status",
         type=click.Choice(["idle", "interrupted", "error", "running", "stale"]),
@@ -46,7 +44,6 @@ def status_option(command: F) -> F:
 
 
 def metadata_option(command: F) -> F:
-    """`--metadata`."""
     return click.option(
         "--metadata",
         "-m",
@@ -57,17 +54,14 @@ def metadata_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def yes_option(command: F) -> F:
-    """`--yes`."""
     return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
 
 
 def graph_option(command: F) -> F:
-    """`--graph`."""
     return click.option(
         "--graph",
         "-g",
@@ -78,7 +72,6 @@ def graph_option(command: F) -> F:
 
 
 def pager_option(command: F) -> F:
-    """`--no-pager`."""
     return click.option("--pager/--no-pager", default=True, help="Page through long output.")(
         command
     )
@@ -104,7 +97,6 @@ def opened(
 
 
 def the_graph(spec: str | None) -> Any:
-    """The graph of a command."""
     graph = graph_or_none(spec)
     if graph is None:
         raise click.UsageError(

@@ -131,7 +131,6 @@ def progress(label: str, total: int | None) -> Iterator[Callable[..., None]]:
 
 
 def short(id: str | None) -> str:
-    """The end of an id."""
     return "-" if not id else plain(id[-SHORT_ID:])
 
 
@@ -181,5 +180,4 @@ STATUS_STYLES: Final = {
 
 
 def status_text(status: str) -> Text:
-    """A status in its colour."""
     return Text(plain(status), style=STATUS_STYLES.get(status, ""))

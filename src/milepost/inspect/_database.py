@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
 from milepost.inspect._errors import ReadOnlyError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._sources import PlainSource, Source, SqlSource
+from milepost.inspect._sources import PlainSource, Source
 from milepost.inspect._stored import data_saver
+from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -111,20 +111,27 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
     # -- what SQLite and PostgreSQL have in tables of their own
 
     writes_table: str
+    select: str
+    """All checkpoints; a condition follows."""
 
-    @abstractmethod
     def _tuples(self, where: str, values: Sequence[Any]) -> Found:
         """The checkpoints that a condition finds."""
+        return [self._tuple(*row) for row in self.execute(f"{self.select} {where}", values)]
+
+    @abstractmethod
+    def _tuple(self, *row: Any) -> CheckpointTuple:
+        """The checkpoint in a row."""
 
     # -- the contract
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id, ns, id = place_of(config)
         if id is not None:
-            where, given = "AND checkpoint_id = ?", [thread_id, ns, id]
+            where = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+            found = self._tuples(where, (thread_id, ns, id))
         else:
-            where, given = "ORDER BY checkpoint_id DESC LIMIT 1", [thread_id, ns]
-        found = self._tuples(f"thread_id = ? AND checkpoint_ns = ? {where}", given)
+            where = "WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id DESC LIMIT 1"
+            found = self._tuples(where, (thread_id, ns))
         return found[0] if found else None
 
     def list(
@@ -150,7 +157,7 @@ class LangGraphReader(BaseCheckpointSaver[Any]):
             if place.checkpoint_id is not None:
                 clauses.append("checkpoint_id = ?")
                 given.append(place.checkpoint_id)
-            text = f"{' AND '.join(clauses)} ORDER BY checkpoint_id DESC LIMIT {size}"
+            text = f"WHERE {' AND '.join(clauses)} ORDER BY checkpoint_id DESC LIMIT {size}"
             found = self._tuples(text, given)
             for one in found:
                 if all(one.metadata.get(key) == value for key, value in (filter or {}).items()):
@@ -199,14 +206,10 @@ class SqliteReader(LangGraphReader):
 
     writes_table = "writes"
     _blob = "value"
-
-    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
-        rows = self.execute(
-            "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type,"
-            f" checkpoint, metadata FROM checkpoints WHERE {where}",
-            values,
-        )
-        return [self._tuple(*row) for row in rows]
+    select = (
+        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type,"
+        " checkpoint, metadata FROM checkpoints"
+    )
 
     def _tuple(
         self, thread_id: str, ns: str, id: str, parent: str | None, kind: str, data: Any, about: Any
@@ -227,14 +230,10 @@ class PostgresReader(LangGraphReader):
     """LangGraph's tables in PostgreSQL: large values have rows of their own."""
 
     writes_table = "checkpoint_writes"
-
-    def _tuples(self, where: str, values: Sequence[Any]) -> Found:
-        rows = self.execute(
-            "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint,"
-            f" metadata FROM checkpoints WHERE {where}",
-            values,
-        )
-        return [self._tuple(*row) for row in rows]
+    select = (
+        "SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint,"
+        " metadata FROM checkpoints"
+    )
 
     def _tuple(
         self, thread_id: str, ns: str, id: str, parent: str | None, checkpoint: Any, about: Any

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from milepost._db.operations import Operation, Query
 from milepost.errors import MissingDependencyError
 from milepost.inspect._failures import hidden, told_plainly
-from milepost.inspect._opening_parts import (
-    check_langgraph,
-    langgraphs,
-    no_tables,
-    ours,
-    serde_for,
-)
+from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +18,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
     from milepost.inspect._langgraph import Execute
+    from milepost.store.postgres import PostgresStore
 
 
 def open_postgres(
@@ -53,14 +48,14 @@ def open_postgres(
     stack.callback(connection.close)
     try:
         columns = {row[0] for row in connection.execute(_POSTGRES_COLUMNS).fetchall()}
-        if columns and "frame" not in columns:
-            check_langgraph(shown, columns)
-            return langgraphs(_on_postgres(connection), shown, "postgres", stack)
-        if not columns and not (write and create):
-            raise no_tables(shown)
+        execute = _on_postgres(connection)
+        create = write and create
+        theirs = langgraphs_or_none(columns, execute, shown, "postgres", stack, create=create)
     except BaseException:
         stack.close()
         raise
+    if theirs is not None:
+        return theirs
     saver = PostgresSaver(connection, serde=serde_for(serde), pooler_safe=True)
     saver.engine = PostgresEngine(connection, Settings(None, True, TABLES), reconnect=connect)
     stack.pop_all()
@@ -68,16 +63,12 @@ def open_postgres(
     if not columns:
         saver.setup()
 
-    def store(create: bool) -> Any:
-        if not create and not _has_store(saver.engine):
-            return None
+    def make() -> PostgresStore:
         from milepost.store.postgres import PostgresStore
 
-        found = PostgresStore(saver.engine, serde=serde_for(serde))
-        if create:
-            found.setup()
-        return found
+        return PostgresStore(saver.engine, serde=serde_for(serde))
 
+    store = store_opener(make, lambda: _has_store(saver.engine))
     return ours(saver, store, shown, "postgres", write, stack)
 
 

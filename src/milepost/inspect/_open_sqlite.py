@@ -12,13 +12,7 @@ from urllib.parse import quote
 
 from milepost.inspect._errors import CannotOpenError
 from milepost.inspect._failures import told_plainly
-from milepost.inspect._opening_parts import (
-    check_langgraph,
-    langgraphs,
-    no_tables,
-    ours,
-    serde_for,
-)
+from milepost.inspect._opening_parts import langgraphs_or_none, ours, serde_for, store_opener
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.checkpoint.serde.base import SerializerProtocol
     from milepost.inspect._database import Database
     from milepost.inspect._langgraph import Execute
+    from milepost.store.sqlite import SqliteStore
 
 
 def sqlite_path(url: str) -> str:
@@ -51,11 +46,9 @@ def open_sqlite_file(
         connection = _connect_sqlite(path, write)
         stack.callback(connection.close)
         columns = {row[0] for row in connection.execute(_SQLITE_COLUMNS)}
-        if columns and "frame" not in columns:
-            check_langgraph(shown, columns)
-            return langgraphs(_on_sqlite(connection), shown, "sqlite", stack)
-        if not columns and not (write and create):
-            raise no_tables(shown)
+        execute = _on_sqlite(connection)
+        create = write and create
+        theirs = langgraphs_or_none(columns, execute, shown, "sqlite", stack, create=create)
     except sqlite3.DatabaseError as error:
         stack.close()
         raise CannotOpenError(
@@ -65,6 +58,8 @@ def open_sqlite_file(
     except BaseException:
         stack.close()
         raise
+    if theirs is not None:
+        return theirs
     from milepost.checkpoint.sqlite import SqliteSaver
 
     saver = SqliteSaver(connection, serde=serde_for(serde))
@@ -73,16 +68,12 @@ def open_sqlite_file(
     if write:
         saver.setup()
 
-    def store(create: bool) -> Any:
-        if not create and not connection.execute(_SQLITE_STORE).fetchone():
-            return None
+    def make() -> SqliteStore:
         from milepost.store.sqlite import SqliteStore
 
-        found = SqliteStore(saver.engine, serde=serde_for(serde))
-        if create:
-            found.setup()
-        return found
+        return SqliteStore(saver.engine, serde=serde_for(serde))
 
+    store = store_opener(make, lambda: bool(connection.execute(_SQLITE_STORE).fetchone()))
     return ours(saver, store, shown, "sqlite", write, stack)
 
 

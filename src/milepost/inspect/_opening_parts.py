@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.inspect._database import Database
 from milepost.inspect._errors import CannotOpenError
-from milepost.inspect._sources import SqlSource
 from milepost.inspect._stored import data_saver
+from milepost.inspect._tables import SqlSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import ExitStack
 
     from milepost.checkpoint.serde.base import SerializerProtocol
@@ -46,7 +47,7 @@ def ours(
     )
 
 
-def langgraphs(execute: Execute, url: str, kind: Kind, stack: ExitStack) -> Database:
+def _langgraphs(execute: Execute, url: str, kind: Kind, stack: ExitStack) -> Database:
     from milepost.inspect._langgraph import PostgresReader, SqliteReader
     from milepost.inspect._langgraph_threads import LangGraphSource
 
@@ -63,15 +64,33 @@ def langgraphs(execute: Execute, url: str, kind: Kind, stack: ExitStack) -> Data
     )
 
 
-def check_langgraph(url: str, columns: set[str]) -> None:
-    if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
+def langgraphs_or_none(
+    columns: set[str], execute: Execute, url: str, kind: Kind, stack: ExitStack, *, create: bool
+) -> Database | None:
+    """The database if its table of checkpoints, with these columns, is LangGraph's."""
+    if columns and "frame" not in columns:
+        if not {"checkpoint_ns", "checkpoint", "metadata"} <= columns:
+            raise CannotOpenError(
+                f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's "
+                "(since 0.2)."
+            )
+        return _langgraphs(execute, url, kind, stack)
+    if not columns and not create:
         raise CannotOpenError(
-            f"{url} has a table 'checkpoints' that is neither milepost's nor LangGraph's (since "
-            "0.2)."
+            f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
         )
+    return None
 
 
-def no_tables(url: str) -> CannotOpenError:
-    return CannotOpenError(
-        f"{url} holds no threads: it has no table 'checkpoints'. Is it the right database?"
-    )
+def store_opener(make: Callable[[], Any], is_there: Callable[[], bool]) -> OpenStore:
+    """Opens the store of a database; None if there is none and none is to be made."""
+
+    def opened(create: bool) -> Any:
+        if not create and not is_there():
+            return None
+        store = make()
+        if create:
+            store.setup()
+        return store
+
+    return opened

@@ -1,7 +1,7 @@
 """What is asked of a database besides its checkpoints: lists of threads, namespaces, ids, sizes.
 
-There is one source for our savers on databases, one for every other saver, and one for LangGraph's
-databases (`_langgraph.py`).
+There is one source for our savers on databases (`_tables.py`), one for every other saver, and one
+for LangGraph's databases (`_langgraph_threads.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from milepost._db.operations import Operation, Query
 from milepost.checkpoint._contract.names import time_of
 from milepost.checkpoint._contract.records import place_of
 from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
@@ -20,7 +19,6 @@ from milepost.inspect._records import Page, Stats, ThreadRow, ThreadSize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from milepost.checkpoint._sql.saver import SqlSaver
     from milepost.checkpoint.base import BaseCheckpointSaver
 
 R = TypeVar("R")
@@ -75,7 +73,6 @@ class Source(ABC):
 
 
 def row_of(info: ThreadInfo) -> ThreadRow:
-    """A thread of the registry as a row."""
     return ThreadRow(
         info.thread_id,
         info.status,
@@ -86,103 +83,6 @@ def row_of(info: ThreadInfo) -> ThreadRow:
         info.checkpoints,
         info.bytes,
     )
-
-
-class SqlSource(Source):
-    """A saver of ours on a database: one query for each question."""
-
-    def __init__(self, saver: SqlSaver) -> None:
-        self._saver = saver
-
-    def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
-        registry = self._saver._registry
-        found, total = self._saver.engine.run(lambda: registry.search(wanted, search), write=False)
-        return Page([row_of(info) for info in found], total)
-
-    def thread(self, thread_id: str) -> ThreadRow | None:
-        info = self._saver.threads.get(thread_id)
-        return None if info is None else row_of(info)
-
-    def thread_entry(self, thread_id: str) -> ThreadRow | None:
-        wanted = Wanted(prefix=thread_id, limit=1)
-        found = self._saver.engine.run(lambda: self._saver._registry.page(wanted), write=False)
-        return row_of(found[0]) if found and found[0].thread_id == thread_id else None
-
-    def line(self, thread_id: str, ns: str) -> list[tuple[str, str | None]]:
-        sql = (
-            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
-            " WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY checkpoint_id"
-        )
-        return [(row[0], row[1]) for row in self._rows(sql, thread_id, ns)]
-
-    def namespaces(self, thread_id: str) -> list[str]:
-        # From one to the next by the index: a thread may have 100,000 checkpoints in each.
-        sql = (
-            "WITH RECURSIVE one (ns) AS ("
-            " SELECT MIN(checkpoint_ns) FROM checkpoints WHERE thread_id = ?"
-            " UNION ALL SELECT (SELECT MIN(checkpoint_ns) FROM checkpoints"
-            " WHERE thread_id = ? AND checkpoint_ns > one.ns) FROM one WHERE one.ns IS NOT NULL)"
-            " SELECT ns FROM one WHERE ns IS NOT NULL"
-        )
-        return [row[0] for row in self._rows(sql, thread_id, thread_id)]
-
-    def ids(self, thread_id: str, ns: str, begin: str, limit: int) -> list[str]:
-        sql = (
-            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " AND checkpoint_id >= ? AND checkpoint_id < ? ORDER BY checkpoint_id DESC LIMIT ?"
-        )
-        return [row[0] for row in self._rows(sql, thread_id, ns, begin, begin + LAST, limit)]
-
-    def ids_ending(self, thread_id: str, ns: str, end: str, limit: int) -> list[str]:
-        sql = (
-            "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-            " AND substr(checkpoint_id, length(checkpoint_id) - ?) = ?"
-            " ORDER BY checkpoint_id DESC LIMIT ?"
-        )
-        given = (thread_id, ns, len(end) - 1, end, limit)
-        return [row[0] for row in self._rows(sql, *given)]
-
-    def stats(self, thread_id: str | None) -> Stats:
-        where, given = ("", ()) if thread_id is None else (" WHERE thread_id = ?", (thread_id,))
-        own = "LENGTH(frame) + LENGTH(metadata) + COALESCE(LENGTH(led), 0)"
-        rows = self._rows(
-            f"SELECT thread_id, COUNT(*), SUM({own}) FROM checkpoints{where} GROUP BY thread_id",
-            *given,
-        )
-        by_thread = {row[0]: [int(row[1]), int(row[2] or 0)] for row in rows}
-        kinds = {"checkpoints": sum(size for _, size in by_thread.values()), "values": 0}
-        channels: dict[str, int] = {}
-        values = "checkpoint_values" if self._saver.dialect.name == "sqlite" else "checkpoint_blobs"
-        rows = self._rows(
-            f"SELECT thread_id, channel, SUM(LENGTH(blob)) FROM {values}{where}"
-            " GROUP BY thread_id, channel",
-            *given,
-        )
-        for thread, channel, size in rows:
-            kinds["values"] += int(size or 0)
-            channels[channel] = channels.get(channel, 0) + int(size or 0)
-            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
-        rows = self._rows(
-            f"SELECT thread_id, COUNT(*), SUM(LENGTH(blob)) FROM checkpoint_writes{where}"
-            " GROUP BY thread_id",
-            *given,
-        )
-        writes, kinds["writes"] = sum(int(row[1]) for row in rows), 0
-        for thread, _, size in rows:
-            kinds["writes"] += int(size or 0)
-            by_thread.setdefault(thread, [0, 0])[1] += int(size or 0)
-        rows = self._rows(f"SELECT status, COUNT(*) FROM threads{where} GROUP BY status", *given)
-        statuses = {row[0]: int(row[1]) for row in rows}
-        return collected(by_thread, writes, kinds, channels, statuses)
-
-    def _rows(self, sql: str, *values: Any) -> Sequence[Any]:
-        placed = self._saver.dialect.placed(sql)
-
-        def ask() -> Operation[Sequence[Any]]:
-            rows: Sequence[Any] = yield Query(placed, values)
-            return rows
-
-        return self._saver.engine.run(ask, write=False)
 
 
 def collected(
@@ -217,10 +117,7 @@ class PlainSource(Source):
     def threads(self, wanted: Wanted, search: Search) -> Page[ThreadRow]:
         wanted.check()
         found = [row for row in self._all(wanted) if is_wanted(row, search)]
-        found.sort(key=lambda row: row.thread_id, reverse=search.descending)
-        if search.sort != "thread_id":
-            name = search.sort
-            found.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
+        sort(found, search)
         return Page(found[search.offset : search.offset + wanted.limit], len(found))
 
     def _all(self, wanted: Wanted) -> Iterator[ThreadRow]:
@@ -285,6 +182,14 @@ class PlainSource(Source):
             statuses[row.status] = statuses.get(row.status, 0) + 1
         total = sum(size for _, size in by_thread.values())
         return collected(by_thread, 0, {"all": total}, {}, statuses)
+
+
+def sort(rows: list[ThreadRow], search: Search) -> None:
+    """Put threads into the order that is asked for."""
+    rows.sort(key=lambda row: row.thread_id, reverse=search.descending)
+    if search.sort != "thread_id":
+        name = search.sort
+        rows.sort(key=lambda row: getattr(row, name) or 0.0, reverse=search.descending)
 
 
 def is_wanted(row: ThreadRow, search: Search) -> bool:

@@ -52,7 +52,6 @@ class StoredObject:
 
     @property
     def fields(self) -> dict[str, Any] | None:
-        """The fields by name, if it has any."""
         payload = self.payload
         if isinstance(payload, list) and len(payload) == 4 and isinstance(payload[0], dict):
             # An unusual pydantic model: fields, names of those that were given, extra, private.

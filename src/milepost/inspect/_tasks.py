@@ -79,7 +79,6 @@ class Step:
         return self._saved.pending_writes or ()
 
     def sends(self) -> list[Send]:
-        """The Sends that follow."""
         found = self.checkpoint["channel_values"].get(TASKS) or ()
         return [one for one in found if isinstance(one, Send)]
 
@@ -137,7 +136,6 @@ class Step:
         return self.names().get(task_id, "?")
 
     def tasks(self) -> list[TaskRow]:
-        """The tasks that follow."""
         by_task: dict[str, list[tuple[str, Any]]] = {}
         for task_id, channel, value in self.pending:
             if not task_id.startswith(_FROM_OUTSIDE) and ":" not in task_id:

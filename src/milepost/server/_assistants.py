@@ -50,7 +50,6 @@ class Versions:
         return next(one for one in self.all if one.version == self.latest)
 
     def stored(self) -> dict[str, Any]:
-        """As a value of the Store."""
         return {"latest": self.latest, "versions": [msgspec.to_builtins(one) for one in self.all]}
 
     @classmethod
@@ -93,7 +92,6 @@ class Assistants:
     def create(
         self, graph_id: str, assistant_id: str | None, if_exists: str, fields: Mapping[str, Any]
     ) -> Assistant:
-        """Add one."""
         self._check_graph(graph_id)
         with self._lock:
             if assistant_id is not None and (found := self._find(assistant_id)) is not None:

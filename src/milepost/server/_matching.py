@@ -24,7 +24,6 @@ def contains(stored: Any, wanted: Any) -> bool:
 
 
 def select(record: msgspec.Struct, fields: Sequence[str] | None) -> Any:
-    """A record, or these fields of it."""
     if not fields:
         return record
     return {name: getattr(record, name) for name in fields if hasattr(record, name)}

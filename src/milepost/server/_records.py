@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+"""How many records an answer has at most."""
+Offset = Annotated[int, Meta(ge=0, lt=2**31)]
+Length = Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)]
+"""How many bytes of a value are shown."""
 SortOrder = Literal["asc", "desc"]
 IfExists = Literal["raise", "do_nothing"]
 ThreadStatus = Literal["idle", "busy", "interrupted", "error"]

@@ -250,7 +250,6 @@ class Routes:
         return add
 
     def get(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:
-        """A route that reads."""
         return self.route("GET", path, **options)
 
     def search(self, path: str, **options: Unpack[RouteOptions]) -> Callable[[H], H]:

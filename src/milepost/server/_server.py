@@ -81,7 +81,6 @@ class Server:
 
     @property
     def store(self) -> BaseStore | None:
-        """The store of the database."""
         store: BaseStore | None = self.database.store
         return store
 
@@ -93,7 +92,6 @@ class Server:
     # -- threads
 
     def find_thread(self, thread_id: str) -> ThreadRow | None:
-        """A thread; None if there is none."""
         with told_plainly(self.database.url):
             row = self.database.source.thread_entry(thread_id)
         return None if row is None else replace(row, metadata=without_tags(row.metadata))
@@ -121,7 +119,6 @@ class Server:
     # -- graphs
 
     def graph_of_assistant(self, name: str) -> Any:
-        """The graph of an assistant."""
         return self.graph(self.assistants.get(name).graph_id)
 
     def graph(self, graph_id: str) -> Any:

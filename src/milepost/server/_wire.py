@@ -25,7 +25,6 @@ _DEEPEST: Final = 200
 
 
 def wire(value: Any) -> Any:
-    """A value as JSON has it."""
     return _plain(value, 0)
 
 

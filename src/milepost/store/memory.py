@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, Self
 
 from milepost._internal.fork_guard import ProcessBound
 from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.api import CoreStore
 from milepost.store._core.records import (
     NOT_PROVIDED,
     IndexConfig,
@@ -25,6 +24,7 @@ from milepost.store._core.records import (
 )
 from milepost.store._core.tasks import Group
 from milepost.store._core.ttl import Clock
+from milepost.store._core.upkeep import Upkeep
 from milepost.store._memory.core import Embedding, MemoryCore
 from milepost.store._vectors.tasks import needs_vectors, wanted_vectors, with_vectors
 from milepost.store.base import BaseStore
@@ -34,7 +34,7 @@ __all__ = ["InMemoryStore"]
 _NO_SETTINGS: Final = (None, None, None)
 
 
-class InMemoryStore(CoreStore, ProcessBound, BaseStore):
+class InMemoryStore(Upkeep, ProcessBound, BaseStore):
     """Keeps items in memory. Sync and async methods can be mixed, from any thread.
 
     Args:
@@ -72,7 +72,6 @@ class InMemoryStore(CoreStore, ProcessBound, BaseStore):
         super().__init__(self._memory)
         embedder = self._memory.embedder
         self._vectors_of = None if embedder is None else embedder.documents
-        self.index_config = index
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A store with the same settings and a copy of the items."""

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -22,27 +21,21 @@ pytest.importorskip("redis")
 import redis
 import redis.asyncio
 
-from forks import LIMIT, Child
+from forks import (
+    DONE,
+    LIMIT,
+    Child,
+    aruns,
+    children_run_beside,
+    put_and_find,
+    runs,
+    sweepers_are_apart,
+)
 from graphs import single, thread, two_nodes
 from milepost.cache.redis import RedisCache
 from milepost.checkpoint.redis import AsyncRedisSaver, RedisSaver
 from milepost.errors import ForkedProcessError
 from milepost.store.redis import AsyncRedisStore, RedisStore
-
-DONE = {"foo": "b", "bar": ["a", "b"]}
-
-
-def runs(saver: Any, thread_id: str = "t") -> Any:
-    graph = two_nodes().compile(checkpointer=saver)
-    graph.invoke({"foo": ""}, thread(thread_id), durability="sync")
-    return graph.get_state(thread(thread_id)).values
-
-
-async def aruns(saver: Any, thread_id: str = "t") -> Any:
-    graph = two_nodes().compile(checkpointer=saver)
-    async with asyncio.timeout(LIMIT):
-        await graph.ainvoke({"foo": ""}, thread(thread_id), durability="sync")
-        return (await graph.aget_state(thread(thread_id))).values
 
 
 def in_loop(work: Any) -> Any:
@@ -63,26 +56,7 @@ def saver(request: pytest.FixtureRequest, redis_url: str) -> Iterator[RedisSaver
 
 
 def test_parent_and_children_each_use_connections_of_their_own_while_a_run_goes_on(saver):
-    in_node, go_on = threading.Event(), threading.Event()
-
-    def waits(_: Any) -> Any:
-        in_node.set()
-        assert go_on.wait(LIMIT)
-        return {"log": ["parent"]}
-
-    graph = single(waits).compile(checkpointer=saver)
-    run = threading.Thread(target=lambda: graph.invoke({"log": []}, thread("p"), durability="sync"))
-    run.start()
-    assert in_node.wait(LIMIT)
-    children = [Child(partial(runs, saver, f"c{n}")) for n in range(3)]
-    assert runs(saver, "beside") == DONE
-    assert [child.result() for child in children] == [DONE] * 3
-    go_on.set()
-    run.join(LIMIT)
-    assert graph.get_state(thread("p")).values == {"log": ["parent"]}
-    found = {info.thread_id for info in saver.list_threads()}
-    assert found == {"p", "beside", "c0", "c1", "c2"}
-    assert saver.verify() == []
+    children_run_beside(saver)
 
 
 def test_a_thread_that_a_child_has_gone_on_with_is_read_as_it_is_now(saver):
@@ -103,18 +77,7 @@ def test_a_child_that_leaves_the_with_block_does_not_end_the_parents_connections
 
 def test_a_sweeper_is_the_parents_and_a_child_can_start_its_own(redis_url):
     with RedisSaver.from_conn_string(redis_url) as saver:
-        saver.start_sweeper(ttl=3600.0)
-
-        def in_child() -> bool:
-            saver.stop_sweeper()
-            ended = saver.start_sweeper(ttl=3600.0)
-            running = not ended.done()
-            saver.stop_sweeper()
-            ended.result(LIMIT)
-            return running
-
-        assert Child(in_child).result()
-        saver.stop_sweeper()
+        sweepers_are_apart(saver)
 
 
 @pytest.mark.parametrize("kind", ["own", "user's"])
@@ -164,11 +127,6 @@ def test_an_async_run_goes_on_in_the_parent_while_a_child_ends(redis_url):
 
 
 # -- stores and caches
-
-
-def put_and_find(store: Any, key: str) -> Any:
-    store.put(("a",), key, {"text": key})
-    return sorted(item.key for item in store.search(("a",), filter={"text": key}))
 
 
 def test_a_store_and_a_cache_open_their_own_connections_in_a_child(redis_url):

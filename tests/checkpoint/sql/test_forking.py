@@ -19,8 +19,17 @@ import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from forks import LIMIT, Child
-from graphs import elsewhere, single, thread, two_nodes, until
+from forks import (
+    DONE,
+    LIMIT,
+    Child,
+    aruns,
+    children_run_beside,
+    put_and_find,
+    runs,
+    sweepers_are_apart,
+)
+from graphs import elsewhere, single, thread, until
 from milepost._db.operations import Execute, Operation, Query
 from milepost._internal import fork_guard as forking
 from milepost.cache.memory import InMemoryCache
@@ -34,20 +43,7 @@ from milepost.store.memory import InMemoryStore
 from milepost.store.postgres import AsyncPostgresStore, PostgresStore
 from milepost.store.sqlite import AsyncSqliteStore, SqliteStore
 
-DONE = {"foo": "b", "bar": ["a", "b"]}
 POOL = {"min_size": 1, "max_size": 2}
-
-
-def runs(saver: Any, thread_id: str = "t") -> Any:
-    graph = two_nodes().compile(checkpointer=saver)
-    graph.invoke({"foo": ""}, thread(thread_id), durability="sync")
-    return graph.get_state(thread(thread_id)).values
-
-
-async def aruns(saver: Any, thread_id: str = "t") -> Any:
-    graph = two_nodes().compile(checkpointer=saver)
-    await graph.ainvoke({"foo": ""}, thread(thread_id), durability="sync")
-    return (await graph.aget_state(thread(thread_id))).values
 
 
 def backend(saver: Any) -> int:
@@ -92,30 +88,8 @@ def amake(request: pytest.FixtureRequest) -> Any:
 
 
 def test_parent_and_children_each_use_a_connection_of_their_own_while_a_run_goes_on(make):
-    in_node, go_on = threading.Event(), threading.Event()
-
-    def waits(state: Any) -> Any:
-        in_node.set()
-        assert go_on.wait(LIMIT)
-        return {"log": ["parent"]}
-
     with make() as saver:
-        graph = single(waits).compile(checkpointer=saver)
-        run = threading.Thread(
-            target=lambda: graph.invoke({"log": []}, thread("p"), durability="sync")
-        )
-        run.start()
-        assert in_node.wait(LIMIT)
-        children = [Child(partial(runs, saver, f"c{n}")) for n in range(3)]
-        assert runs(saver, "beside") == DONE
-        assert [child.result() for child in children] == [DONE] * 3
-        go_on.set()
-        run.join(LIMIT)
-        assert graph.get_state(thread("p")).values == {"log": ["parent"]}
-        assert {info.thread_id for info in saver.list_threads()} == {
-            "p", "beside", "c0", "c1", "c2",
-        }  # fmt: skip
-        assert saver.verify() == []
+        children_run_beside(saver)
 
 
 def test_the_same_on_an_event_loop(amake):
@@ -486,11 +460,6 @@ def test_a_relative_file_name_means_the_same_after_a_change_of_directory(tmp_pat
 # -- stores
 
 
-def put_and_find(store: Any, key: str) -> Any:
-    store.put(("a",), key, {"text": key})
-    return sorted(item.key for item in store.search(("a",), filter={"text": key}))
-
-
 @pytest.mark.parametrize("kind", ["sqlite", "engine", "postgres", "pool"])
 def test_a_store_opens_its_own_connection_in_a_child(kind, path, uri):
     @contextmanager
@@ -609,18 +578,7 @@ def test_what_is_in_memory_is_whole_in_a_child_and_its_locks_are_free():
 
 def test_a_sweeper_is_the_parents_and_a_child_can_start_its_own(make):
     with make() as saver:
-        saver.start_sweeper(ttl=3600.0)
-
-        def in_child() -> Any:
-            saver.stop_sweeper()
-            ended = saver.start_sweeper(ttl=3600.0)
-            running = not ended.done()
-            saver.stop_sweeper()
-            ended.result(LIMIT)
-            return running
-
-        assert Child(in_child).result()
-        saver.stop_sweeper()
+        sweepers_are_apart(saver)
 
 
 def test_a_twin_with_another_serializer_works_in_a_child_too(make):

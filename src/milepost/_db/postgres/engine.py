@@ -146,28 +146,24 @@ def leave_to_parent(connection: Any) -> None:
             os.dup2(ended.fileno(), connection.pgconn.socket, inheritable=False)
 
 
-class Pipes(ExitStack):
+class _Pipes:
     """The pipeline that a connection is kept in."""
 
     def __init__(self) -> None:
         super().__init__()
         fork_guard.renewed_in_child(self)
 
-    def renew(self) -> None:
+    def renew(self: Any) -> None:
         """In a forked child: a lock of the parent's pipeline may never be released."""
         fork_guard.keep_for_ever(self.pop_all())
 
 
-class AsyncPipes(AsyncExitStack):
-    """`Pipes`, for use on an event loop."""
+class Pipes(_Pipes, ExitStack):
+    """For sync connections."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        fork_guard.renewed_in_child(self)
 
-    def renew(self) -> None:
-        """In a forked child: a lock of the parent's pipeline may never be released."""
-        fork_guard.keep_for_ever(self.pop_all())
+class AsyncPipes(_Pipes, AsyncExitStack):
+    """For async connections."""
 
 
 @contextmanager

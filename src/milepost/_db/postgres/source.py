@@ -109,11 +109,12 @@ class PostgresSource(ABC):
     # -- what they carry out
 
     def opening(self) -> Steps[None]:
-        """Open a pool that is the engine's own."""
+        """Open a pool that is the engine's own. A connection is open already."""
         if self._ended:
             raise has_ended()
-        yield self._pool.open
-        self._is_open = True
+        if self._pool is not None:
+            yield self._pool.open
+            self._is_open = True
 
     def closing(self) -> Steps[None]:
         """Close a connection or pool that is the engine's own."""

@@ -63,7 +63,6 @@ class AiosqliteEngine:
         return await self._there(lambda: engine.run(work, write=write))
 
     async def aset_up(self, tables: TableSetup) -> None:
-        """Make tables."""
         engine = self._engine()
         await self._there(lambda: engine.set_up(tables))
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from functools import wraps
 from importlib import import_module
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost._db.engine import adrive, drive
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal import generators
 from milepost._internal.operations import Operation, followed
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ S = TypeVar("S")
 F = TypeVar("F", bound="Facet")
 
 
-class Facet:
-    """What carries out programs on an engine."""
+class Programs:
+    """Carries out programs on an engine."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
@@ -45,10 +45,7 @@ class Facet:
         """Carry out a program."""
         if self._engine is not None:
             return drive(self._engine, program)
-        steps = GeneratorDriver(program)
-        for _ in steps:  # each step of it is done when it is asked
-            pass
-        return steps.result
+        return generators.drive(program, _done)
 
     async def adrive(self, program: Program[R]) -> R:
         """`drive`, for use on an event loop."""
@@ -57,12 +54,22 @@ class Facet:
         return self.drive(program)
 
 
+def _done(_step: object) -> None:
+    """In memory each step is done when it is asked."""
+
+
+class Facet(Protocol):
+    """A part of what a saver can do."""
+
+    programs: Programs
+
+
 def blocking(operation: Callable[Concatenate[F, P], Program[R]]) -> Callable[Concatenate[F, P], R]:
     """The method that carries out an operation in sync code."""
 
     @wraps(operation)
     def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.drive(followed(Operation(name), operation(self, *args, **kwargs)))
+        return self.programs.drive(followed(Operation(name), operation(self, *args, **kwargs)))
 
     method.__name__ = name = operation.__name__.lstrip("_")
     return method
@@ -75,7 +82,8 @@ def awaitable(
 
     @wraps(operation)
     async def method(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.adrive(followed(Operation(name), operation(self, *args, **kwargs)))
+        program = followed(Operation(name), operation(self, *args, **kwargs))
+        return await self.programs.adrive(program)
 
     name = operation.__name__.lstrip("_")
     method.__name__, method.__doc__ = f"a{name}", f"`{name}`, for use on an event loop."

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from milepost._db.engine import Vacuum
-from milepost.checkpoint._contract.facets import Facet, awaitable, blocking
+from milepost.checkpoint._contract.facets import Programs, awaitable, blocking
 from milepost.checkpoint._contract.names import check_name, time_of
 from milepost.checkpoint._contract.threads import (
     Choice,
@@ -51,11 +51,11 @@ class Sweeping:
             self.sweeper = None
 
 
-class Threads(Facet):
+class Threads:
     """The threads of a saver: known by the registry, and kept as long as they are wanted."""
 
     def __init__(self, engine: Engine | None, sweeping: Sweeping) -> None:
-        super().__init__(engine)
+        self.programs = Programs(engine)
         self._sweeping = sweeping
 
     # -- what a kind of storage offers

@@ -203,7 +203,14 @@ def keys_of_thread(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def check_options(serde: SerializerProtocol | None, options: ThreadOptions) -> None:
+class SaverOptions(ThreadOptions, total=False):
+    """What every saver of ours can be told."""
+
+    serde: SerializerProtocol | None
+    """Turns values into bytes and back."""
+
+
+def check_options(options: SaverOptions) -> None:
     """Raise for options that no saver can be made with, before anything is opened for one."""
     keys_of_thread(options.get("thread_metadata", ()))
-    ThreadMetadata(serde, options.get("seal_thread_metadata", False))
+    ThreadMetadata(options.get("serde"), options.get("seal_thread_metadata", False))

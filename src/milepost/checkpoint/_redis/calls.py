@@ -37,8 +37,6 @@ class Write(NamedTuple):
     thread_id: str
     rev: str
     changes: Sequence[Argument]
-    guarded: bool = False
-    """Whether it has other conditions than the rev that was read: only a script can do that."""
 
 
 class Listed(NamedTuple):

@@ -222,5 +222,4 @@ def _any(_: Entry) -> bool:
 
 
 def info_row(id: str, entry: Entry, head: str | None) -> tuple[Any, ...]:
-    """A row of the registry."""
     return (id, entry.status, entry.created_at, entry.updated_at, head, entry.metadata)

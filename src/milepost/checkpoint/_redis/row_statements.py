@@ -194,5 +194,4 @@ class RowStatements:
 def write_row(
     ns: str, id: str, task: str, place: int, channel: str, path: str, base: Any, *rest: Any
 ) -> tuple[bytes, Write]:
-    """The field of a write, and the write."""
     return field_of(WRITE, ns, id, task, str(place)), Write(base, channel, path, *rest)

@@ -98,7 +98,6 @@ class Keys(NamedTuple):
 
 
 def field_of(kind: bytes, *parts: str) -> bytes:
-    """The field of a row."""
     return b"\0".join((kind, *map(str.encode, parts)))
 
 
@@ -118,7 +117,6 @@ def cell(value: object) -> bytes:
 
 
 def pack(row: Row) -> bytes:
-    """A row as it is stored."""
     return b"".join(cell(value) or b"\0" for value in row)
 
 

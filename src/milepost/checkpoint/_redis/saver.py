@@ -17,21 +17,25 @@ from milepost.checkpoint._redis.rows import Keys
 from milepost.checkpoint._redis.settings import Durability, Settings
 from milepost.checkpoint._redis.statements import REDIS
 from milepost.checkpoint._redis.threads import RedisThreads, seconds
-from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.threads.registry import Registry
 from milepost.errors import ColourError
 
 if TYPE_CHECKING:
+    from milepost._db.engine import Engine
     from milepost._db.group_commit import Outcome
     from milepost._db.operations import Operation
+    from milepost.checkpoint._contract.thread_admin import Sweeping
     from milepost.checkpoint._contract.threads import ThreadInfo, Wanted
     from milepost.checkpoint._redis.calls import Calls
+    from milepost.checkpoint._sql.cache import ThreadCache
+    from milepost.checkpoint._sql.read.reader import Reader
     from milepost.checkpoint._sql.rows import Prepared
     from milepost.checkpoint._sql.statements import Statements
+    from milepost.checkpoint._sql.write.store import Storer
     from milepost.checkpoint.serde.base import SerializerProtocol
 
 TRAITS: Final = Traits(
-    name="redis", remote=True, refuses=False, settled=(), chain=Bounds(16, 32, 16)
+    name="redis", remote=True, settled=(), chain=Bounds(16, 32, 16)
 )
 _PAGE: Final = 200
 
@@ -64,14 +68,21 @@ def _before(prefix: str | None) -> str:
     return prefix[:-1] if prefix else ""
 
 
-class RedisStorage(SqlSaver):
-    """Keeps threads in Redis or Valkey, by a sync or an async client."""
+class RedisStorage:
+    """Steps and threads in Redis or Valkey, by a sync or an async client. Comes before
+    `SqlSaver`."""
 
     dialect = TRAITS
-    registry = RedisRegistry
+    registry: ClassVar[type[Registry]] = RedisRegistry
     steadfast = True
     is_async: ClassVar[bool]
-    engine: SaverEngine
+    engine: Engine
+    server: SaverEngine
+    _cache: ThreadCache
+    _reader: Reader
+    _registry: Registry
+    _storer: Storer
+    _sweeping: Sweeping
 
     def __init__(
         self,
@@ -89,7 +100,7 @@ class RedisStorage(SqlSaver):
         scripts: bool = True,
         **threads: Unpack[ThreadOptions],
     ) -> None:
-        super().__init__(serde=serde, **threads)
+        super().__init__(serde=serde, **threads)  # type: ignore[call-arg, misc]
         check_name("checkpoint_prefix", checkpoint_prefix)
         if not checkpoint_prefix or set("{}") & set(checkpoint_prefix):
             raise ValueError(
@@ -118,8 +129,8 @@ class RedisStorage(SqlSaver):
         )
         self._owns_client = redis_client is None
         client = self._client(redis_url, connection_args) if self._owns_client else redis_client
-        self.engine = SaverEngine(client, self.settings)
-        if self.engine.redis.is_async is not self.is_async:
+        self.engine = self.server = SaverEngine(client, self.settings)
+        if self.server.redis.is_async is not self.is_async:
             name = type(self).__name__
             raise ColourError(
                 f"{name} needs an async client; a sync one serves {name.removeprefix('Async')}."
@@ -153,10 +164,10 @@ class RedisStorage(SqlSaver):
     # -- a step in one go
 
     def commit(self, steps: Sequence[Prepared]) -> Outcome:
-        return self.engine.drive(self._store(steps))
+        return self.server.drive(self._store(steps))
 
     async def acommit(self, steps: Sequence[Prepared]) -> Outcome:
-        return await self.engine.adrive(self._store(steps))
+        return await self.server.adrive(self._store(steps))
 
     def _store(self, steps: Sequence[Prepared]) -> Calls[Outcome]:
         """Thread by thread, and run by run: what is stored together is on one server."""

@@ -71,9 +71,7 @@ class Settings:
         return Durability(bool(self.fsyncs), self.wait_replicas, text)
 
     def tables(self, owner: str | None) -> Tables:
-        """The tables for one transaction."""
         return Tables(self.keys, self.known, self.listed, owner, scripts=self.scripts)
 
     def transaction(self, work: Work[R], *, write: bool, owner: str | None = None) -> Calls[R]:
-        """An operation as calls."""
         return transaction(self.tables, work, write=write, owner=owner)

@@ -68,7 +68,6 @@ class Tables:
         self._scripts = scripts
 
     def view(self, thread_id: str) -> ThreadView:
-        """A thread."""
         found = self.views.get(thread_id)
         if found is None:
             found = ThreadView(thread_id, self.known, self.owner, scripts=self._scripts)
@@ -118,9 +117,7 @@ class Tables:
         expected = self.known.expected(step.thread_id, self.owner)
         if expected.writes and not step.is_new:
             step.changes[:0] = [">", "seq", expected.writes]
-        done = yield from store(
-            self, step.thread_id, step.changes, is_new=step.is_new, guarded=True
-        )
+        done = yield from store(self, step.thread_id, step.changes, is_new=step.is_new)
         if done and step.head is not None:
             self.known.head(step.thread_id, step.epoch, step.head)
         return done

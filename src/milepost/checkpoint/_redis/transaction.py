@@ -91,18 +91,13 @@ def commit(tables: Tables) -> Calls[None]:
 
 
 def store(
-    tables: Tables,
-    thread_id: str,
-    changes: Sequence[Argument],
-    *,
-    is_new: bool,
-    guarded: bool = False,
+    tables: Tables, thread_id: str, changes: Sequence[Argument], *, is_new: bool
 ) -> Calls[bool]:
     """Send changes of a thread. A new thread is listed before and after: before, since a client
     may be killed; after, since one who has just removed such a thread may take it off the list."""
     if is_new or tables.is_to_be_listed(thread_id):
         yield Listed("ZADD", (0, thread_id))
-    done: int = yield Write(thread_id, new_rev(), changes, guarded)
+    done: int = yield Write(thread_id, new_rev(), changes)
     if done and tables.owner is not None:
         tables.known.wrote(tables.owner, done)
     if done and is_new:

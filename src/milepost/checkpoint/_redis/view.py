@@ -75,7 +75,6 @@ class Range(NamedTuple):
 
 
 def writes_at(ns: str, id: str) -> Range:
-    """The writes at a checkpoint."""
     return Range(WRITE, (ns, id))
 
 

@@ -9,7 +9,7 @@ from milepost._db.dialect import POSTGRES
 from milepost._db.migrations import table_setup
 from milepost._db.postgres.engine import Pipes, Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import SCHEMA, TABLES
@@ -104,10 +104,9 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
         conn_string: str,
         *,
         pipeline: bool = False,
-        serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
-        **threads: Unpack[ThreadOptions],
+        **options: Unpack[SaverOptions],
     ) -> Iterator[Self]:
         """A saver on a connection of its own; use it with `with`.
 
@@ -115,12 +114,11 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
             pipeline: Keep the connection in a pipeline all the time. Without it, one is opened for
                 whatever is sent together, so there is little to gain.
-            serde: As for the class.
             schema: As for the class.
             pooler_safe: As for the class.
-            **threads: As for the class.
+            **options: Those of the class.
         """
-        check_options(serde, threads)
+        check_options(options)
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
         open_pipe = Pipes()
@@ -135,7 +133,7 @@ class PostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ignore[
 
         with connecting():
             conn = connect()
-        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe, **threads)
+        saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
         saver.engine = PostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import AsyncPipes, Settings, connecting, driver
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint._sql.schema import TABLES
@@ -103,22 +103,20 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
         conn_string: str,
         *,
         pipeline: bool = False,
-        serde: SerializerProtocol | None = None,
         schema: str | None = None,
         pooler_safe: bool = False,
-        **threads: Unpack[ThreadOptions],
+        **options: Unpack[SaverOptions],
     ) -> AsyncIterator[Self]:
         """A saver on a connection of its own; use it with `async with`.
 
         Args:
             conn_string: The address, such as `postgresql://user:password@host:5432/database`.
             pipeline: See `PostgresSaver.from_conn_string`.
-            serde: As for the class.
             schema: As for the class.
             pooler_safe: As for the class.
-            **threads: As for the class.
+            **options: Those of the class.
         """
-        check_options(serde, threads)
+        check_options(options)
         settings = Settings(schema, pooler_safe, TABLES)
         threshold = None if pooler_safe else 0
         open_pipe = AsyncPipes()
@@ -135,7 +133,7 @@ class AsyncPostgresSaver(BasePostgresSaver, GroupCommits, SqlSaver):  # type: ig
 
         with connecting():
             conn = await connect()
-        saver = cls(conn, None, serde, schema=schema, pooler_safe=pooler_safe, **threads)
+        saver = cls(conn, schema=schema, pooler_safe=pooler_safe, **options)
         saver.engine = AsyncPostgresEngine(saver.conn, settings, reconnect=connect)
         try:
             yield saver

@@ -23,8 +23,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint._redis.saver import RedisStorage
 from milepost.checkpoint._redis.settings import Durability
+from milepost.checkpoint._sql.saver import SqlSaver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,20 +35,14 @@ if TYPE_CHECKING:
     from milepost.checkpoint.redis.ashallow import AsyncShallowRedisSaver
     from milepost.checkpoint.redis.shallow import ShallowRedisSaver
 else:
-
-    def __getattr__(name):
-        """The other savers, when they are asked for."""
-        modules = {
-            "AsyncRedisSaver": "aio",
-            "AsyncShallowRedisSaver": "ashallow",
-            "ShallowRedisSaver": "shallow",
-        }
-        if name not in modules:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{modules[name]}"), name)
-
+    __getattr__, __dir__ = on_demand(
+        __name__,
+        {
+            "AsyncRedisSaver": "milepost.checkpoint.redis.aio",
+            "AsyncShallowRedisSaver": "milepost.checkpoint.redis.ashallow",
+            "ShallowRedisSaver": "milepost.checkpoint.redis.shallow",
+        },
+    )
 
 __all__ = [
     "AsyncRedisSaver",
@@ -57,7 +53,7 @@ __all__ = [
 ]
 
 
-class RedisSaver(RedisStorage):
+class RedisSaver(RedisStorage, SqlSaver):  # type: ignore[misc] # what prune returns
     """Keeps threads in Redis or Valkey. Nothing has to be set up.
 
     Several threads may share it. `saver.threads.set_ttl` and `saver.threads.pin` decide how long
@@ -112,8 +108,8 @@ class RedisSaver(RedisStorage):
     def __exit__(self, *error: object) -> None:
         self.stop_sweeper()
         if self._owns_client:
-            self.engine.redis.close()
+            self.server.redis.close()
 
     def setup(self) -> None:
         """Look at the server now. Not needed: the first use does it."""
-        self.engine.set_up()
+        self.server.set_up()

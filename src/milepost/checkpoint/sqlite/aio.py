@@ -10,7 +10,7 @@ from milepost._db.dialect import SQLITE
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal.asyncio_tools import in_thread
-from milepost.checkpoint._contract.thread_metadata import ThreadOptions, check_options
+from milepost.checkpoint._contract.thread_metadata import SaverOptions, ThreadOptions, check_options
 from milepost.checkpoint._sql.group_saver import GroupCommits
 from milepost.checkpoint._sql.saver import SqlSaver
 from milepost.checkpoint.sqlite import TABLE_SETUP, nothing
@@ -78,24 +78,18 @@ class AsyncSqliteSaver(GroupCommits, SqlSaver):  # type: ignore[misc] # what pru
     @classmethod
     @asynccontextmanager
     async def from_conn_string(
-        cls,
-        conn_string: str,
-        *,
-        serde: SerializerProtocol | None = None,
-        synchronous: str = "FULL",
-        **threads: Unpack[ThreadOptions],
+        cls, conn_string: str, *, synchronous: str = "FULL", **options: Unpack[SaverOptions]
     ) -> AsyncIterator[Self]:
         """A saver on a file, or in memory; use it with `async with`.
 
         Args:
             conn_string: The path of the file, or ":memory:".
-            serde: As for the class.
             synchronous: As for the class.
-            **threads: As for the class.
+            **options: Those of the class.
         """
-        check_options(serde, threads)
+        check_options(options)
         connection = await in_thread(open_sqlite, conn_string)
-        saver = cls(connection, serde=serde, synchronous=synchronous, **threads)
+        saver = cls(connection, synchronous=synchronous, **options)
         assert isinstance(saver.engine, SqliteEngine)
         saver.engine.owns(conn_string)
         try:

@@ -67,7 +67,6 @@ def log(
 
 
 def entry_line(entry: LogEntry | None, lanes: str, whole: bool = False) -> Text:
-    """A checkpoint on one line."""
     if entry is None:
         return Text(lanes, style="dim")
     line = Text(f"{lanes} " if lanes else "", "dim")

@@ -83,15 +83,7 @@ def delete(database: str | None, yes: bool, **chosen: Any) -> None:
     """Remove threads. Their bytes stay in the files until they are overwritten: see erase."""
     from milepost.inspect import delete_threads
 
-    db = opened(database, write=True)
-    ids = _chosen(db, **chosen)
-    if not ids:
-        click.echo("No thread fits.")
-        return
-    confirm(f"Delete {_threads(ids)}, {_listed(ids)}, from {db.url}?", yes)
-    with output.progress("deleting", len(ids)) as step:
-        delete_threads(db, ids, progress=step)
-    click.echo(f"{_threads(ids)} deleted.")
+    _remove(delete_threads, database, yes, "Delete", "", **chosen)
 
 
 @click.command()
@@ -102,15 +94,22 @@ def erase(database: str | None, yes: bool, **chosen: Any) -> None:
     """Remove threads for good: the files hold none of their bytes afterwards."""
     from milepost.inspect import erase_threads
 
+    _remove(erase_threads, database, yes, "Erase", " for good", **chosen)
+
+
+def _remove(
+    remove: Callable[..., Any], database: str | None, yes: bool, verb: str, how: str, **chosen: Any
+) -> None:
     db = opened(database, write=True)
     ids = _chosen(db, **chosen)
     if not ids:
         click.echo("No thread fits.")
         return
-    confirm(f"Erase {_threads(ids)}, {_listed(ids)}, from {db.url} for good?", yes)
-    with output.progress("erasing", len(ids)) as step:
-        removed = erase_threads(db, ids, progress=step)
-    click.echo(f"{_threads(ids)} erased: {_counted(removed)}.")
+    confirm(f"{verb} {_threads(ids)}, {_listed(ids)}, from {db.url}{how}?", yes)
+    with output.progress(f"{verb.lower()[:-1]}ing", len(ids)) as step:
+        removed = remove(db, ids, progress=step)
+    counted = "" if removed is None else f": {_counted(removed)}"
+    click.echo(f"{_threads(ids)} {verb.lower()}d{counted}.")
 
 
 @click.command()

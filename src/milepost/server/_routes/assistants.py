@@ -15,6 +15,8 @@ from milepost.server._records import (
     Drawing,
     GraphSchemas,
     IfExists,
+    Limit,
+    Offset,
     Schemas,
     SortOrder,
 )
@@ -22,8 +24,6 @@ from milepost.server._routing import Call, Empty, Page, Routes
 
 routes = Routes("Assistants")
 
-Limit = Annotated[int, Meta(ge=1, le=1000)]
-Offset = Annotated[int, Meta(ge=0, lt=2**31)]
 Field = Literal[
     "assistant_id",
     "graph_id",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 from starlette.concurrency import run_in_threadpool
 
 from milepost import inspect
@@ -14,12 +13,11 @@ from milepost.inspect import Change, LogEntry, Ref, ThreadRow, ThreadView
 from milepost.server._changes import bounded_blames, bounded_changes, step_changes
 from milepost.server._errors import HttpError, refused
 from milepost.server._live import follow
+from milepost.server._records import Length, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._sse import EventStream
 
 routes = Routes("milepost")
-
-Offset = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +29,7 @@ class ThreadsQuery(msgspec.Struct, frozen=True, kw_only=True):
     unfinished: bool = False
     sort: Literal["updated_at", "created_at", "thread_id"] = "updated_at"
     order: Literal["asc", "desc"] | None = None
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Limit = 100
     offset: Offset = 0
 
 
@@ -73,7 +71,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which checkpoints: those before `before`, newest first."""
 
     checkpoint_ns: str = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+    limit: Limit = 200
     before: str | None = None
 
 
@@ -117,7 +115,7 @@ class StateQuery(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
     path: str | None = None
-    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+    limit: Length | None = None
 
 
 @routes.get("/milepost/threads/{thread_id}/state")
@@ -137,7 +135,7 @@ class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
-    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+    limit: Length | None = None
 
 
 class Changes(msgspec.Struct):
@@ -159,7 +157,7 @@ class DiffQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     a: str
     b: str
-    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+    limit: Length | None = None
 
 
 @routes.get("/milepost/diff")
@@ -175,7 +173,7 @@ class BlameQuery(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     checkpoint_id: str | None = None
     checkpoint_ns: str = ""
-    limit: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] | None = None
+    limit: Length | None = None
 
 
 class Blames(msgspec.Struct):

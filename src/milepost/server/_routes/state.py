@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from starlette.responses import Response
 
 from milepost.inspect.parts import refusing
 from milepost.server._errors import as_http_error, refused
 from milepost.server._json import encode_list
-from milepost.server._records import Checkpoint, ThreadState
+from milepost.server._records import Checkpoint, Limit, ThreadState
 from milepost.server._routing import JSON, Call, Empty, Routes
 from milepost.server._states import (
     check_selection,
@@ -113,14 +112,14 @@ class refusals:  # noqa: N801 - reads as a word at the `with`
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     """How many states, and those before which checkpoint."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 10
+    limit: Limit = 10
     before: str | None = None
 
 
 class HistorySearch(msgspec.Struct, kw_only=True):
     """Which states."""
 
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 10
+    limit: Limit = 10
     before: str | Checkpoint | None = None
     metadata: dict[str, Any] | None = None
     checkpoint: Checkpoint | None = None

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from milepost.server._assistants import NAMESPACE
 from milepost.server._errors import HttpError, refused
-from milepost.server._records import FoundItem, Item
+from milepost.server._records import FoundItem, Item, Limit, Offset
 from milepost.server._routing import Call, Empty, Routes
 from milepost.server._wire import wire_dict
 from milepost.store.base import BaseStore
@@ -17,8 +17,6 @@ from milepost.store.base import Item as StoredItem
 
 routes = Routes("Store")
 
-Limit = Annotated[int, Meta(ge=1, le=1000)]
-Offset = Annotated[int, Meta(ge=0, lt=2**31)]
 Label = Annotated[str, Meta(min_length=1, pattern=r"^[^.]+\Z")]
 Name = Annotated[str, Meta(min_length=1)]
 
@@ -72,7 +70,7 @@ class NamespaceSearch(msgspec.Struct, kw_only=True):
 
     prefix: list[Label] | None = None
     suffix: list[Label] | None = None
-    max_depth: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    max_depth: Limit | None = None
     limit: Limit = 100
     offset: Offset = 0
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from milepost.inspect import ThreadRow
 from milepost.server._errors import HttpError, refused
 from milepost.server._matching import select
-from milepost.server._records import IfExists, SortOrder, Thread, ThreadStatus
+from milepost.server._records import IfExists, Limit, Offset, SortOrder, Thread, ThreadStatus
 from milepost.server._routes.state import refusals
 from milepost.server._routing import Call, Empty, Page, Routes
 from milepost.server._search import SortBy, Wanted, extract, find, parse_path, shown, ttl_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 routes = Routes("Threads")
 
-Limit = Annotated[int, Meta(ge=1, le=1000)]
-Offset = Annotated[int, Meta(ge=0, lt=2**31)]
 Field = Literal[
     "thread_id",
     "created_at",

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from milepost._db.migrations import TableSetup
 from milepost._db.sweeper import Sweeper
-from milepost._internal.generators import GeneratorDriver
+from milepost._internal.generators import adrive, drive
 from milepost.checkpoint.serde import _rotation
 from milepost.store._core.batching import Batcher
 from milepost.store._core.core import StoreCore
-from milepost.store._core.records import Op, Result, TTLConfig
-from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Transact
+from milepost.store._core.records import IndexConfig, Op, Result, TTLConfig
+from milepost.store._core.tasks import Embed, Group, Program, Progress, RefusedItem, Request
 from milepost.store._vectors.embeddings import Embeddings, ensure_embeddings
 
 R = TypeVar("R")
 
 
 class CoreStore:
-    """A store made of a `StoreCore` and the drivers. A class inherits it beside `BaseStore`."""
+    """A store made of a `StoreCore`, an engine and the drivers. A class inherits it beside
+    `BaseStore`, and beside `Upkeep` or `AsyncUpkeep`."""
 
     supports_ttl = True
     supports_versions = True
     supports_order = True
+    index_config: IndexConfig | None
+    """How texts are embedded, as it was given."""
 
-    def __init__(self, core: StoreCore) -> None:
+    def __init__(self, core: StoreCore, engine: Any = None) -> None:
         self._core = core
         self._batcher = Batcher(self._aexecute)
         self._sweeper = Sweeper(lambda: self._drive(core.sweep()))
         self.ttl_config: TTLConfig | None = core.lifetimes.config
+        self.index_config = core.index
+        self.use(engine)
+
+    def use(self, engine: Any) -> None:
+        """Carry out requests with this engine from now on.
+
+        Args:
+            engine: Reads and writes the database; None in memory.
+        """
+        self._engine = engine
 
     @property
     def embeddings(self) -> Embeddings | None:
@@ -41,49 +52,37 @@ class CoreStore:
     # -- sync and async methods
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        return self._drive_group(self._core.prepare(ops))
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        results: list[Result] = await self._batcher.submit(self._core.prepare(ops))
-        return results
-
-    def _drive_group(self, group: Group) -> list[Result]:
+        group = self._core.prepare(ops)
+        put = self._core.single_put(group)
+        if put is not None:
+            self._engine.run(put, write=True)
+            return [None]
         results = self._drive(self._core.execute([group]))[0]
         if isinstance(results, Exception):
             raise results
         return results
 
-    def _transact(self, request: Transact | TableSetup) -> Any:
-        raise NotImplementedError
-
-    async def _atransact(self, request: Transact | TableSetup) -> Any:
-        raise NotImplementedError
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        results: list[Result] = await self._batcher.submit(self._core.prepare(ops))
+        return results
 
     # -- drivers
 
     def _drive(self, program: Program[R]) -> R:
-        steps = GeneratorDriver(program)
-        for request in steps:
-            try:
-                if isinstance(request, Embed):
-                    steps.answer = self._embed(request)
-                else:
-                    steps.answer = self._transact(request)
-            except Exception as error:
-                steps.error = error
-        return steps.result
+        return drive(program, self._carry_out)
 
     async def _adrive(self, program: Program[R]) -> R:
-        steps = GeneratorDriver(program)
-        for request in steps:
-            try:
-                if isinstance(request, Embed):
-                    steps.answer = await self._aembed(request)
-                else:
-                    steps.answer = await self._atransact(request)
-            except Exception as error:
-                steps.error = error
-        return steps.result
+        return await adrive(program, self._acarry_out)
+
+    def _carry_out(self, request: Request) -> Any:
+        if isinstance(request, Embed):
+            return self._embed(request)
+        return self._core.transact(self._engine, request)
+
+    def _acarry_out(self, request: Request) -> Awaitable[Any]:
+        if isinstance(request, Embed):
+            return self._aembed(request)
+        return self._core.atransact(self._engine, request)
 
     def _embed(self, request: Embed) -> tuple[Sequence[Any], Sequence[Any]]:
         embedder = self._core.embedder
@@ -102,64 +101,22 @@ class CoreStore:
     async def _aexecute(self, groups: Sequence[Group]) -> list[list[Result] | Exception]:
         return await self._adrive(self._core.execute(groups))
 
-    # -- expiry
+    # -- upkeep
 
-    def sweep_ttl(self) -> int:
-        """Delete items that have expired; how many it was."""
-        return self._drive(self._core.sweep())
+    async def asetup(self) -> None:
+        """Prepare the database now. Not needed: the first use does it."""
+        await self._adrive(self._core.ready())
 
     async def asweep_ttl(self) -> int:
-        """`sweep_ttl`, for use on an event loop."""
+        """Delete items that have expired; how many it was."""
         return await self._adrive(self._core.sweep())
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep at intervals, in a thread. The future ends when the sweeper does.
-
-        Args:
-            sweep_interval_minutes: How often; by default what the store's `ttl` says.
-        """
-        return self._sweeper.start(60 * (sweep_interval_minutes or self._core.lifetimes.interval))
-
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; whether the thread has ended.
-
-        Args:
-            timeout: Seconds to wait for that.
-        """
-        return self._sweeper.stop(timeout)
-
-    # -- vectors
-
-    def reindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
-        """Rebuild all vectors with the store's present `index`; returns the number of items.
-
-        What was done stays done if the work is broken off: call it again to go on.
-
-        Args:
-            progress: Called after each batch with how many items are done, and how many there are.
-            batch_size: How many items are embedded together.
-        """
-        return self._drive(self._core.reindex(progress, batch_size))
-
     async def areindex(self, *, progress: Progress | None = None, batch_size: int = 100) -> int:
-        """`reindex`, for use on an event loop."""
+        """`reindex` of a sync store, for use on an event loop: rebuild all vectors."""
         return await self._adrive(self._core.reindex(progress, batch_size))
-
-    # -- keys
-
-    def reencrypt(self, *, progress: Progress | None = None) -> _rotation.Reencrypted[RefusedItem]:
-        """Seal every value with the newest key, while others use the store; what was done.
-
-        Values that have the newest key are skipped, so after an interruption call it again. When
-        it finds nothing to do, every older key can be dropped.
-
-        Args:
-            progress: Called after each batch with how many items are done, and how many there are.
-        """
-        return self._drive(self._core.reencrypt(progress))
 
     async def areencrypt(
         self, *, progress: Progress | None = None
     ) -> _rotation.Reencrypted[RefusedItem]:
-        """`reencrypt`, for use on an event loop."""
+        """`reencrypt` of a sync store, for use on an event loop: seal with the newest key."""
         return await self._adrive(self._core.reencrypt(progress))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from milepost._db.migrations import TableSetup
-from milepost._db.operations import Work
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import ReindexConflict, VersionConflict
 from milepost.store._core.core import StoreCore
-from milepost.store._core.tasks import Group, Outcome, Program, Progress, RefusedItem, Transact
+from milepost.store._core.tasks import Group, Outcome, Program, Progress, RefusedItem
 from milepost.store._vectors.generations import Unverified
 from milepost.store._vectors.making import (
     Incomplete,
@@ -38,14 +36,6 @@ class EngineCore(StoreCore):
     # -- what a database gives
 
     @abstractmethod
-    def transact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """Carry out a request."""
-
-    @abstractmethod
-    async def atransact(self, engine: Any, request: Transact | TableSetup) -> Any:
-        """`transact`, for use on an event loop."""
-
-    @abstractmethod
     def getting_ready(self) -> Program[None]:
         """What has to be done before the first use."""
 
@@ -68,10 +58,6 @@ class EngineCore(StoreCore):
     @abstractmethod
     def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
         """Seal all values again; what was done."""
-
-    def single_put(self, group: Group) -> Work[Any] | None:  # noqa: ARG002
-        """All that a group asks for, if that is one put which needs no program."""
-        return None
 
     # -- what all of them do with it
 

@@ -157,7 +157,6 @@ def validate_op_namespace(op: Op) -> None:
 
 @lru_cache(1024)
 def to_text(namespace: Namespace) -> str:
-    """The namespace as one text."""
     return "".join([label + "." for label in namespace])
 
 

@@ -30,7 +30,6 @@ class Stamps:
         self._lock = fork_guard.fresh_in_child(threading.Lock())
 
     def now(self) -> int:
-        """The time."""
         return int(self._clock() * 1_000_000)
 
     def next(self, count: int = 1) -> int:

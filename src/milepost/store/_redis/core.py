@@ -13,6 +13,7 @@ from milepost._db.redis.server import check_eviction
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import DatabaseBusyError, StoreError
 from milepost.store._core.engine_core import EngineCore
+from milepost.store._core.reads import Reads
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -22,7 +23,6 @@ from milepost.store._core.tasks import (
     Progress,
     RefusedItem,
     Search,
-    Task,
     Transact,
     Write,
 )
@@ -30,7 +30,7 @@ from milepost.store._redis.change import Batch
 from milepost.store._redis.keys import Keys
 from milepost.store._redis.marks import Marks, StaleGenerations
 from milepost.store._redis.notes import Notebook, Notes
-from milepost.store._redis.read import Reader, Renewal
+from milepost.store._redis.read import Reader
 from milepost.store._redis.reindex import RedisMaking
 from milepost.store._redis.snapshot import Moved, Snapshot
 from milepost.store._redis.upkeep import resealing, sweeping
@@ -109,18 +109,15 @@ class RedisCore(EngineCore):
         return outcomes
 
     def _do(self, groups: Sequence[Group], completed: int | None) -> RedisProgram[list[Outcome]]:
-        now = self.stamps.now()
-        failed: dict[int, Exception] = {}
-        renewed: list[Renewal] = []
-        results: list[list[Any]] = [[None] * len(group) for group in groups]
-        if any(not isinstance(task, Write) for task in chain.from_iterable(groups)):
-            yield from self._reads(groups, results, failed, now, renewed, completed)
-        batch = Batch(groups, failed, now)
+        reads = Reads(groups, self.stamps.now(), completed)
+        if any(not isinstance(task, Write) for task in reads.tasks):
+            yield from self._reads(reads)
+        batch = Batch(groups, reads.failed, reads.now)
         if batch.writes():
             yield from self._writes(batch)
-        if renewed:
-            yield from self.writer.renew(renewed)
-        return [failed.get(number, found) for number, found in enumerate(results)]
+        if reads.renewed:
+            yield from self.writer.renew(reads.renewed)
+        return reads.outcomes(reads.failed)
 
     def _writes(self, batch: Batch) -> RedisProgram[None]:
         for _ in range(_SWITCHES):
@@ -135,62 +132,44 @@ class RedisCore(EngineCore):
                 continue
         raise _busy()
 
-    def _reads(
-        self,
-        groups: Sequence[Group],
-        results: list[list[Any]],
-        failed: dict[int, Exception],
-        now: int,
-        renewed: list[Renewal],
-        completed: int | None,
-    ) -> RedisProgram[None]:
+    def _reads(self, reads: Reads) -> RedisProgram[None]:
         for attempt in range(_STRICT + _LENIENT):
-            failed.clear()
-            renewed.clear()
+            reads.begin()
             snapshot = Snapshot(self.keys, strict=attempt < _STRICT, is_cluster=self._is_cluster)
             try:
-                yield from self._attempt(groups, results, failed, now, renewed, completed, snapshot)
+                yield from self._attempt(reads, snapshot)
                 return (yield from snapshot.settle())
             except (Moved, StaleGenerations):
                 continue
         raise _busy()
 
-    def _attempt(
-        self,
-        groups: Sequence[Group],
-        results: list[list[Any]],
-        failed: dict[int, Exception],
-        now: int,
-        renewed: list[Renewal],
-        completed: int | None,
-        snapshot: Snapshot,
-    ) -> RedisProgram[None]:
+    def _attempt(self, reads: Reads, snapshot: Snapshot) -> RedisProgram[None]:
         known: Generations | None = None
-        if any(map(_searches_by_meaning, chain.from_iterable(groups))):
+        if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last looked.
             known = self.state.known((yield from self.notebook.load()))
             known.check_verified()
-        gets = [task for task in chain.from_iterable(groups) if isinstance(task, Get)]
-        found = yield from self.reader.gets(gets, snapshot, now, renewed)
-        for number, group in enumerate(groups):
+        now, renewed = reads.now, reads.renewed
+        items = yield from self.reader.gets(reads.gets(), snapshot, now, renewed)
+        for number, group in enumerate(reads.groups):
             for at, task in enumerate(group):
+                found: Any = None
                 try:
                     if isinstance(task, Get):
-                        results[number][at] = found.get((task.namespace, task.key))
+                        found = items.get((task.namespace, task.key))
                     elif isinstance(task, Listing):
-                        results[number][at] = yield from self.reader.list(task, snapshot, now)
+                        found = yield from self.reader.list(task, snapshot, now)
                     elif isinstance(task, Search) and task.vector is None:
-                        results[number][at] = yield from self.reader.search(
-                            task, snapshot, now, renewed
-                        )
+                        found = yield from self.reader.search(task, snapshot, now, renewed)
                     elif isinstance(task, Search):
                         assert known is not None
                         assert self._ranker is not None
-                        results[number][at] = yield from self._ranker.search(
-                            task, snapshot, now, renewed, known, completed
+                        found = yield from self._ranker.search(
+                            task, snapshot, now, renewed, known, reads.completed
                         )
+                    reads.results[number][at] = found
                 except StoreError as error:
-                    failed[number] = error
+                    reads.failed[number] = error
 
     # -- upkeep
 
@@ -202,10 +181,6 @@ class RedisCore(EngineCore):
 
     def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
         return resealing(self, progress)
-
-
-def _searches_by_meaning(task: Task) -> bool:
-    return isinstance(task, Search) and task.vector is not None
 
 
 def _busy() -> DatabaseBusyError:

@@ -26,7 +26,6 @@ class Head:
     index: Index
 
     def dump(self) -> bytes:
-        """As it is stored."""
         index = "" if self.index is None else json.dumps(self.index)
         times = f"{self.created} {self.updated} {self.ttl or 0} {self.expires or 0}"
         return f"{times} {self.nonce} {index}".encode()
@@ -37,7 +36,6 @@ class Head:
 
 
 def parsed(place: Place, stored: bytes) -> Head:
-    """The head of the item at a place."""
     try:
         created, updated, ttl, expires, nonce, index = stored.decode().split(" ", 5)
         found: Index = json.loads(index) if index else None

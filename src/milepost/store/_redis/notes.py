@@ -28,7 +28,6 @@ class Notebook:
         self._keys = keys
 
     def load(self) -> Program[Notes]:
-        """All notes."""
         return _parsed((yield command("GET", self._keys.meta)))
 
     def change(self, change: Callable[[Notes], Notes | None]) -> Program[Notes]:

@@ -39,7 +39,6 @@ class Stored(NamedTuple):
 
 
 def all_roots(core: RedisCore) -> RedisProgram[list[str]]:
-    """All roots."""
     return (yield from core.reader.roots(()))
 
 
@@ -50,7 +49,6 @@ def spaces_of(core: RedisCore, root: str) -> RedisProgram[list[Namespace]]:
 
 
 def names_in(core: RedisCore, space: Namespace) -> RedisProgram[list[str]]:
-    """All keys in a namespace."""
     names = yield command("HKEYS", core.keys.space(space).heads)
     return [name.decode() for name in names]
 

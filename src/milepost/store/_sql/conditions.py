@@ -28,7 +28,6 @@ HOLDS: Final = "milepost_holds"
 
 
 def sqlite_clause(condition: Condition) -> Clause:
-    """The condition for SQLite."""
     operator, operand = condition.operator, condition.operand
     if not all(map(_PLAIN_NAME.match, condition.path)):
         return _called(condition)
@@ -116,7 +115,6 @@ def _loaded(condition: str) -> Condition:
 
 
 def postgres_clause(condition: Condition) -> Clause:
-    """The condition for PostgreSQL."""
     operator, operand = condition.operator, condition.operand
     field, path = _postgres_field("i.view", [], list(condition.path))
     if operator == "$exists":

@@ -12,6 +12,7 @@ from milepost._db.operations import Operation, Work
 from milepost.checkpoint.serde._rotation import Reencrypted
 from milepost.errors import MilepostError, StoreError
 from milepost.store._core.engine_core import EngineCore
+from milepost.store._core.reads import Reads
 from milepost.store._core.tasks import (
     Get,
     Group,
@@ -21,7 +22,6 @@ from milepost.store._core.tasks import (
     Progress,
     RefusedItem,
     Search,
-    Task,
     Transact,
     Write,
 )
@@ -80,13 +80,12 @@ class SqlCore(EngineCore):
 
     def attempt(self, groups: Sequence[Group], completed: int | None) -> Program[list[Outcome]]:
         now = self.stamps.now()
-        renewed: list[int] = []
-        write = any(isinstance(task, Write) for task in chain.from_iterable(groups))
+        reads = Reads(groups, now, completed)
+        write = any(isinstance(task, Write) for task in reads.tasks)
         alone = groups[0][0] if len(groups) == 1 and len(groups[0]) == 1 else None
-        reads = _Reads(groups, now, renewed, completed)
         work: Work[list[Outcome]]
         if alone is not None and not isinstance(alone, Write):
-            work = partial(self._reader.read_one, alone, now, renewed, completed)
+            work = partial(self._reader.read_one, alone, now, reads.renewed, completed)
         elif alone is not None and self._takes_one_statement(alone):
             work = partial(self._writer.put_one, alone, now)
         elif write and self.store_sql.dialect.remote and _takes_several_reads(groups):
@@ -96,8 +95,10 @@ class SqlCore(EngineCore):
         else:
             work = partial(self._do, reads)
         outcomes: list[Outcome] = yield Transact(work, write)
-        if renewed:
-            yield Transact(partial(self._writer.renew, renewed, self.stamps.now()), write=True)
+        if reads.renewed:
+            yield Transact(
+                partial(self._writer.renew, reads.renewed, self.stamps.now()), write=True
+            )
         return outcomes
 
     def single_put(self, group: Group) -> Work[list[Outcome]] | None:
@@ -118,14 +119,14 @@ class SqlCore(EngineCore):
     def _has_vectors(self) -> bool:
         return self.embedder is not None or self.registry.state.exist
 
-    def _do(self, reads: _Reads) -> Operation[list[Outcome]]:
+    def _do(self, reads: Reads) -> Operation[list[Outcome]]:
         yield from self._do_reads(reads)
         return (yield from self._do_writes(reads))
 
-    def _do_reads(self, reads: _Reads) -> Operation[None]:
+    def _do_reads(self, reads: Reads) -> Operation[None]:
         reads.begin()
         generations: Generations | None = None
-        if any(map(_searches_by_meaning, chain.from_iterable(reads.groups))):
+        if reads.by_meaning():
             # Another process may have rebuilt all vectors since this store last looked.
             generations = yield from self.registry.load(reading=True)
             generations.check_verified()
@@ -142,9 +143,9 @@ class SqlCore(EngineCore):
                 except StoreError as error:
                     reads.failed[number] = error
 
-    def _do_writes(self, reads: _Reads) -> Operation[list[Outcome]]:
+    def _do_writes(self, reads: Reads) -> Operation[list[Outcome]]:
         failed = dict(reads.failed)
-        writes = [task for group in reads.groups for task in group if isinstance(task, Write)]
+        writes = [task for task in reads.tasks if isinstance(task, Write)]
         if writes:
             generations: Generations | None = None
             if self._has_vectors or any(write.data is None for write in writes):
@@ -152,7 +153,7 @@ class SqlCore(EngineCore):
                 if any(write.texts for write in writes):
                     generations.check_verified()
             yield from self._writer.write(reads.groups, reads.now, failed, generations)
-        return [failed.get(number, found) for number, found in enumerate(reads.results)]
+        return reads.outcomes(failed)
 
     # -- upkeep
 
@@ -170,29 +171,6 @@ class SqlCore(EngineCore):
 
     def resealing(self, progress: Progress | None) -> Program[Reencrypted[RefusedItem]]:
         return resealing(self, progress)
-
-
-class _Reads:
-    """What the reads of several groups have found."""
-
-    def __init__(
-        self, groups: Sequence[Group], now: int, renewed: list[int], completed: int | None
-    ) -> None:
-        self.groups = groups
-        self.now = now
-        self.renewed = renewed
-        self.completed = completed
-        self.begin()
-
-    def begin(self) -> None:
-        """Forget the results of a transaction that is repeated."""
-        self.renewed.clear()
-        self.results: list[list[Any]] = [[None] * len(group) for group in self.groups]
-        self.failed: dict[int, Exception] = {}
-
-
-def _searches_by_meaning(task: Task) -> bool:
-    return isinstance(task, Search) and task.vector is not None
 
 
 def _takes_several_reads(groups: Sequence[Group]) -> bool:

@@ -69,7 +69,6 @@ class StoreSql:
         return _searching(self, statement, clause, order)
 
     def below_prefix(self, prefix: Namespace) -> Clause:
-        """The items below a namespace."""
         bounds = namespaces.text_range(prefix)
         return ("1 = 1", []) if bounds is None else (self.below, [*bounds[: self.below.count("?")]])
 

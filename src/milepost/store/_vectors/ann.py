@@ -120,7 +120,6 @@ class AnnIndex:
 
     @property
     def metric(self) -> Metric:
-        """The distance."""
         return METRICS[self.distance_type]
 
     @property

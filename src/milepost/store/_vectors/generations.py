@@ -71,7 +71,6 @@ class Generations:
 
     @property
     def tables(self) -> list[str]:
-        """All tables of vectors."""
         return [one.table for one in (self.current, self.coming) if one is not None]
 
     @property

@@ -212,7 +212,6 @@ class _Copy:
         return self._np.searchsorted(self._ids[: self._used], ids)
 
     def ids_at(self, found: list[tuple[float, int]]) -> list[int]:
-        """The ids of vectors that were found."""
         ids: list[int] = self._ids[[at for _, at in found]].tolist()
         return ids
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import TypedDict
@@ -11,11 +13,14 @@ from typing_extensions import TypedDict
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
 from milepost._db.postgres.sync import PostgresEngine
+from milepost._internal.fork_guard import ProcessBound
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.api import CoreStore
 from milepost.store._core.core import Deserializer
-from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
+from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import PG
 from milepost.store._vectors.ann import PostgresIndexConfig
@@ -24,17 +29,12 @@ from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.postgres.aio import AsyncPostgresStore
+else:
+    __getattr__, __dir__ = on_demand(
+        __name__, {"AsyncPostgresStore": "milepost.store.postgres.aio"}
+    )
 
 __all__ = ["AsyncPostgresStore", "PoolConfig", "PostgresIndexConfig", "PostgresStore"]
-
-
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncPostgresStore":
-        from milepost.store.postgres.aio import AsyncPostgresStore
-
-        return AsyncPostgresStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0}
@@ -56,29 +56,11 @@ class PoolConfig(TypedDict, total=False):
     """How each connection is opened."""
 
 
-class BasePostgresStore(BaseStore):
+class BasePostgresStore(CoreStore, ProcessBound, BaseStore):
     """A store in PostgreSQL: `isinstance` tells it from others.
 
-    Examples:
-        >>> from milepost.store.memory import InMemoryStore
-        >>> from milepost.store.postgres.base import BasePostgresStore
-        >>> isinstance(InMemoryStore(), BasePostgresStore)
-        False
-    """
-
-    index_config: IndexConfig | None
-    """How texts are embedded, as it was given."""
-
-
-class PostgresStore(EngineStore, BasePostgresStore):
-    """Keeps items in PostgreSQL. The tables are made on first use.
-
-    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either
-    can be a saver's as well; on one connection the two take turns. A pipeline that is open on the
-    connection is used.
-
     Args:
-        conn: A psycopg connection or pool.
+        conn: A psycopg connection or pool, async for `AsyncPostgresStore`.
         pipe: The pipeline that is open on the connection.
         deserializer: Makes the values of items from their JSON text.
         index: Enables search by meaning; see `PostgresIndexConfig`.
@@ -90,12 +72,10 @@ class PostgresStore(EngineStore, BasePostgresStore):
         pooler_safe: Prepare nothing on the server, as PgBouncer wants it.
 
     Examples:
-        >>> import os
-        >>> from milepost.store.postgres import PostgresStore
-        >>> with PostgresStore.from_conn_string(os.environ["DB_URI"]) as store:
-        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
-        ...     store.get(("users", "ada"), "city").value
-        {'name': 'Paris'}
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.postgres.base import BasePostgresStore
+        >>> isinstance(InMemoryStore(), BasePostgresStore)
+        False
     """
 
     def __init__(
@@ -128,7 +108,40 @@ class PostgresStore(EngineStore, BasePostgresStore):
             self.engine = self._engine_for(conn, Settings(schema, pooler_safe))
         self.conn = conn
         self.pipe = pipe
-        super().__init__(self.engine, core)
+        super().__init__(core, self.engine)
+
+    @abstractmethod
+    def _engine_for(
+        self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
+    ) -> Any:
+        """The engine for a connection or a pool; TypeError for what is neither."""
+
+    def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
+        """Say how to replace the connection, should it die, and a pool in a forked child.
+
+        Args:
+            connect: Makes a connection.
+            make_pool: Makes a pool.
+        """
+        self.engine = self._engine_for(self.conn, self.engine.settings, connect, make_pool)
+        self.use(self.engine)
+
+
+class PostgresStore(Upkeep, BasePostgresStore):
+    """Keeps items in PostgreSQL. The tables are made on first use.
+
+    Give it a psycopg connection or a pool, or let `from_conn_string` open and close one. Either
+    can be a saver's as well; on one connection the two take turns. A pipeline that is open on the
+    connection is used. Its arguments are those of `BasePostgresStore`.
+
+    Examples:
+        >>> import os
+        >>> from milepost.store.postgres import PostgresStore
+        >>> with PostgresStore.from_conn_string(os.environ["DB_URI"]) as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
+    """
 
     def _engine_for(
         self, conn: Any, settings: Settings, reconnect: Any = None, repool: Any = None
@@ -154,48 +167,30 @@ class PostgresStore(EngineStore, BasePostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of the class.
         """
-        if pool_config is not None:
-            from psycopg_pool import ConnectionPool
-
-            def make_pool() -> Any:
-                return ConnectionPool(conn_string, open=False, **pool_settings(pool_config))
-
-            store = cls(make_pool(), **settings)
-            store.reconnect_with(None, make_pool)
-            try:
-                store.engine.open()
-                yield store
-            finally:
-                store.stop_ttl_sweeper()
-                store.engine.close()
-            return
 
         def connect() -> Any:
             return driver.Connection.connect(conn_string, **CONNECTION)
 
+        make_pool: Any = None
+        if pool_config is not None:
+            from psycopg_pool import ConnectionPool
+
+            settings_of_pool = pool_settings(pool_config)
+            make_pool = partial(ConnectionPool, conn_string, open=False, **settings_of_pool)
         with connecting():
-            conn = connect()
+            source = connect() if make_pool is None else make_pool()
         try:
-            store = cls(conn, **settings)
+            store = cls(source, **settings)
         except BaseException:
-            conn.close()
+            source.close()
             raise
-        store.reconnect_with(connect)
+        store.reconnect_with(connect if make_pool is None else None, make_pool)
         try:
+            store.engine.open()
             yield store
         finally:
             store.stop_ttl_sweeper()
             store.engine.close()
-
-    def reconnect_with(self, connect: Any, make_pool: Any = None) -> None:
-        """Say how to replace the connection, should it die, and a pool in a forked child.
-
-        Args:
-            connect: Makes a connection.
-            make_pool: Makes a pool.
-        """
-        self.engine = self._engine_for(self.conn, self.engine.settings, connect, make_pool)
-        self.use(self.engine)
 
 
 def pool_settings(config: PoolConfig | Mapping[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 from milepost._db.postgres.aio import AsyncPostgresEngine
 from milepost._db.postgres.engine import Settings, connecting, driver
-from milepost.store._core.engine_api import AsyncUpkeep
+from milepost.store._core.upkeep import AsyncUpkeep
 from milepost.store.postgres import (
     CONNECTION,
+    BasePostgresStore,
     PoolConfig,
-    PostgresStore,
     check_source,
     pool_settings,
 )
@@ -20,7 +21,7 @@ from milepost.store.postgres import (
 __all__ = ["AsyncPostgresStore"]
 
 
-class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
+class AsyncPostgresStore(AsyncUpkeep, BasePostgresStore):
     """`PostgresStore` on an async connection or pool, whose upkeep is awaited.
 
     The sync methods work from threads other than the loop's, while it runs.
@@ -44,7 +45,7 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(  # type: ignore[override]
+    async def from_conn_string(
         cls,
         conn_string: str,
         *,
@@ -60,34 +61,26 @@ class AsyncPostgresStore(AsyncUpkeep, PostgresStore):
             pool_config: Makes a pool of connections instead of one: `min_size`, `max_size`, …
             **settings: Those of `PostgresStore`.
         """
-        if pool_config is not None:
-            from psycopg_pool import AsyncConnectionPool
-
-            def make_pool() -> Any:
-                return AsyncConnectionPool(conn_string, open=False, **pool_settings(pool_config))
-
-            store = cls(make_pool(), **settings)
-            store.reconnect_with(None, make_pool)
-            try:
-                await store.engine.open()
-                yield store
-            finally:
-                await store.stop_ttl_sweeper()
-                await store.engine.close()
-            return
 
         async def connect() -> Any:
             return await driver.AsyncConnection.connect(conn_string, **CONNECTION)
 
+        make_pool: Any = None
+        if pool_config is not None:
+            from psycopg_pool import AsyncConnectionPool
+
+            settings_of_pool = pool_settings(pool_config)
+            make_pool = partial(AsyncConnectionPool, conn_string, open=False, **settings_of_pool)
         with connecting():
-            conn = await connect()
+            source = await connect() if make_pool is None else make_pool()
         try:
-            store = cls(conn, **settings)
+            store = cls(source, **settings)
         except BaseException:
-            await conn.close()
+            await source.close()
             raise
-        store.reconnect_with(connect)
+        store.reconnect_with(connect if make_pool is None else None, make_pool)
         try:
+            await store.engine.open()
             yield store
         finally:
             await store.stop_ttl_sweeper()

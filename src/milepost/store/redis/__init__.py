@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from milepost._db.redis.client import is_cluster_client, make_client
-from milepost._db.redis.engine import RedisEngine
-from milepost._internal import log
-from milepost.checkpoint.serde.base import SerializerProtocol
-from milepost.store._core.core import Deserializer
-from milepost.store._core.engine_api import EngineStore
-from milepost.store._core.records import IndexConfig, TTLConfig
-from milepost.store._core.ttl import Clock
-from milepost.store._redis.core import RedisCore
+from milepost._db.redis.client import make_client
+from milepost._internal.lazy_imports import on_demand
+from milepost.store._core.upkeep import Upkeep
+from milepost.store._redis.storage import RedisStorage
 
 if TYPE_CHECKING:
     from milepost.store.redis.aio import AsyncRedisStore
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AsyncRedisStore": "milepost.store.redis.aio"})
 
 __all__ = ["AsyncRedisStore", "RedisStore"]
 
 
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncRedisStore":
-        from milepost.store.redis.aio import AsyncRedisStore
-
-        return AsyncRedisStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class RedisStore(EngineStore):
+class RedisStore(Upkeep, RedisStorage):
     """Keeps items in Redis or Valkey. Nothing has to be set up.
 
     The async methods work too: they hand their work to a thread.
@@ -60,46 +48,6 @@ class RedisStore(EngineStore):
         {'name': 'Paris'}
     """
 
-    def __init__(
-        self,
-        conn: Any,
-        *,
-        index: IndexConfig | None = None,
-        ttl: TTLConfig | None = None,
-        cluster_mode: bool | None = None,
-        store_prefix: str = "milepost:store",
-        vector_prefix: str | None = None,  # noqa: ARG002
-        serde: SerializerProtocol | None = None,
-        clear_fields: Sequence[str] | None = None,
-        clock: Clock | None = None,
-        deserializer: Deserializer | None = None,
-        fsync: bool = False,
-        allow_eviction: bool = False,
-    ) -> None:
-        if index is not None and index.get("distance_type", "cosine") != "cosine":
-            log.warning(
-                log.STORE, "A store in Redis ranks by cosine; distance_type is for PostgreSQL."
-            )
-        self.engine = RedisEngine(conn, owner=type(self).__name__)
-        core = RedisCore(
-            store_prefix,
-            is_cluster=is_cluster_client(conn) if cluster_mode is None else cluster_mode,
-            fsync=fsync,
-            allow_eviction=allow_eviction,
-            index=index,
-            ttl=ttl,
-            serde=serde,
-            clear_fields=clear_fields,
-            clock=clock,
-            deserializer=deserializer,
-        )
-        super().__init__(self.engine, core)
-
-    @property
-    def conn(self) -> Any:
-        """The client."""
-        return self.engine.client
-
     @classmethod
     @contextmanager
     def from_conn_string(
@@ -123,7 +71,3 @@ class RedisStore(EngineStore):
         finally:
             store.close()
             store.engine.close()
-
-    def close(self) -> None:
-        """Stop what runs in the background. The client is the caller's."""
-        self._sweeper.stop()

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from milepost._db.redis.client import make_client
-from milepost.store._core.engine_api import AsyncUpkeep
-from milepost.store.redis import RedisStore
+from milepost.store._core.upkeep import AsyncUpkeep
+from milepost.store._redis.storage import RedisStorage
 
 __all__ = ["AsyncRedisStore"]
 
 
-class AsyncRedisStore(AsyncUpkeep, RedisStore):
+class AsyncRedisStore(AsyncUpkeep, RedisStorage):
     """`RedisStore` on an async client, whose upkeep is awaited.
 
     A client that the store has made is closed by `async with` or `aclose`. The sync methods work
@@ -63,9 +63,7 @@ class AsyncRedisStore(AsyncUpkeep, RedisStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(  # type: ignore[override]
-        cls, conn_string: str, **settings: Any
-    ) -> AsyncIterator[Self]:
+    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
         """A store on a server; use it with `async with`.
 
         Args:

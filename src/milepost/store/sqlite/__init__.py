@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
 from milepost._internal import log
+from milepost._internal.fork_guard import ProcessBound
+from milepost._internal.lazy_imports import on_demand
 from milepost.checkpoint.serde.base import SerializerProtocol
+from milepost.store._core.api import CoreStore
 from milepost.store._core.core import Deserializer
-from milepost.store._core.engine_api import EngineStore
 from milepost.store._core.records import IndexConfig, TTLConfig
 from milepost.store._core.ttl import Clock
+from milepost.store._core.upkeep import Upkeep
 from milepost.store._sql.conditions import HOLDS, sqlite_holds
 from milepost.store._sql.core import SqlCore
 from milepost.store._sql.dialects import LITE
@@ -22,17 +25,10 @@ from milepost.store.base import BaseStore
 
 if TYPE_CHECKING:
     from milepost.store.sqlite.aio import AsyncSqliteStore
+else:
+    __getattr__, __dir__ = on_demand(__name__, {"AsyncSqliteStore": "milepost.store.sqlite.aio"})
 
 __all__ = ["AsyncSqliteStore", "SqliteStore"]
-
-
-def __getattr__(name: str) -> Any:
-    """The async store, which lives in `aio` and builds on this module."""
-    if name == "AsyncSqliteStore":
-        from milepost.store.sqlite.aio import AsyncSqliteStore
-
-        return AsyncSqliteStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class SqliteIndexConfig(IndexConfig, total=False):
@@ -44,29 +40,11 @@ class SqliteIndexConfig(IndexConfig, total=False):
     """
 
 
-class BaseSqliteStore(BaseStore):
+class BaseSqliteStore(CoreStore, ProcessBound, BaseStore):
     """A store in SQLite: `isinstance` tells it from others.
 
-    Examples:
-        >>> from milepost.store.memory import InMemoryStore
-        >>> from milepost.store.sqlite.base import BaseSqliteStore
-        >>> isinstance(InMemoryStore(), BaseSqliteStore)
-        False
-    """
-
-    index_config: IndexConfig | None
-    """How texts are embedded, as it was given."""
-
-
-class SqliteStore(EngineStore, BaseSqliteStore):
-    """Keeps items in a SQLite database. The tables are made on first use.
-
-    Give it a connection, or let `from_conn_string` open and close one. The connection can be a
-    saver's as well: the two take turns. The async methods work too: they hand their work to a
-    thread.
-
     Args:
-        conn: A connection of `sqlite3`.
+        conn: A connection of `sqlite3`; for `AsyncSqliteStore` of aiosqlite, too.
         deserializer: Makes the values of items from their JSON text.
         index: Enables search by meaning.
         ttl: How long items live.
@@ -77,11 +55,10 @@ class SqliteStore(EngineStore, BaseSqliteStore):
             them.
 
     Examples:
-        >>> from milepost.store.sqlite import SqliteStore
-        >>> with SqliteStore.from_conn_string("store.db") as store:
-        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
-        ...     store.get(("users", "ada"), "city").value
-        {'name': 'Paris'}
+        >>> from milepost.store.memory import InMemoryStore
+        >>> from milepost.store.sqlite.base import BaseSqliteStore
+        >>> isinstance(InMemoryStore(), BaseSqliteStore)
+        False
     """
 
     def __init__(
@@ -113,7 +90,7 @@ class SqliteStore(EngineStore, BaseSqliteStore):
             clock=clock,
             deserializer=deserializer,
         )
-        super().__init__(self.engine, core)
+        super().__init__(core, self.engine)
 
     def _engine_for(self, conn: Any, synchronous: str) -> Any:
         if not isinstance(conn, (sqlite3.Connection, SqliteEngine)):
@@ -137,6 +114,28 @@ class SqliteStore(EngineStore, BaseSqliteStore):
         if self._vectors is not None:
             self._vectors.equip(connection)
 
+    def close(self) -> None:
+        """Stop what runs in the background. The connection is the caller's."""
+        self._sweeper.stop()
+        if self._owns_engine:
+            self.engine.release()
+
+
+class SqliteStore(Upkeep, BaseSqliteStore):
+    """Keeps items in a SQLite database. The tables are made on first use.
+
+    Give it a connection, or let `from_conn_string` open and close one. The connection can be a
+    saver's as well: the two take turns. The async methods work too: they hand their work to a
+    thread. Its arguments are those of `BaseSqliteStore`.
+
+    Examples:
+        >>> from milepost.store.sqlite import SqliteStore
+        >>> with SqliteStore.from_conn_string("store.db") as store:
+        ...     store.put(("users", "ada"), "city", {"name": "Paris"})
+        ...     store.get(("users", "ada"), "city").value
+        {'name': 'Paris'}
+    """
+
     @classmethod
     @contextmanager
     def from_conn_string(cls, conn_string: str, **settings: Any) -> Iterator[Self]:
@@ -158,9 +157,3 @@ class SqliteStore(EngineStore, BaseSqliteStore):
         finally:
             store.close()
             store.engine.close()
-
-    def close(self) -> None:
-        """Stop what runs in the background. The connection is the caller's."""
-        self._sweeper.stop()
-        if self._owns_engine:
-            self.engine.release()

@@ -9,13 +9,13 @@ from typing import Any, Self
 
 from milepost._db.sqlite.aio import AiosqliteEngine
 from milepost._db.sqlite.engine import SqliteEngine, open_sqlite
-from milepost.store._core.engine_api import AsyncUpkeep
-from milepost.store.sqlite import SqliteStore
+from milepost.store._core.upkeep import AsyncUpkeep
+from milepost.store.sqlite import BaseSqliteStore
 
 __all__ = ["AsyncSqliteStore"]
 
 
-class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
+class AsyncSqliteStore(AsyncUpkeep, BaseSqliteStore):
     """`SqliteStore`, whose upkeep is awaited: `setup`, the sweeper, `reindex`.
 
     Give it a sqlite3 or an aiosqlite connection, or let `from_conn_string` open and close one;
@@ -45,9 +45,7 @@ class AsyncSqliteStore(AsyncUpkeep, SqliteStore):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(  # type: ignore[override]
-        cls, conn_string: str, **settings: Any
-    ) -> AsyncIterator[Self]:
+    async def from_conn_string(cls, conn_string: str, **settings: Any) -> AsyncIterator[Self]:
         """A store on a file, or in memory; use it with `async with`.
 
         Args:

@@ -63,9 +63,9 @@ class DatabaseAdmin(Admin):
         """
         stream = transfer.Outgoing()
         yield stream.begin()
-        threads = self.drive(self._threads.thread_ids(thread_ids))
+        threads = self.programs.drive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            yield from stream.add(self.drive(self._dump_thread(thread_id)))
+            yield from stream.add(self.programs.drive(self._dump_thread(thread_id)))
             _tell(progress, done, len(threads))
         yield stream.end()
 
@@ -75,9 +75,9 @@ class DatabaseAdmin(Admin):
         """`dump`, for use on an event loop."""
         stream = transfer.Outgoing()
         yield stream.begin()
-        threads = await self.adrive(self._threads.thread_ids(thread_ids))
+        threads = await self.programs.adrive(self._threads.thread_ids(thread_ids))
         for done, thread_id in enumerate(threads, 1):
-            for line in stream.add(await self.adrive(self._dump_thread(thread_id))):
+            for line in stream.add(await self.programs.adrive(self._dump_thread(thread_id))):
                 yield line
             _tell(progress, done, len(threads))
         yield stream.end()
@@ -101,7 +101,7 @@ class DatabaseAdmin(Admin):
         stream = transfer.Incoming()
         loaded = []
         for line in lines:
-            found = self.drive(self._load_line(stream, line, rename or {}))
+            found = self.programs.drive(self._load_line(stream, line, rename or {}))
             loaded += found
             if found:
                 _tell(progress, len(loaded), None)
@@ -119,7 +119,7 @@ class DatabaseAdmin(Admin):
         stream = transfer.Incoming()
         loaded = []
         async for line in _each(lines):
-            found = await self.adrive(self._load_line(stream, line, rename or {}))
+            found = await self.programs.adrive(self._load_line(stream, line, rename or {}))
             loaded += found
             if found:
                 _tell(progress, len(loaded), None)
