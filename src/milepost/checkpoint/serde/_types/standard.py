@@ -63,8 +63,10 @@ def map_head(size: int) -> bytes:
     return b"\xdf" + size.to_bytes(4, "big")
 
 
-def check_spread(keys: Collection[Any]) -> None:
-    """Refused if it would take too long to make a set or dict of these."""
+def check_keys(keys: Collection[Any], level: Level) -> None:
+    """Refused if a set or dict of these could not be made again, or would take too long."""
+    if level.registry.only_registered:
+        level.registry.check_keys(keys)
     if not is_spread(keys):
         raise Refused(
             "too many of its members have the same hash to be read back in a reasonable time; save"
@@ -75,7 +77,7 @@ def check_spread(keys: Collection[Any]) -> None:
 def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     # In the order of their bytes: a set must not look changed because another process, with
     # other string hashes, wrote it.
-    check_spread(members)
+    check_keys(members, level)
     packed = sorted(map(level.pack, members))
     if not _DISTINCT.issuperset(map(type, members)) and len(set(packed)) != len(packed):
         raise Refused(
@@ -85,9 +87,9 @@ def _unordered(code: int, members: Collection[Any], level: Level) -> Ext:
     return Ext(code, array_head(len(packed)) + b"".join(packed))
 
 
-def _flat(value: dict[Any, Any]) -> list[Any]:
+def _flat(value: dict[Any, Any], level: Level) -> list[Any]:
     """Key, value, key, value, …"""
-    check_spread(value)
+    check_keys(value, level)
     return [member for pair in value.items() for member in pair]
 
 
@@ -115,7 +117,7 @@ def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
             f"its default factory {factory!r} could not be read back; save dict(value) instead"
         )
     name = None if factory is None else factory.__name__
-    return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value)]))
+    return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value, level)]))
 
 
 def _default_dict(name: str | None, members: list[Any]) -> defaultdict[Any, Any]:
@@ -145,8 +147,8 @@ WRITERS: Final[dict[type, Callable[[Any, Level], Ext]]] = {
     set: lambda value, level: _unordered(ext.SET, value, level),
     frozenset: lambda value, level: _unordered(ext.FROZENSET, value, level),
     deque: lambda value, level: Ext(ext.DEQUE, level.pack([value.maxlen, list(value)])),
-    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(_flat(value))),
-    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(_flat(value))),
+    OrderedDict: lambda value, level: Ext(ext.ORDERED_DICT, level.pack(_flat(value, level))),
+    Counter: lambda value, level: Ext(ext.COUNTER, level.pack(_flat(value, level))),
     defaultdict: _write_default_dict,
     bytearray: lambda value, _: Ext(ext.BYTEARRAY, bytes(value)),
     int: _write_int,
