@@ -22,7 +22,7 @@ Plain = Callable[[dict[str, Any]], Any]
 """What a dict that names no class means; its members are revived already."""
 
 
-def read(body: bytes, find: Find, blocked: Blocked) -> Any:
+def read(body: bytes, find: Find, blocked: Blocked | None = None) -> Any:
     """The value; DeserializationError if these bytes are not one."""
     try:
         return revived(_parsed(body), find, blocked=blocked)
