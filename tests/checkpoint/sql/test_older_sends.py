@@ -18,7 +18,7 @@ def last(saver: Any) -> Any:
     config = saver.put(ROOT, first, {}, {})
     saver.put_writes(config, [(TASKS, "send-1"), (TASKS, "send-2")], task_id="task-1")
     saver.put_writes(config, [(TASKS, "send-3")], task_id="task-2")
-    return saver.put(config, {**create_checkpoint(first, {}, 1), "v": 3}, {}, {})
+    return saver.put(config, create_checkpoint(first, {}, 1), {}, {})
 
 
 def shown(found: Any) -> Any:
