@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pydantic
 import pytest
@@ -44,6 +44,15 @@ class Kind(enum.Enum):
     ONE = object()
 
 
+class Mood(enum.StrEnum):
+    GOOD = "good"
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+
 class Failed(Exception):
     pass
 
@@ -54,6 +63,9 @@ VALUES = [
     Box[int](content=1),
     Kind.ONE,
     {Order(1): 2},
+    Mood.GOOD,
+    Pair(1, 2),
+    {Mood.GOOD: {Pair(1, 2)}},
 ]
 
 
@@ -100,6 +112,7 @@ FIELDS: list[tuple[Any, Any]] = [
     ([Box[int](content=1)], [{"content": 1}]),
     (Extended(name="a", more=[1]), {"name": "a", "more": [1]}),
     ({"size": Size.SMALL}, {"size": 1}),
+    (Pair(1, 2), {"left": 1, "right": 2}),
 ]
 
 

@@ -1,7 +1,7 @@
 """Types that are not registered and are written all the same, with a warning.
 
-- A subclass of a built-in type is stored as the type that it extends. What the subclass adds is
-  not stored. Methods of the subclass are not called.
+- A subclass of a built-in type is stored as the type that it extends, unless it is a data type: a
+  named tuple or an enum. What the subclass adds is not stored. Its methods are not called.
 - A data type is stored as if it were registered. This process reads it back. Another one does so
   only if its own graphs show the type: a name in stored bytes is never enough. A serializer that
   was given a list without the type reads its fields, and stores an enum as its value.
@@ -45,21 +45,20 @@ class Way(NamedTuple):
 def way_of(cls: type, registry: TypeRegistry) -> Way | None:
     """The way that the values of `cls` are written; None if they are refused."""
     found = _base_of(cls)
-    if found is not None:
-        return Way(_base_writer(*found), _stored_as_base(cls, found[0]))
+    as_base = None if found is None else Way(_base_writer(*found), _stored_as_base(cls, found[0]))
     if not records.is_data_type(cls):
-        return None
+        return as_base
     if issubclass(cls, BaseException):
         return Way(exceptions.stand_in_writer(registry), _stored_as_remote(cls))
     if registry.only_registered and issubclass(cls, Enum):
         plain = all(type(member.value) in _PLAIN for member in cls)
-        return Way(_value_of, _read_as_fields(cls)) if plain else None
+        return Way(_value_of, _read_as_fields(cls)) if plain else as_base
     if records.name_of(cls) in registry.types:
-        return None  # the name of another class
+        return as_base  # the name of another class
     try:
         record = records.make(cls)
     except (TypeError, ValueError):
-        return None  # it needs encode and decode functions, or a name of its own
+        return as_base  # it needs encode and decode functions, or a name of its own
     if registry.only_registered:
         return Way(record.write, _read_as_fields(cls), as_fields=True)
     return Way(record.write, _stored_for_this_process(cls), record)
