@@ -144,7 +144,7 @@ class ExactLevel(Level):
             self._refuse(str(refusal))
 
     def _object(self, value: Any, cls: type, lists: int) -> Any:
-        if cls is memoryview:
+        if cls is memoryview and self.strict:
             self._refuse("a memoryview would come back as bytes; save bytes(value) instead")
         try:
             writer = self.registry.writers.get(cls) or self.find_writer(cls)

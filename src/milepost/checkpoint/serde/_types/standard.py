@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ormsgpack import Ext
 
+from milepost._internal.warn import warn_of
 from milepost.checkpoint.serde._msgpack import ext
 from milepost.checkpoint.serde._msgpack.shapes import (
     ANY,
@@ -23,7 +24,7 @@ from milepost.checkpoint.serde._msgpack.shapes import (
     is_spread,
     listed,
 )
-from milepost.checkpoint.serde._msgpack.signals import Refused
+from milepost.checkpoint.serde._msgpack.signals import NotExact, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -110,12 +111,16 @@ def _write_int(value: int, _: Level) -> Ext:
     return Ext(ext.BIGINT, value.to_bytes(size, "little", signed=True))
 
 
-def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Ext:
+def _write_default_dict(value: defaultdict[Any, Any], level: Level) -> Any:
     factory = value.default_factory
     if factory is not None and _FACTORIES.get(getattr(factory, "__name__", "")) is not factory:
-        raise Refused(
-            f"its default factory {factory!r} could not be read back; save dict(value) instead"
-        )
+        reason = f"its default factory {factory!r} could not be read back; save dict(value) instead"
+        if level.strict:
+            raise Refused(reason)
+        if not level.exact:
+            raise NotExact  # a survey of the value around it has not seen what is inside
+        warn_of(f"a defaultdict is stored as a plain dict: {reason}.")
+        return dict(value)
     name = None if factory is None else factory.__name__
     return Ext(ext.DEFAULT_DICT, level.pack([name, _flat(value, level)]))
 

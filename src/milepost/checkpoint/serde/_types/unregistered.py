@@ -96,6 +96,8 @@ def _base_of(cls: type) -> tuple[type, Callable[[Any], Any]] | None:
     none, or if the class has declared fields of its own besides, which would be lost."""
     if records.is_dataclass_or_attrs(cls):
         return None
+    if cls is memoryview:
+        return bytes, bytes
     for base in cls.__mro__[1:]:
         to_base = _TO_BASE.get(base)
         if to_base is None and base.__module__ in _STANDARD:
